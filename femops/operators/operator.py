@@ -94,7 +94,7 @@ class Operator(MatrixFree):
 
     def compile_ahead(self) -> None:
         """Start to compile the kernels of an application, if a core is idle."""
-        backend_of(self.space).compile_ahead(self._level_data.kernel_parts, self.space.comm.size)
+        self._level_data.compile_ahead()
 
     @property
     def summands(self) -> tuple[tuple[float, Term], ...]:

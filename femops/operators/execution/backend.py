@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -103,15 +103,39 @@ class Backend(ABC):
     updates: VectorUpdates
 
     @abstractmethod
-    def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
-        """Start to compile kernels of the host in the background, if a core is idle.
+    def compile_ahead(
+        self,
+        needed: Callable[[], Sequence[Parts]],
+        ranks: int,
+        terms: Callable[[], Sequence[KernelTerm]] = list,
+    ) -> None:
+        """Start to compile kernels in the background, on the host if a core is idle.
 
         Parameters
         ----------
         needed : callable
-            Returns the parts of the kernels, in reverse order of their use.
+            Returns the parts of the host's kernels, in reverse order of their use.
         ranks : int
             Number of ranks that share the cores.
+        terms : callable
+            Returns terms whose kernels a device compiles: of products and of diagonals.
+        """
+
+    @abstractmethod
+    def compile_cycle(
+        self,
+        transfers: Iterable[tuple[Space, Space, NDArray[np.float64]]],
+        outer: np.dtype[Any],
+        dtype: np.dtype[Any],
+    ) -> None:
+        """Start to compile a device's kernels of multigrid cycles, besides those of operators.
+
+        Parameters
+        ----------
+        transfers : iterable of (Space, Space, array)
+            Arguments of `element_products`.
+        outer, dtype : dtype
+            Type of the solver's vectors, and type of the cycles.
         """
 
     # --- checks of options -----------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +21,11 @@ from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.device_state import DeviceField, DeviceState
 from femops.operators.execution.device_sweeps import (
     device_dofs,
-    element_products,
+    element_product,
     inverse_sweep,
     kernel_of,
+    product_kernel,
+    product_sweep,
     side_of,
 )
 from femops.operators.execution.kernels import geometry_map
@@ -48,6 +52,7 @@ from femops_kernels.compiled import (
     Places,
     Routes,
 )
+from femops_kernels.cuda.device.ahead import Ahead
 from femops_kernels.cuda.device.device import Device, DeviceChannel
 from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates
@@ -68,12 +73,15 @@ from femops_kernels.cuda.operator.sweep import (
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
 from femops_kernels.derived import Derived
+from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qdata import Data
 from femops_meshes.mesh import Mesh
 
 LEVELS = ("partial", "matrix-free")
 """Levels for which a device has kernels."""
 
+# kernels of terms that are compiled ahead: "apply", with those of its data, and "diagonal"
+_asked: WeakKeyDictionary[KernelTerm, set[str]] = WeakKeyDictionary()
 _filled = Derived[KernelTerm, FilledData]()
 _looked = Derived[Mesh, None]()
 
@@ -101,8 +109,32 @@ class DeviceBackend(Backend):
                 "for cupyx.scipy.sparse comes from assemble()"
             )
 
-    def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
-        """See `Backend.compile_ahead`: kernels of a device are compiled in parallel already."""
+    def compile_ahead(
+        self,
+        needed: Callable[[], Sequence[Parts]],  # noqa: ARG002  (the host's)
+        ranks: int,  # noqa: ARG002
+        terms: Callable[[], Sequence[KernelTerm]] = list,
+    ) -> None:
+        """See `Backend.compile_ahead`."""
+        if self._device.compiles_later:
+            given = terms()
+            apart = any(term.fields.two_sided for term in given)  # then the host has the diagonal
+            for term in given:
+                _compile_later(self._device, term, diagonal=not apart)
+
+    def compile_cycle(
+        self,
+        transfers: Iterable[tuple[Space, Space, NDArray[np.float64]]],
+        outer: np.dtype[Any],
+        dtype: np.dtype[Any],
+    ) -> None:
+        """See `Backend.compile_cycle`."""
+        if self._device.compiles_later:
+            DeviceUpdates(self._device).compile_later(outer, dtype)
+            ahead: Any = Ahead(self._device)
+            for source, target, matrix in transfers:
+                kernel = product_kernel(ahead, element_product(source, target, matrix, dtype))
+                ahead.function(kernel.text)
 
     def check_lanes(self, lanes: int | None) -> None:
         """See `Backend.check_lanes`."""
@@ -153,7 +185,7 @@ class DeviceBackend(Backend):
         """
         if not source.domain.num_elements:
             return DeviceNoOp()
-        return element_products(self._device, source, target, matrix, dtype)
+        return product_sweep(self._device, element_product(source, target, matrix, dtype))
 
     def rows(
         self,
@@ -256,6 +288,8 @@ def _sweep(
     device: Device, term: KernelTerm, constraints: Constraints, keep: float, panels: Panels = ONE
 ) -> DeviceSweep:
     """Bind the kernel of a term to dofs and data on a device."""
+    if device.compiles_later and panels == ONE:
+        _compile_later(device, term)
     kernel = kernel_of(device, term)
     if panels != ONE:
         kernel = for_many(kernel, device, panels.nvec)
@@ -267,6 +301,38 @@ def _sweep(
         for side, held in ((term.fields, constraints.columns), (term.tests, constraints.rows))
     )
     return DeviceSweep(device, kernel, sources, targets, _data(term), keep, panels)
+
+
+def _compile_later(device: Device, term: KernelTerm, *, diagonal: bool = False) -> None:
+    """Start to compile a term's kernel and those of its data, and perhaps that of its diagonal."""
+    asked = _asked.setdefault(term, set())
+    wanted = {"diagonal"} if diagonal else {"apply"}
+    if not term.domain.num_elements or wanted <= asked:
+        return
+    ahead: Any = Ahead(device)
+    with suppress(KernelValueError):  # raised again where the kernel is needed
+        kernel = kernel_of(ahead, term)
+        if diagonal:
+            ahead.function(replace(kernel, entry="diagonal").text)
+        if "apply" not in asked:
+            ahead.function(kernel.text)
+            for _, part in term.parts if term.looked_at else ():
+                for stored in _filled_nodes(part):
+                    ahead.function(_filling(ahead, part, stored, kernel)[0].text)
+    asked |= {"apply", *wanted}
+
+
+def _filled_nodes(term: Term) -> list[list[Node]]:
+    """Nodes of each launch that computes a term's data or checks them; see `_sum_streams`."""
+    source, split = term.source, term.qdata_split
+    found = [split.point] if term.qfunction.numbers.point and term.filled else []
+    if term.looked_at and source.domain.has_maps:
+        assert isinstance(source.geometry, Geometry)
+        if not _looked.known(source.geometry.mesh, term.quadrature.points.tobytes()):
+            found.append([source.weight])
+        if split.computed and not source.state.spaces:
+            found.append(split.computed)
+    return found
 
 
 def _data(term: KernelTerm) -> Data | FilledData:
@@ -348,25 +414,32 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
 
     The device reads the geometry, or the form's state.
     """
-    source, device, points = term.source, term.spaces[0].device, term.quadrature.points
-    assert source is not None
+    source, device = term.source, term.spaces[0].device
     assert device is not None
-    kept = replace(term.qdata_split, point=stored)
-    qdata_split, data = setup_of(source, kept, np.dtype(np.float64), term.width)
-    code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
-    sides, fields = [kernel.source], [FieldVector(device_dofs(device, term.trial))]
+    filling, data = _filling(device, term, stored, kernel)
+    fields = [FieldVector(device_dofs(device, term.trial))]
     if isinstance(source.state, DeviceState):
-        states = source.state.fields.values()
-        spaces = [_placed(term.trial, *field) for field in source.state.fields.items()]
-        sides = [side_of(space, points) for space in spaces]
         fields = [
-            FieldVector(device_dofs(device, space), field.vector, field.ghosts)
-            for space, field in zip(spaces, states, strict=True)
+            FieldVector(device_dofs(device, _placed(term.trial, name, f)), f.vector, f.ghosts)
+            for name, f in source.state.fields.items()
         ]
-    filling = kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers)
     # the filling kernel is run again for each state at which the form is differentiated
     again = bool(source.state.spaces) and stored is term.qdata_split.point
     return filled_streams(device, filling, fields, data, order, again=again)
+
+
+def _filling(
+    device: Device, term: Term, stored: list[Node], kernel: CudaKernel
+) -> tuple[CudaKernel, Data]:
+    """Kernel that computes the ``stored`` nodes at quadrature points, and its inputs."""
+    source, sides = term.source, [kernel.source]
+    kept = replace(term.qdata_split, point=stored)
+    qdata_split, data = setup_of(source, kept, np.dtype(np.float64), term.width)
+    code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
+    if isinstance(source.state, DeviceState):
+        spaces = [_placed(term.trial, *field) for field in source.state.fields.items()]
+        sides = [side_of(space, term.quadrature.points) for space in spaces]
+    return kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers), data
 
 
 def _placed(trial: DomainSpace, name: str, field: DeviceField) -> DomainSpace:

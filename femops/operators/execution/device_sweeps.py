@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -71,6 +71,29 @@ def side_of(space: DomainSpace, points: NDArray[np.float64]) -> Side:
     return Side(space.ncomp, b1d, _broken(space), ghosts, end, on_faces)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Products of element dofs with a 1-D matrix in each direction, and its counterpart back.
+
+    Attributes
+    ----------
+    spaces : (DomainSpace, DomainSpace)
+        Of the field and of the test function.
+    bases : ((points, p1d) float64, (points, p1d) float64)
+        1-D matrices for the field and for the test function.
+    code : QFunctionCode
+        Q-function of values alone.
+    data : Data
+        Numbers of the q-function. Vectors are of their type.
+    """
+
+    spaces: tuple[DomainSpace, DomainSpace]
+    bases: tuple[NDArray[np.float64], NDArray[np.float64]]
+    code: QFunctionCode
+    data: Data
+
+
 def inverse_sweep(device: Device, term: KernelTerm, work: Work) -> DeviceSweep:
     """See `Backend.launch_inverse`, on a rank that has elements. Points are as many as nodes."""
     (host, data), space = work, term.trial
@@ -82,21 +105,17 @@ def inverse_sweep(device: Device, term: KernelTerm, work: Work) -> DeviceSweep:
         bases, numbers = (host.source.b1d, host.target.b1d), QFunctionInputs(point=1)
     scaled = ", ".join(f"q[0] * u[{c}]" for c in range(space.ncomp))
     code = _code(f"({scaled},)", space.ncomp, numbers)
-    return _products(device, (space, space), bases, code, data)
+    return product_sweep(device, Products((space, space), bases, code, data))
 
 
-def element_products(
-    device: Device,
-    source: Space,
-    target: Space,
-    matrix: NDArray[np.float64],
-    dtype: np.dtype[Any],
-) -> DeviceSweep:
+def element_product(
+    source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
+) -> Products:
     """See `Backend.element_products`, on a rank that has elements."""
     to, fro = matrix.shape
     bases = (matrix, np.eye(to)) if to >= fro else (np.eye(fro), matrix.T)
     code, data = _code("u", source.ncomp, QFunctionInputs()), Data(np.zeros((0, 0, 0, 1), dtype))
-    return _products(device, (source, target), bases, code, data)
+    return Products((source, target), bases, code, data)
 
 
 def _code(values: str, ncomp: int, numbers: QFunctionInputs) -> QFunctionCode:
@@ -106,35 +125,31 @@ def _code(values: str, ncomp: int, numbers: QFunctionInputs) -> QFunctionCode:
     return QFunctionCode(text, numbers, components, (), components, ())
 
 
-def _products(
-    device: Device,
-    spaces: tuple[DomainSpace, DomainSpace],
-    bases: tuple[NDArray[np.float64], NDArray[np.float64]],
-    code: QFunctionCode,
-    data: Data,
-) -> DeviceSweep:
-    """Sweep of kernels with given 1-D matrices (points, p1d) for the field and the test function.
-
-    Vectors are of the type of the data.
-    """
+def product_kernel(device: Device, products: Products) -> CudaKernel:
+    """Kernel of products, with a launch shape that suits the device."""
     sides = [
         Side(space.ncomp, b1d, _broken(space), space.volume.halo is not None)
-        for space, b1d in zip(spaces, bases, strict=True)
+        for space, b1d in zip(products.spaces, products.bases, strict=True)
     ]
-    points = len(bases[0])
-    kernel = CudaKernel.fitting(
+    points = len(products.bases[0])
+    return CudaKernel.fitting(
         device,
-        dim=spaces[0].dim,
+        dim=products.spaces[0].dim,
         sources=(sides[0],),
         targets=(sides[1],),
         d1d=np.eye(points),
-        qfunction=code,
-        dtype=data.points.dtype,
+        qfunction=products.code,
+        dtype=products.data.points.dtype,
         weights=np.ones(points),
-        reproducible=spaces[1].volume.reproducible,
+        reproducible=products.spaces[1].volume.reproducible,
     )
-    nodes, into = ([DeviceEnd(device_dofs(device, space), FREE.rows)] for space in spaces)
-    return DeviceSweep(device, kernel, nodes, into, data, 0.0)
+
+
+def product_sweep(device: Device, products: Products) -> DeviceSweep:
+    """Bind the kernel of products to dofs and data on a device."""
+    kernel = product_kernel(device, products)
+    nodes, into = ([DeviceEnd(device_dofs(device, space), FREE.rows)] for space in products.spaces)
+    return DeviceSweep(device, kernel, nodes, into, products.data, 0.0)
 
 
 def _broken(space: DomainSpace) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -71,10 +71,23 @@ class HostBackend(Backend):
         if lanes is not None and lanes not in WIDTHS:
             raise OperatorError(f"lanes are {shown(lanes)} wide: choose one of {WIDTHS}")
 
-    def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
+    def compile_ahead(
+        self,
+        needed: Callable[[], Sequence[Parts]],
+        ranks: int,
+        terms: Callable[[], Sequence[KernelTerm]] = list,  # noqa: ARG002  (a device's)
+    ) -> None:
         """See `Backend.compile_ahead`."""
         if ranks == 1 and machine.get_threads() > 1:
             compile_kernels_ahead(needed(), machine.cores())
+
+    def compile_cycle(
+        self,
+        transfers: Iterable[tuple[Space, Space, NDArray[np.float64]]],
+        outer: np.dtype[Any],
+        dtype: np.dtype[Any],
+    ) -> None:
+        """See `Backend.compile_cycle`. Those of the host are compiled by `compile_ahead`."""
 
     def launch(
         self,

@@ -107,6 +107,7 @@ def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
 
     if steps:
         backend_of(first).compile_ahead(needed, first.comm.size)
+        backend_of(first).compile_cycle(_transfers(steps), outer, dtype)
 
 
 def _transfers(

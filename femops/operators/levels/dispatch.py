@@ -16,6 +16,7 @@ from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.levels.distributed_rows import RankRows
 from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, same_terms
 from femops.operators.levels.matrices import Elements, Rows
@@ -124,6 +125,10 @@ class Domains(LevelData):
         """Parts of the kernels of all domains."""
         return [found for part in self.parts for found in part.kernel_parts()]
 
+    def kernel_terms(self) -> list[KernelTerm]:
+        """Terms of all domains."""
+        return [term for part in self.parts for term in part.kernel_terms()]
+
     def flops(self) -> int:
         """Operations of all parts."""
         return sum(part.flops() for part in self.parts)
@@ -209,6 +214,10 @@ class Blocks(LevelData):
     def kernel_parts(self) -> list[Parts]:
         """Parts of the kernels of all blocks."""
         return [found for part in self.parts.values() for found in part.kernel_parts()]
+
+    def kernel_terms(self) -> list[KernelTerm]:
+        """Terms of all blocks."""
+        return [term for part in self.parts.values() for term in part.kernel_terms()]
 
     def flops(self) -> int:
         """Operations of all parts."""

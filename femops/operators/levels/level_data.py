@@ -31,6 +31,7 @@ from femops.operators.execution.host import LEVELS
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Term
 from femops.pointwise.linear import Pair
 from femops.pointwise.sides import base_name
@@ -92,8 +93,17 @@ class LevelData(ABC):
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """Launches with factors that apply the data, compiled or read from the cache."""
 
+    def compile_ahead(self) -> None:
+        """Start to compile the kernels of an application, on the host if a core is idle."""
+        ranks = self.summands[0][1].spaces[0].comm.size
+        self.backend.compile_ahead(self.kernel_parts, ranks, self.kernel_terms)
+
     def kernel_parts(self) -> list[Parts]:
         """Parts of the host's kernels that can be compiled in advance."""
+        return []
+
+    def kernel_terms(self) -> list[KernelTerm]:
+        """Terms whose kernels a device can compile in advance."""
         return []
 
     @property

@@ -98,6 +98,10 @@ class Points(LevelData):
         """See `LevelData.kernel_parts`."""
         return [kernel.parts for kernel, _ in self.work]
 
+    def kernel_terms(self) -> list[KernelTerm]:
+        """See `LevelData.kernel_terms`."""
+        return [term for _, term in self.fused]
+
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """One sweep for each fused summand. For many vectors on a product, block by block."""
         first = self.summands[0][1].fields

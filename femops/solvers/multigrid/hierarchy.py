@@ -232,8 +232,9 @@ def _operators(
         light = swept and not backend_of(last).measures
         level = cycle_level(A, last) if light else "partial"
         operators.append(coarse_operator(A, last, dtype if swept else np.float64, level))
-    for coarser in operators[1:] if swept else operators[1:-1]:
-        coarser.compile_ahead()
+    begin = 1 if backend_of(last).measures else 0  # a device compiles several kernels at a time
+    for one in operators[begin : len(operators) if swept else -1]:
+        one.compile_ahead()
     return operators
 
 

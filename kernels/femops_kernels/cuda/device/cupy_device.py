@@ -6,7 +6,7 @@ import math
 import re
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, final
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.cubins import Cubin, cubin
 from femops_kernels.cuda.compiler.report import ENTRY
+from femops_kernels.cuda.device.ahead import Compilers
 from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
 from femops_kernels.cuda.device.interchange import view
 from femops_kernels.cuda.device.nccl import NcclNetwork, library
@@ -28,6 +29,7 @@ _NO_DRIVER, _NO_DEVICE = 35, 100  # cudaErrorInsufficientDriver, cudaErrorNoDevi
 _MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
 
+_compilers = Compilers()
 _devices: dict[int, Device] = {}
 _lock = threading.RLock()
 
@@ -203,7 +205,7 @@ class CudaDevice(Device):
         self._cupy: ModuleType = cupy
         self.name: str = facts["name"]
         self.arch: str = facts["arch"]
-        self.copies_blocks = copies_blocks(self.arch)
+        self.copies_blocks, self.compiles_later = copies_blocks(self.arch), True
         self.processors: int = facts["processors"]
         self.shared_bytes: int = found["sharedMemPerBlockOptin"]
         self.multiprocessor = Multiprocessor.of(found)
@@ -237,6 +239,11 @@ class CudaDevice(Device):
                 if source not in self._functions:
                     self._functions[source] = CudaFunction(self, compiled)
         return self._functions[source]
+
+    def compile_later(self, source: str) -> None:
+        """See `Device.compile_later`."""
+        if source not in self._functions:
+            _compilers.later((self.arch, source), partial(cubin, _prelude() + source, self.arch))
 
     def clear(self, array: Any) -> None:
         """Set an array to zero on CuPy's current stream."""

@@ -182,6 +182,8 @@ class Device(ABC):
     copies_blocks : bool
         True if one thread can copy a block of memory to shared memory in one operation, see
         ``device.cuh``.
+    compiles_later : bool
+        True if other threads compile kernels while the program goes on.
     """
 
     name: str
@@ -190,6 +192,7 @@ class Device(ABC):
     shared_bytes: int
     bus: str = ""
     copies_blocks: bool = False
+    compiles_later: bool = False
 
     @property
     @abstractmethod
@@ -210,6 +213,10 @@ class Device(ABC):
         CompileError
             If the compiler refuses it.
         """
+
+    def compile_later(self, source: str) -> None:
+        """Compile a kernel as `function` does, if `compiles_later` in another thread."""
+        self.function(source)
 
     @abstractmethod
     def clear(self, array: Any) -> None:

@@ -73,11 +73,19 @@ class DeviceUpdates(VectorUpdates):
 
     def _compiled(self, dtype: DType) -> tuple[Function, Layout]:
         if dtype.name not in self._steps:
-            vectors = dict.fromkeys(_VECTORS, "const T*") | {"old": "T*"}
-            layout = Layout(vectors | dict.fromkeys("afbc", "T") | {"count": "long long"}, dtype)
-            function = self._device.function(simple_text(layout, dtype, "relaxation"))
-            self._steps[dtype.name] = function, layout
+            layout = _step_layout(dtype)
+            self._steps[dtype.name] = self._device.function(_step_text(layout, dtype)), layout
         return self._steps[dtype.name]
+
+    def compile_later(self, outer: DType, dtype: DType) -> None:
+        """Start to compile kernels of solvers with ``outer`` vectors and of ``dtype`` cycles."""
+        layout = _directions_layout(outer, dtype)
+        texts = [_directions_text(part, layout, outer) for part in _PARTS if part != "INNER"]
+        alike = ((_directions_layout(kind, kind), kind) for kind in (dtype, outer))
+        texts += [_directions_text("INNER", *each) for each in alike]
+        texts.append(_step_text(_step_layout(dtype), dtype))
+        for text in texts:
+            self._device.compile_later(text)
 
     def directions(self, edges: Ints, total: Totals, real: DType, other: DType) -> DeviceDirections:
         """See `VectorUpdates.directions`. A device sums each vector as one segment."""
@@ -139,11 +147,7 @@ class DeviceDirections(Directions):
         self._device, self._total = device, total
         self._blocks = blocks_of(device, count, real)
         self._pieces = count * real.itemsize // PIECE_BYTES
-        fields = {"x": "T*", "r": "T*", "p": "T*", "product": "const T*"}
-        fields |= {"z": f"{TYPES[other.name]}*", "sums": "double*", "partial": "double*"}
-        numbers = {"counters": "unsigned*", "factor": "T", "scale": "T", "count": "long long"}
-        numbers["pieces"] = "long long"  # of 16 bytes, then come entries
-        self._layout = Layout(fields | numbers, real)
+        self._layout = _directions_layout(real, other)
         self._sums = device.xp.zeros(2, np.float64)
         self._kept = memory_of_sums(device, self._blocks, SIMPLE_THREADS, 2)
         none = dict.fromkeys(("x", "r", "p", "product", "z"))
@@ -174,8 +178,7 @@ class DeviceDirections(Directions):
 
     def _launch(self, part: str, **given: Any) -> None:
         if part not in self._functions:
-            constants = {**_PARTS, "PART": _PARTS[part], "BLOCKS": RESIDENT}
-            text = simple_text(self._layout, self._real, "reduce", "directions", **constants)
+            text = _directions_text(part, self._layout, self._real)
             self._functions[part] = self._device.function(text)
         packed = copied(self._packed)
         self._layout.set(packed, self._device, **given)
@@ -188,3 +191,25 @@ class DeviceDirections(Directions):
     def _summed(self, count: int) -> list[float]:
         totals = self._total(self._device.download(self._sums)[:count, np.newaxis])
         return [float(number) for number in totals]
+
+
+def _step_layout(dtype: DType) -> Layout:
+    vectors = dict.fromkeys(_VECTORS, "const T*") | {"old": "T*"}
+    return Layout(vectors | dict.fromkeys("afbc", "T") | {"count": "long long"}, dtype)
+
+
+def _step_text(layout: Layout, dtype: DType) -> str:
+    return simple_text(layout, dtype, "relaxation")
+
+
+def _directions_layout(real: DType, other: DType) -> Layout:
+    fields = {"x": "T*", "r": "T*", "p": "T*", "product": "const T*"}
+    fields |= {"z": f"{TYPES[other.name]}*", "sums": "double*", "partial": "double*"}
+    numbers = {"counters": "unsigned*", "factor": "T", "scale": "T", "count": "long long"}
+    numbers["pieces"] = "long long"  # of 16 bytes, then come entries
+    return Layout(fields | numbers, real)
+
+
+def _directions_text(part: str, layout: Layout, real: DType) -> str:
+    constants = {**_PARTS, "PART": _PARTS[part], "BLOCKS": RESIDENT}
+    return simple_text(layout, real, "reduce", "directions", **constants)
