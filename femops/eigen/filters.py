@@ -171,10 +171,25 @@ def _sizes(R: MultiVector) -> Floats:
 
 def _scalars(values: Floats, interval: Interval, degree: int) -> Floats:
     """Values (nvec,) of the filter's polynomial at Ritz values."""
-    before, now = np.zeros_like(values), np.ones_like(values)
+    last: Floats = _polynomials(values, interval, degree)[-1]
+    return last
+
+
+def _polynomials(values: Floats, interval: Interval, degree: int) -> Floats:
+    """Values (degree + 1, nvec) at Ritz values of the polynomial before and after each step."""
+    before, found = np.zeros_like(values), [np.ones_like(values)]
     for alpha, beta in _factors(interval, degree):
-        before, now = now, alpha * (values - interval.centre) * now - beta * before
-    return now
+        now = found[-1]
+        found.append(alpha * (values - interval.centre) * now - beta * before)
+        before = now
+    return np.array(found)
+
+
+def _of_residuals(values: Floats, interval: Interval, degree: int) -> Floats:
+    """Factors (degree, nvec) by which each step of the recurrence adds residuals."""
+    alphas = np.array([alpha for alpha, _ in _factors(interval, degree)])
+    factors: Floats = alphas[:, np.newaxis] * _polynomials(values, interval, degree)[:-1]
+    return factors
 
 
 def _factors(interval: Interval, degree: int) -> Iterator[tuple[float, float]]:
@@ -221,17 +236,16 @@ def _filter_panel(
     """
     A, memory, centre = inverse.pencil.A, inverse.pencil.A.space.memory, interval.centre
     (old, product), current = spare, panel
-    before, scalars = np.zeros(panel.shape[1]), np.ones(panel.shape[1])
+    source, table = None, None
+    if residuals is not None:  # one copy to a device for all steps
+        source, values = residuals
+        table = memory.put(_of_residuals(values, interval, degree).astype(panel.dtype))
     for step, (alpha, beta) in enumerate(_factors(interval, degree)):
         if step or residuals is None:
             apply_panel(A, current, product)
         else:
             product[...] = 0.0
-        given = None
-        if residuals is not None:
-            source, values = residuals
-            given = source, memory.put((alpha * scalars).astype(panel.dtype))
-            before, scalars = scalars, alpha * (values - centre) * scalars - beta * before
+        given = None if source is None or table is None else (source, table[step])
         numbers = alpha, -alpha * centre, -beta
         memory.three_term(old, inverse.of_panel(product), current, numbers, inverse.scales, given)
         current, old = old, current

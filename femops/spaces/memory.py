@@ -379,7 +379,9 @@ class DeviceMemory(Memory):
         extra: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
         """See `Memory.three_term`."""
-        three_term(old, product, current, coefficients, scales, extra)
+        from femops_kernels.cuda.three_term import step  # compilers are loaded when they are used
+
+        step(self.device, old, product, current, coefficients, scales, extra)
 
 
 HOST = HostMemory()
