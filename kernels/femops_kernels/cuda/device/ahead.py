@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,15 +11,15 @@ from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any, final
 
-from femops_kernels.cpu import machine
 from femops_kernels.cuda.device.device import Device
 
+_MOST = min(16, os.cpu_count() or 1)  # threads
 _IDLE_SECONDS = 0.5  # time after which a thread without work ends
 
 
 @final
 class Compilers:
-    """Threads that compile kernels into the cache on disk, at most one for each core.
+    """Threads that compile kernels into the cache on disk, at most one for each core and 16.
 
     NVRTC runs beside Python.  A thread of the program that needs a kernel which is being compiled
     waits for it.
@@ -43,7 +44,7 @@ class Compilers:
                 return
             self._asked.add(key)
             self._waiting.put(compile_kernel)
-            if len(self._threads) < machine.cores():
+            if len(self._threads) < _MOST:
                 thread = threading.Thread(target=self._work, daemon=True)
                 self._threads.add(thread)
                 thread.start()
