@@ -20,6 +20,9 @@ from femops.spaces.h1_l2 import L2
 from femops_kernels.compiled import CompiledOperator
 from femops_meshes.arguments import checked
 
+# Product of the norms of a scaled block and of its inverse, from which on the block is singular.
+_SINGULAR = 0.1 / np.finfo(np.float64).eps
+
 
 class BlockJacobi(Preconditioner, ABC):
     """Preconditioner that multiplies by inverse blocks of elements. `block_jacobi` makes it."""
@@ -92,8 +95,8 @@ def block_jacobi(A: Operator) -> BlockJacobi:
     Raises
     ------
     SolverError
-        A is not on an L2 space, has constrained dofs, or an element's block is singular, or has no
-        inverse in the operator's type.
+        A is not on an L2 space, has constrained dofs, or an element's block is singular to
+        round-off, or has no inverse in the operator's type.
     RankError
         An element's block of another rank is singular.
     OperatorError
@@ -118,13 +121,8 @@ def block_jacobi(A: Operator) -> BlockJacobi:
     compiled = block_inverse(A.summands)
     if compiled is not None:
         return FactoredBlocks(A, compiled)
-    blocks = _blocks(A, space)
-    with np.errstate(over="ignore"):
-        try:
-            inverse = np.linalg.inv(blocks).astype(A.dtype)
-        except np.linalg.LinAlgError:
-            inverse = np.full(blocks.shape, np.nan, A.dtype)
-    bad = ~np.isfinite(inverse).all(axis=(1, 2))
+    inverse, good = _inverses(_blocks(A, space), A.dtype)
+    bad = ~good
     with check(space.comm):
         if bad.any():
             raise SolverError(
@@ -133,6 +131,39 @@ def block_jacobi(A: Operator) -> BlockJacobi:
             )
     memory = space.memory
     return DenseBlocks(memory.put(inverse), space, symmetric=A.symmetric)
+
+
+def _inverses(
+    blocks: NDArray[np.float64], dtype: np.dtype[Any]
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Inverses (ne, n, n) of blocks in a type, and a flag (ne,) for each that is one.
+
+    Blocks are singular if they are so to round-off, whatever the sizes of their rows and columns:
+    if the norms of the scaled block and of its inverse have a large product.
+    """
+    with np.errstate(all="ignore"):
+        rows = np.abs(blocks).max(axis=2, keepdims=True)
+        columns = np.abs(blocks / rows).max(axis=1, keepdims=True)
+        scaled = blocks / rows / columns
+        scaled[~np.isfinite(scaled).all(axis=(1, 2))] = np.nan
+        try:
+            inverses = np.linalg.inv(scaled)
+        except np.linalg.LinAlgError:
+            inverses = np.array([_inverse(block) for block in scaled])
+        norms = [np.abs(each).sum(axis=2).max(axis=1) for each in (scaled, inverses)]
+        regular = norms[0] * norms[1] < _SINGULAR
+        turned = (0, 2, 1)
+        inverses = (inverses / columns.transpose(turned) / rows.transpose(turned)).astype(dtype)
+    return inverses, regular & np.isfinite(inverses).all(axis=(1, 2))
+
+
+def _inverse(block: NDArray[np.float64]) -> NDArray[Any]:
+    """Inverse of a block. NaN if it is singular."""
+    try:
+        inverse: NDArray[Any] = np.linalg.inv(block)
+    except np.linalg.LinAlgError:
+        inverse = np.full_like(block, np.nan)
+    return inverse
 
 
 def _blocks(A: Operator, space: L2) -> NDArray[np.float64]:

@@ -68,9 +68,8 @@ class _Means(_Method):
         for share, c in zip(self.kept, self.times, strict=True):
             moved = dt * f(t + c * dt, stage)
             moved += stage
-            if (
-                share
-            ):  # in this form rounded shares still have the sum 1, and sums of u do not drift
+            if share:
+                # in this form rounded shares still have the sum 1, and sums of u do not drift
                 kept = u - moved
                 kept *= share
                 moved += kept

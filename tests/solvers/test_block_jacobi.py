@@ -125,6 +125,24 @@ def test_no_inverse_in_the_type(mesh):
         femops.block_jacobi(A)
 
 
+def test_blocks_that_are_singular_to_round_off() -> None:
+    """A density that vanishes at one point of as many as there are nodes."""
+    V = femops.L2(SHEARED, 2)
+    rho = np.ones((SHEARED.num_elements, 27))
+    rho[3, 7] = 0.0
+    with pytest.raises(SolverError, match="1 elements have singular blocks, first number 3"):
+        femops.block_jacobi(femops.mass(V, rho, quadrature=3))
+
+
+@pytest.mark.parametrize("scale", [1e-250, 1e200])
+def test_sizes_of_blocks_do_not_matter(scale: float) -> None:
+    V = femops.L2(BENT, 2)
+    given = femops.interior_penalty(V, scale), femops.interior_penalty(V)
+    M, N = map(femops.block_jacobi, given)
+    x = np.random.default_rng(0).standard_normal(V.size)
+    np.testing.assert_allclose(scale * (M @ x), N @ x, rtol=1e-10)
+
+
 def test_it_inverts_mass_and_helps_a_solve() -> None:
     V = femops.L2(DISC, order=3)
     B, x = femops.mass(V), np.random.default_rng(1).standard_normal(V.size)
