@@ -150,6 +150,61 @@ def test_solvers(device: Device) -> None:
     assert close(x.get(), found[0], 1e-9)
 
 
+@pytest.mark.parametrize("family", ["gauss", "gll", "hermite", "bernstein"])
+def test_faces_of_every_basis(device: Device, family: str) -> None:
+    """Products, transposes, many vectors; the order of sums is none, so that races would show."""
+    mesh = femops.box((5, 4, 3), order=2, mapping=lambda x: x + 0.05 * np.sin(3.0 * x[::-1]))
+    V, W = (femops.L2(mesh, 3, family=family, device=where) for where in (device, None))
+    for make in (femops.interior_penalty, lambda U: femops.upwind_convection(U, [1.0, 2.0, 3.0])):
+        there, here = make(V), make(W)
+        x = np.random.default_rng(1).standard_normal((W.size, 11))
+        assert close(device.download(there @ device.upload(x)), here @ x)
+        first = device.upload(x[:, 0].copy())
+        assert close(device.download(there @ first), here @ x[:, 0].copy())
+        assert close(device.download(there.T @ first), here.T @ x[:, 0].copy())
+
+
+@pytest.mark.parametrize("bent", [False, True])
+def test_explicit_steps(device: Device, bent: bool) -> None:
+    """Convection with the inverse mass, by 1-D matrices in each way."""
+    mesh = femops.box((6, 5), order=2, mapping=lambda x: x + 0.05 * bent * np.sin(3.0 * x[::-1]))
+    ends = []
+    for where in (None, device):
+        V = femops.L2(mesh, 3, family="gll", device=where)
+        A = femops.upwind_convection(V, [1.0, 0.5])
+        M = femops.block_jacobi(femops.mass(V, quadrature=4 if bent else 5))
+        assert type(M).__name__ == "FactoredBlocks"
+        start = V.interpolate(lambda x: np.exp(-20 * (x[0] - 0.5) ** 2))
+        end = femops.runge_kutta(lambda t, u: -(M @ (A @ u)), start, 0.05, 0.002)  # noqa: B023
+        ends.append(V.memory.get(end))
+    assert close(ends[1], ends[0], 1e-11)
+
+
+def test_eigenvalues(device: Device) -> None:
+    values = []
+    for where in (None, device):
+        V = femops.H1(femops.box((4, 4, 4)), 3, device=where)
+        A = femops.diffusion(V).constrained(V.boundary_dofs())
+        for kind in ("float64", "float32"):
+            found = femops.eigen.chebyshev_subspace(A, femops.mass(V), 5, filter_dtype=kind)
+            values.append(found.values)
+    np.testing.assert_allclose(values, [values[0]] * 4, rtol=1e-10)
+
+
+def test_complex_numbers(device: Device) -> None:
+    def damped(u: Any, x: Any) -> dict[str, Any]:
+        return {"grad": (1.0 + 1.0j * x[0]) * u.grad, "value": (2.0j - 1.0) * u}
+
+    results = []
+    for where in (None, device):
+        V = femops.H1(femops.box((4, 3)), 3, device=where)
+        A = femops.form(damped, V, dtype="complex128").constrained(V.boundary_dofs()[::2])
+        x = np.random.default_rng(2).standard_normal((2, V.size))
+        there = V.memory.put(x[0] + 1j * x[1])
+        results.append([V.memory.get(A @ there), V.memory.get(A.diagonal())])
+    assert all(close(*pair) for pair in zip(*results, strict=True))
+
+
 def test_gas_dynamics(device: Device) -> None:
     states = []
     for where in (None, device):
