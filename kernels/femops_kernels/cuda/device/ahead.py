@@ -26,7 +26,7 @@ class Compilers:
     """
 
     def __init__(self) -> None:
-        self._waiting, self._asked = SimpleQueue[Callable[[], object]](), set[object]()
+        self._waiting, self._asked = SimpleQueue[Callable[[], object] | None](), set[object]()
         self._lock, self._threads = threading.Lock(), set[threading.Thread]()
         atexit.register(self._end)
 
@@ -59,6 +59,8 @@ class Compilers:
                         self._threads.discard(threading.current_thread())
                         return
                 continue
+            if compile_kernel is None:
+                return
             with suppress(Exception):  # raised again where the kernel is needed
                 compile_kernel()
 
@@ -70,7 +72,10 @@ class Compilers:
         with suppress(Empty):
             while True:
                 self._waiting.get_nowait()
-        for thread in list(self._threads):
+        threads = list(self._threads)
+        for _ in threads:
+            self._waiting.put(None)
+        for thread in threads:
             thread.join()
 
 
