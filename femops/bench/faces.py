@@ -38,7 +38,7 @@ def _bp3(V: Space) -> Operator:
     return diffusion(V, quadrature=gauss(V.order + 2))
 
 
-PROBLEMS: dict[str, tuple[Callable[[Mesh, int], Space], Callable[[Space], Operator]]] = {
+PROBLEMS: dict[str, tuple[Callable[..., Space], Callable[[Space], Operator]]] = {
     _REFERENCE: (H1, _bp3),
     "sip": (L2, _penalty),
     "sip hermite": (partial(L2, family="hermite"), _penalty),

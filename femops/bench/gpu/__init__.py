@@ -1,9 +1,17 @@
 """Benchmark of a GPU, which compares speeds with a bound, and results with the CPU's results."""
 
-from femops.bench.gpu.cases import GasCase, VectorsCase
+from femops.bench.gpu.cases import FacesCase, GasCase, VectorsCase
 from femops.bench.gpu.phases import run_phases
 from femops.bench.gpu.setup import GpuSettings
 from femops.bench.gpu.works import run_gpu
 from femops.bench.tensor.products import Products
 
-__all__ = ["GasCase", "GpuSettings", "Products", "VectorsCase", "run_gpu", "run_phases"]
+__all__ = [
+    "FacesCase",
+    "GasCase",
+    "GpuSettings",
+    "Products",
+    "VectorsCase",
+    "run_gpu",
+    "run_phases",
+]

@@ -1,7 +1,7 @@
-"""Further cases for a GPU: gas dynamics, many vectors, products of small matrices.
+"""Further cases for a GPU: gas dynamics, many vectors, faces, products of small matrices.
 
-The state of the gas is compared with the CPU's state. Many vectors at once are compared with one
-vector after the other, and batches of products C = A B with cuBLAS.
+The state of the gas, and products with forms over faces, are compared with the CPU's. Many vectors
+at once are compared with one vector after the other, and batches of products C = A B with cuBLAS.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.bench import faces
 from femops.bench.bounds import Bound, Demand
 from femops.bench.gpu.clocks import clocks
 from femops.bench.gpu.record import Row
@@ -24,6 +25,7 @@ from femops.bench.timing import batch_times, call_seconds, repeated
 from femops.fields.multivector import MultiVector
 from femops.hydro import Lagrangian, Simulation, problem
 from femops.hydro.meshes import built_in
+from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops.tensor import Batch, gemm
 from femops_kernels.cuda.device.device import Device
@@ -159,6 +161,79 @@ def vectors_rows(case: VectorsCase, run: Run) -> list[Row]:
             **bound.speed(space.size * case.nvec, times.median),
             "over_one_by_one": case.nvec * single / times.median,
             "off_one": relative_difference(*map(device.download, (result[last], alone))),
+            **clocks(device),
+        }
+    ]
+
+
+# --- faces between elements -----------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class FacesCase:
+    """An operator on elements that are not affine: discontinuous functions, or bp3 beside them.
+
+    Attributes
+    ----------
+    problem : str
+        Name in `femops.bench.faces.PROBLEMS`.
+    order : int
+    dofs : float
+        Approximate number of dofs of continuous functions on the mesh.
+    """
+
+    problem: str
+    order: int
+    dofs: float = 1.5e6
+
+    @property
+    def name(self) -> str:
+        """Name of the case in words."""
+        return f"{self.problem}, order {self.order}"
+
+    def operator(self, dofs: float, device: Device | None) -> Operator:
+        """Make the operator on a mesh for about so many dofs."""
+        space, operator = faces.PROBLEMS[self.problem]
+        return operator(space(make_mesh(_MESH, self.order, dofs), self.order, device=device))
+
+    def compared(self, device: Device | None) -> NDArray[Any]:
+        """Product (n,) with a random vector on a mesh of a few elements."""
+        A = self.operator((3 * self.order + 1) ** 3, device)
+        memory, n = A.space.memory, A.shape[1]
+        x = memory.put(np.random.default_rng(n).standard_normal(n))
+        found: NDArray[Any] = memory.get(A @ x)
+        return found
+
+
+FACES = tuple(
+    FacesCase(problem, order)
+    for order in (4, 6, 2, 8)
+    for problem in faces.PROBLEMS
+    if order > 2 or problem != "sip hermite"
+)
+"""Cases, the most important first."""
+
+
+def faces_rows(case: FacesCase, run: Run) -> list[Row]:
+    """Measure a product, and compare one on a small mesh."""
+    device = run.device
+    off = relative_difference(case.compared(device), case.compared(None))
+    A = case.operator(case.dofs, device)
+    x, out = A.space.zeros(), A.space.zeros()
+    x += 1.0
+    times = batch_times(device, partial(A.apply, x, out), run.seconds)
+    return [
+        {
+            "name": case.name,
+            "problem": case.problem,
+            "mesh": _MESH,
+            "order": case.order,
+            "dofs": A.space.size,
+            "seconds_median": times.median,
+            "seconds_launch": times.launch,
+            "dofs_per_second": A.space.size / times.median,
+            "off_cpu": off,
             **clocks(device),
         }
     ]

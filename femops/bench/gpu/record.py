@@ -15,7 +15,7 @@ from femops.io.atomic import replacing
 Found = TypeVar("Found")
 Row = dict[str, Any]
 
-TABLES = ("rows", "cg", "solves", "products", "gas", "vectors", "shapes")
+TABLES = ("rows", "cg", "solves", "products", "gas", "vectors", "faces", "shapes")
 """Names of the tables of a result; each row has a ``name`` that no other row of its table has."""
 
 ALL = "all that follows"

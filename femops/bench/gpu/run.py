@@ -32,6 +32,7 @@ WORDS = {
     "products": "{gflops:.3g} GFlop/s, {fraction_of_limit:.0%} of the limit",
     "gas": "{seconds_step:.3g} s a step, {forces_points_per_second:.3g} points/s",
     "vectors": "{dofs_per_second:.3g} dofs/s, {over_one_by_one:.3g} times one by one",
+    "faces": "{dofs_per_second:.3g} dofs/s",
     "shapes": "{seconds_before:.3g} s before, {seconds:.3g} now",
 }
 """Formats for the progress line of a row, for each table."""

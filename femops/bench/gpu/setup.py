@@ -15,7 +15,7 @@ from typing import Any, final
 
 import numpy as np
 
-from femops.bench.gpu.cases import GAS, VECTORS, GasCase, VectorsCase
+from femops.bench.gpu.cases import FACES, GAS, VECTORS, FacesCase, GasCase, VectorsCase
 from femops.bench.gpu.run import Run
 from femops.bench.problems import (
     FOOTPRINTS,
@@ -90,6 +90,8 @@ class GpuSettings:
         Runs of gas dynamics.
     vectors : sequence of VectorsCase
         Operators on many vectors.
+    faces : sequence of FacesCase
+        Forms over faces between elements.
     amounts : Amounts
         Amounts of work with which the limits are measured.
     device : str or Device
@@ -105,6 +107,7 @@ class GpuSettings:
     products: Products = Products()  # noqa: RUF009  (frozen)
     gas: Sequence[GasCase] = GAS
     vectors: Sequence[VectorsCase] = VECTORS
+    faces: Sequence[FacesCase] = FACES
     amounts: Amounts = Amounts()  # noqa: RUF009  (frozen)
     device: str | Device = "cuda"
 

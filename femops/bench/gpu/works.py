@@ -8,7 +8,16 @@ from functools import partial
 from itertools import groupby, product
 from typing import Any, TypeVar
 
-from femops.bench.gpu.cases import OFF, GasCase, VectorsCase, gas_rows, product_rows, vectors_rows
+from femops.bench.gpu.cases import (
+    OFF,
+    FacesCase,
+    GasCase,
+    VectorsCase,
+    faces_rows,
+    gas_rows,
+    product_rows,
+    vectors_rows,
+)
 from femops.bench.gpu.record import Record, Row
 from femops.bench.gpu.rows import operator_rows
 from femops.bench.gpu.run import ROUND_OFF, Run, Step
@@ -20,7 +29,7 @@ from femops.bench.tensor.products import ProductCase, mean_over_peers
 from femops_kernels.cpu import machine
 from femops_kernels.tuning.database import users_table
 
-Case = TypeVar("Case", GasCase, VectorsCase, ProductCase)
+Case = TypeVar("Case", GasCase, VectorsCase, FacesCase, ProductCase)
 
 _SWEPT_DOFS = 8e6  # their data are in no cache
 
@@ -98,6 +107,7 @@ WORKS: dict[str, Callable[[GpuSettings], list[Step]]] = {
     "products": lambda s: _each("products", s.products.cases(), product_rows),
     "gas": lambda s: _each("gas", s.gas, gas_rows),
     "vectors": lambda s: _each("vectors", s.vectors, vectors_rows),
+    "faces": lambda s: _each("faces", s.faces, faces_rows),
     "shapes": _shapes,
     "limits": lambda _: [Step("limits at the end", Run.measure_rates, 0.0)],
     "first": lambda s: _operators(_chosen(s, _FIRST)),
@@ -108,7 +118,7 @@ WORKS: dict[str, Callable[[GpuSettings], list[Step]]] = {
 """Kinds of work by name, and functions that make their steps."""
 
 PHASES = (
-    *("first", "first solves", "products", "gas", "vectors", "operators"),
+    *("first", "first solves", "products", "gas", "vectors", "faces", "operators"),
     *("first shapes", "tuned", "limits"),
 )
 """Kinds of work, the most important first. The last kind measures with tuned launch shapes, and its
@@ -146,8 +156,9 @@ def run_gpu(
         and of cuBLAS; ``products_over_best_peer``: mean speedup over cuBLAS; ``gas``: seconds of
         the forces and of a step, and ``off_cpu``, the largest difference from the CPU's state;
         ``vectors``: times of many vectors at once and of one after the other, and ``off_one``, the
-        largest difference between the results of both; ``shapes``: see `tune`; ``table``: path of
-        the table of shapes; ``failures``: see `Record`; ``seconds``: time of the benchmark;
+        largest difference between the results of both; ``faces``: times of forms over faces, and
+        ``off_cpu``; ``shapes``: see `tune`; ``table``: path of the table of shapes; ``failures``:
+        see `Record`; ``seconds``: time of the benchmark;
         ``notes``: lines about cases that are not measured.
 
     Raises
@@ -184,6 +195,7 @@ def result_of(found: Record) -> dict[str, Any]:
             ("rows", "off_cpu", ROUND_OFF),
             ("gas", "off_cpu", OFF),
             ("vectors", "off_one", ROUND_OFF),
+            ("faces", "off_cpu", ROUND_OFF),
         )
         for row in tables[table]
     )

@@ -51,6 +51,9 @@ VECTORS = columns(
     f"problem; p: order; dofs; vectors: nvec; width; us: seconds_median .4g 1e6; {_LIMIT}; "
     "/ one by one: over_one_by_one .3g; off by: off_one .1e"
 )
+FACES = columns(
+    f"problem; mesh; p: order; dofs; {_US}; GDoF/s: dofs_per_second .3g 1e-9; off by: off_cpu .1e"
+)
 SHAPES = columns(
     f"problem; mesh; level; p: order; elements; blocks; staged; persistent; {_US}; "
     "before: seconds_before .4g 1e6; tried"
@@ -62,6 +65,7 @@ _TABLES = (
     ("C = A B, in batches", "products", PRODUCTS),
     ("Gas dynamics: the forces, and a step of four stages", "gas", GAS),
     ("Many vectors at once", "vectors", VECTORS),
+    ("Discontinuous functions beside bp3", "faces", FACES),
     ("Launch shapes", "shapes", SHAPES),
 )
 

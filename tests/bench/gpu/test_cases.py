@@ -68,6 +68,20 @@ def test_vectors_that_are_no_numbers_are_told(settings: GpuSettings, monkeypatch
     assert failure["message"] == "OperatorError: results are not finite"
 
 
+def test_faces_beside_the_host(settings: GpuSettings, tmp_path) -> None:
+    (row,) = measured(settings, tmp_path / "faces.json", "faces")["faces"]
+    assert 0 <= row["off_cpu"] < 1e-13
+    assert (row["problem"], row["order"]) == ("advection gll", 1)
+    assert row["dofs_per_second"] == row["dofs"] / row["seconds_median"]
+
+
+def test_wrong_faces_are_told(settings: GpuSettings, monkeypatch) -> None:
+    plant_a_factor(monkeypatch, "ON_FACES = true")
+    result = gpu.run_gpu(settings, works=("faces",))
+    assert result["faces"][0]["off_cpu"] > 1e-10
+    assert not result["agrees"]
+
+
 def test_what_is_stored_is_read_once() -> None:
     one = Demand(read=100.0 + 80.0, written=80.0, shared=7.0, flops=5.0, atomics=3.0)
     assert one.of_vectors(4, 10) == Demand(100.0 + 320.0, 320.0, 28.0, 20.0, 12.0)

@@ -50,7 +50,7 @@ def in_phases(monkeypatch, tmp_path):
     tests = str(Path(__file__).parents[2])
     given = os.environ.get("PYTHONPATH")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([tests, *filter(None, [given])]))
-    few = QUICK | {"products": Products(()), "gas": (), "vectors": ()}
+    few = QUICK | {"products": Products(()), "gas": (), "vectors": (), "faces": ()}
     settings = GpuSettings((2,), ("bp1",), ("multilinear",), dofs=60, **few)
     results = tmp_path / "results"
     results.mkdir()

@@ -20,6 +20,7 @@ QUICK: dict[str, Any] = {"seconds": 0.0, "amounts": TINY}
 QUICK["products"] = gpu.Products((2,), (20,), layouts=("contiguous",))
 QUICK["gas"] = (gpu.GasCase(1, 0),)
 QUICK["vectors"] = (gpu.VectorsCase("bp3", 2, 5, 100),)
+QUICK["faces"] = (gpu.FacesCase("advection gll", 1, 30),)
 
 
 def small(
