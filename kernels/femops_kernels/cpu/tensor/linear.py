@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 from typing import Any, final
 
 import numpy as np
@@ -29,12 +29,16 @@ _SHARED, _STREAMED = 2**17, 2**24
 # long to compile.
 _UNROLLED = 16
 
+# Bytes after which addresses have the same sets of a processor's first cache.
+_WAY = 4096
+
 METHODS: dict[str, tuple[str, ...]] = {
-    "cholesky": ("cholesky",),
-    "lu": ("lu",),
-    "triangle": ("triangular", "triangle"),
-    "cholesky solve": ("triangular", "cholesky", "cholesky_solve"),
-    "lu solve": ("triangular", "lu", "lu_solve"),
+    "cholesky": ("tiles", "cholesky"),
+    "lu": ("tiles", "lu"),
+    "triangle": ("tiles", "triangular", "triangle"),
+    "cholesky solve": ("tiles", "cholesky", "triangular", "cholesky_solve"),
+    "lu solve": ("tiles", "triangular", "lu", "lu_solve"),
+    "lu solve many": ("tiles", "triangular", "lu", "lu_solve_many"),
     "eigenvalues": ("eigen",),
 }
 """Skeletons of each method."""
@@ -196,8 +200,11 @@ def _compiled(kernel: LinearKernel) -> tuple[CompiledKernel, int, int]:
     lane = Lane(width, real)
     number = lane if real == kernel.dtype else ComplexLane(lane)
     read, written = _USES[kernel.method]
-    lanes = sum(one.rows * one.columns for one in pair)
-    work_bytes = -(-(lanes * number.nbytes + 8 * width + lane.nbytes) // 128) * 128
+    steps = [one.columns for one in pair]
+    if kernel.method != "eigenvalues":
+        steps = [_step(one, number.nbytes, width) for one in pair]
+    lanes = sum(one.rows * step for one, step in zip(pair, steps, strict=True)) + 3 * kernel.first.rows
+    work_bytes = -(-(lanes * number.nbytes + 24 * width + lane.nbytes) // 128) * 128
     constants = {
         "LANE": lane,
         "BYTES": number.nbytes,
@@ -213,6 +220,12 @@ def _compiled(kernel: LinearKernel) -> tuple[CompiledKernel, int, int]:
         "WORK_BYTES": work_bytes,
         "LANE_BYTES": lane.nbytes,
         "STREAMS": kernel.streams,
+        "LATER": _reads_later(kernel),
+        "STEP": steps[0],
+        "RIGHT_STEP": steps[1],
+        "FIRST_ROW": tuple(k * number.nbytes // lane.nbytes for k in (pair[0].columns, steps[0])),
+        "SECOND_ROW": tuple(k * number.nbytes // lane.nbytes for k in (pair[1].columns, steps[1])),
+        "TILE": 4 if number is lane else 2,
         "LOWER": kernel.first.rows if kernel.method.startswith("cholesky") else 0,
     }
     constants |= _runs(kernel, number.nbytes // lane.nbytes)
@@ -233,10 +246,25 @@ def _compiled(kernel: LinearKernel) -> tuple[CompiledKernel, int, int]:
 
 def _skeletons(kernel: LinearKernel) -> tuple[str, ...]:
     """Names of the kernel's skeletons, in the order in which they are compiled."""
-    methods = METHODS[kernel.method]
-    if kernel.first.rows <= _UNROLLED:
-        methods = tuple("cholesky_unrolled" if one == "cholesky" else one for one in methods)
+    methods = METHODS["lu solve many" if _reads_later(kernel) else kernel.method]
+    if kernel.method == "cholesky" and kernel.first.rows <= _UNROLLED:
+        methods = ("cholesky_unrolled",)
     return "lanes_of_members", *methods, "members_table"
+
+
+def _step(one: Matrices, nbytes: int, width: int) -> int:
+    """Numbers from a row to the next in lanes, where a number has ``nbytes``.
+
+    One number is left out behind each row if many rows would begin in the same sets of the first
+    cache, and if pieces of runs end with rows.
+    """
+    crowded = one.rows * gcd(one.columns * nbytes, _WAY) > 4 * _WAY
+    return one.columns + int(crowded and one.columns % width == 0)
+
+
+def _reads_later(kernel: LinearKernel) -> bool:
+    """True if right-hand sides are read when the matrix is factored, in the order of its pivots."""
+    return kernel.method == "lu solve" and 2 * kernel.second.columns >= kernel.first.rows > 8
 
 
 def _runs(kernel: LinearKernel, parts: int) -> dict[str, int]:
