@@ -58,7 +58,11 @@ def upper_nan(matrices):
     return np.where(np.tri(matrices.shape[1], dtype=bool), matrices, np.nan)
 
 
-@pytest.mark.parametrize(("n", "dtype"), [*CASES, (17, "float64")])
+# tiles of registers with rests, right sides that are read when A is factored, rows that are padded
+LARGE = [(17, "float64"), (16, "complex64"), (32, "float64")]
+
+
+@pytest.mark.parametrize(("n", "dtype"), [*CASES, *LARGE])
 def test_factors_and_solves(place, n, dtype):
     general, positive, right = systems(n, dtype, orders=12)
     assert close(place.call(cholesky, upper_nan(positive)), np.linalg.cholesky(positive), n)

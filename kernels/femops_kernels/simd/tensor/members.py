@@ -15,6 +15,9 @@ from femops_kernels.simd.values import INTEGER, WORD, Traced, as_word, build
 
 _WIDEST = 64  # bytes of a vector
 
+_Row = tuple[int, int]
+"""Numbers of a row of a member, and numbers from a row to the next in lanes."""
+
 
 def _places(lane: Lane, places: Any) -> list[Any]:
     """Emit the address of each slot's matrix, loaded from the table ``places``."""
@@ -34,9 +37,9 @@ def gathered(lane: Lane, places: Any, offset: Any) -> Any:
 class _Run:
     """Emits pieces of the runs of numbers behind each place, and of the same in lanes."""
 
-    def __init__(self, lane: Lane, places: Any, row: tuple[int, int], work: Any) -> None:
+    def __init__(self, lane: Lane, places: Any, row: _Row, work: Any) -> None:
         self.lane, self.size, self.row, self.work = lane, lane.itemsize, row, work
-        self.first = _places(lane, places)
+        self.first = [] if places is None else _places(lane, places)
 
     def slots(self, k: Any, n: int) -> list[Any]:
         """Pointers to n numbers from number k on, of each slot."""
@@ -128,7 +131,7 @@ def _above(piece: tuple[int, int], count: int, rows: int) -> bool:
     return all(entry % rows > entry // rows for entry in entries)
 
 
-def _copy(way: str, lane: Lane, places: Any, count: int, rows: int, row: tuple[int, int], work: Any) -> None:
+def _copy(way: str, lane: Lane, places: Any, count: int, rows: int, row: _Row, work: Any) -> None:
     """Emit the copies of all pieces; ``way`` is the name of a method of `_Run`."""
     run = _Run(lane, places, row, work)
     pieces = _pieces(count, run.longest(way))
@@ -138,16 +141,17 @@ def _copy(way: str, lane: Lane, places: Any, count: int, rows: int, row: tuple[i
         run.each(above, getattr(run, f"{way}_zeros"))
 
 
-def gather_run(lane: Lane, places: Any, count: int, rows: int, row: tuple[int, int], work: Any) -> None:
-    """``gather_run(LANE, places, count, rows, row, work)``: copy real numbers from each place to lanes.
+def gather_run(lane: Lane, places: Any, count: int, rows: int, row: _Row, work: Any) -> None:
+    """``gather_run(LANE, places, count, rows, row, work)``: copy numbers from each place to lanes.
 
-    There are ``count`` of them, a constant.  Of square matrices with so many rows, if they are not
-    zero, what is above the diagonal may not be read.
+    There are ``count`` real numbers, a constant. If ``rows`` is not zero, the members are square
+    matrices with so many rows. Numbers above their diagonals may not be read. ``row`` is how many
+    numbers a row has, and how many are from a row to the next in lanes.
     """
     _copy("read", lane, places, count, rows, row, work)
 
 
-def scatter_run(lane: Lane, places: Any, count: int, rows: int, row: tuple[int, int], work: Any) -> None:
+def scatter_run(lane: Lane, places: Any, count: int, rows: int, row: _Row, work: Any) -> None:
     """``scatter_run(LANE, places, count, rows, row, work)``: the inverse of `gather_run`.
 
     If ``rows`` is not zero, the members are square matrices with so many rows. Zeros are written
@@ -156,9 +160,21 @@ def scatter_run(lane: Lane, places: Any, count: int, rows: int, row: tuple[int, 
     _copy("write", lane, places, count, rows, row, work)
 
 
-def stream_run(lane: Lane, places: Any, count: int, rows: int, row: tuple[int, int], work: Any) -> None:
-    """``stream_run(LANE, places, count, rows, row, work)``: `scatter_run` past caches to cache lines."""
+def stream_run(lane: Lane, places: Any, count: int, rows: int, row: _Row, work: Any) -> None:
+    """``stream_run(LANE, places, count, rows, row, work)``: `scatter_run` past the caches."""
     _copy("stream", lane, places, count, rows, row, work)
+
+
+def clear_above(lane: Lane, count: int, rows: int, row: _Row, work: Any) -> None:
+    """``clear_above(LANE, count, rows, row, work)``: zeros in lanes above diagonals.
+
+    Only numbers that `scatter_run` writes together with others are set.
+    """
+    run, zero, parts = _Run(lane, None, row, work), lane.llvm(None), count // rows**2
+    pieces = [one for one in _pieces(count, run.longest("write")) if not _above(one, count, rows)]
+    numbers = [k for first, n in pieces for k in range(first, first + n)]
+    entries = [k for k in numbers if k // parts % rows > k // parts // rows]
+    run.each([(k, 1) for k in entries], lambda k, _: store_at(lane, work, run.in_lanes(k, 0), zero))
 
 
 def locate_rows(lane: Lane, places: Any, rows: Traced, row_bytes: int, target: Any) -> None:
@@ -179,4 +195,4 @@ def put_word(base: Any, k: Any, value: Any) -> None:
     build().store(as_word(value), address_of(base, k, 8, WORD))
 
 
-__all__ = ["gather_run", "locate_rows", "put_word", "scatter_run", "stream_run"]
+__all__ = ["clear_above", "gather_run", "locate_rows", "put_word", "scatter_run", "stream_run"]

@@ -133,7 +133,8 @@ def change_columns(table, step, shape, a, j, moved, reduced):
     sources = tuple(load(LANE, moved, j + t) for t in range(shape[0]))
     tile, place = before, as_lane(LANE, 1.0 * j)
     for i in range(j, N):
-        tile = with_row(tile, places, masks_of(sources, place, shape[0]), table + i * (step * BYTES))
+        masks = masks_of(sources, place, shape[0])
+        tile = with_row(tile, places, masks, table + i * (step * BYTES))
         place = place + 1.0
     if reduced:
         tile = solved_rows(tile, places, a, j)

@@ -11,16 +11,18 @@ from femops_kernels.skeletons.tensor.triangular import *
 SECOND_RUN, ENTRY_ROWS, ENTRY_COLUMNS = 16, (32, 8), (8, 8)
 # </defaults>
 
+
 @inner
 def read_rows(sources, order, places, x):
     """Copy the right-hand sides to lanes, row order[i] of each slot as row i."""
+    count = SECOND_RUN // N
     for i in range(N):
-        row = real_part(fetch(NUMBER, order, i))
+        row, at = real_part(fetch(NUMBER, order, i)), x + i * (RIGHT_STEP * BYTES)
         locate_rows(LANE, sources, row, ENTRY_ROWS[1], places)
         if SECOND_RUN > 0:
-            gather_run(LANE, places, SECOND_RUN // N, 0, (SECOND_RUN // N,) * 2, x + i * (RIGHT_STEP * BYTES))
+            gather_run(LANE, places, count, 0, (count, count), at)
         else:
-            copy_in(places, 1, RIGHT, 0, ENTRY_COLUMNS[1], RIGHT_STEP, x + i * (RIGHT_STEP * BYTES))
+            copy_in(places, 1, RIGHT, 0, ENTRY_COLUMNS[1], RIGHT_STEP, at)
 
 
 @inner

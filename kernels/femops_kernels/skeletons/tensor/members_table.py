@@ -11,7 +11,7 @@ FIRST_ROW, SECOND_ROW = (4, 4), (1, 1)  # real numbers of a row, from a row to t
 LOWER = 0  # rows of the first operand if it is a lower triangle
 WORK_BYTES = 4096
 LANE_BYTES = 64
-LATER = False  # the method reads the second operand
+LATER = False  # the method reads the second operand, by addresses behind its work space
 STREAMS = False  # results go past the caches
 # </defaults>
 
@@ -20,6 +20,20 @@ SECOND = ROWS[0] * STEP
 PLACES = (SECOND + ROWS[1] * RIGHT_STEP) * BYTES
 STATUS = PLACES + 8 * WIDTH
 copy_out = stream_run if STREAMS else scatter_run
+
+
+@inner
+def ask_ahead(first, step):
+    """Prefetch the matrices of a later group; of long rows, what is not above the diagonal."""
+    row = ENTRY_ROWS[0]
+    if LOWER > 0 and row >= 128:
+        for slot in range(WIDTH):
+            for i in range(LOWER):
+                for line in range(0, (i + 1) * ENTRY_COLUMNS[0] + 63, 64):
+                    prefetch(first + slot * step + i * row, line, 2)
+    else:
+        for line in range(0, FIRST_REALS * LANE_BYTES, 64):
+            prefetch(first, line, 2)
 
 
 @shared
@@ -41,9 +55,7 @@ def some_groups(group, thread, sources, targets, status, members, memory):
             gather_run(LANE, places, SECOND_RUN, 0, SECOND_ROW, other)
         else:
             copy_in(places, ROWS[1], COLUMNS[1], ENTRY_ROWS[1], ENTRY_COLUMNS[1], RIGHT_STEP, other)
-    ahead = sources[0][0] + (group + AHEAD) * sources[0][1]
-    for line in range(0, FIRST_REALS * LANE_BYTES, 64):
-        prefetch(ahead, line, 2)
+    ask_ahead(sources[0][0] + (group + AHEAD) * sources[0][1], sources[0][2])
     store(LANE, work + STATUS, 0, fill(LANE, ZERO))
     work_on(work, other, work + STATUS)
     if WRITTEN[0]:

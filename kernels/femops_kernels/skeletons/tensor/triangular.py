@@ -50,7 +50,8 @@ def solve_tile(t, x, place, shape, solved, scales, triangle):
     i, r, first, count = place[0], place[1], solved[0], solved[1]
     steps = (1, STEP) if triangle[1] else (STEP, 1)
     places, at = places_of(shape[0], shape[1]), x + (i * RIGHT_STEP + r) * BYTES
-    factors, above = t + (i * steps[0] + first * steps[1]) * BYTES, x + (first * RIGHT_STEP + r) * BYTES
+    factors = t + (i * steps[0] + first * steps[1]) * BYTES
+    above = x + (first * RIGHT_STEP + r) * BYTES
     tile = load_tile(at, places, RIGHT_STEP)
     flags = triangle[3], False
     tile = minus_products(tile, places, factors, steps, above, (1, RIGHT_STEP), flags, count)
