@@ -7,6 +7,7 @@ take the exchanges of its rows, and its multiples of rows.
 # <defaults>
 from femops_kernels.skeletons.tensor.tiles import *
 
+READ = (True, False)  # the second operand is read by solves, which take inverse pivots
 # </defaults>
 
 
@@ -24,9 +25,13 @@ def find_pivot(a, j):
     return row
 
 
-def row_of_panel(at, columns, moved, i):
-    """Load a row of a panel, and behind its numbers the number of the row that it was."""
-    return *(fetch(NUMBER, at, c) for c in range(columns)), load(LANE, moved, i)
+def row_of_panel(at, columns, moved, i, c, place):
+    """Load a row of a panel, and behind its numbers the number of the row that it was.
+
+    No row has moved before column 0. ``place`` is the row's number i.
+    """
+    was = place if c == 0 else load(LANE, moved, i)
+    return *(fetch(NUMBER, at, c) for c in range(columns)), was
 
 
 def chosen_row(mask, first, second):
@@ -60,25 +65,50 @@ def inverse_pivot(pivot, step, status):
 
 
 @inner
-def factor_column(a, j, c, columns, moved, status, scales):
-    """Exchange the rows of a panel for its column c, and subtract it from the later ones."""
+def exchange_pivot(a, j, c, columns, moved):
+    """Exchange the rows of a panel for its column c. Return the pivot's row, and the other."""
     k, at = j + c, a + j * BYTES
     row, place = find_pivot(a, k), as_lane(LANE, 1.0 + k)
-    here = row_of_panel(at + k * (STEP * BYTES), columns, moved, k)
+    here = row_of_panel(at + k * (STEP * BYTES), columns, moved, k, c, as_lane(LANE, 1.0 * k))
     pivots = here
     for i in range(k + 1, N):
-        there = row_of_panel(at + i * (STEP * BYTES), columns, moved, i)
+        there = row_of_panel(at + i * (STEP * BYTES), columns, moved, i, c, place)
         pivots = chosen_row(lane_eq(row, place), there, pivots)
         place = place + 1.0
     keep_row(at + k * (STEP * BYTES), moved, k, pivots)
-    scale = inverse_pivot(pivots[c], 1.0 + k, status)
-    keep(NUMBER, scales, k, scale)
-    place = as_lane(LANE, 1.0 + k)
+    return row, pivots, here
+
+
+@inner
+def keep_inverse(pivot, k, status, scales):
+    """Keep the inverse of pivot k for solves, and return it."""
+    scale = inverse_pivot(pivot, 1.0 + k, status)
+    if READ[1]:
+        keep(NUMBER, scales, k, scale)
+    return scale
+
+
+@inner
+def factor_column(a, j, c, columns, moved, status, scales):
+    """Exchange the rows of a panel for its column c, and subtract it from the later ones."""
+    k, at = j + c, a + j * BYTES
+    row, pivots, here = exchange_pivot(a, j, c, columns, moved)
+    scale, place = keep_inverse(pivots[c], k, status, scales), as_lane(LANE, 1.0 + k)
     for i in range(k + 1, N):
         below = at + i * (STEP * BYTES)
-        there = chosen_row(lane_eq(row, place), here, row_of_panel(below, columns, moved, i))
+        there = row_of_panel(below, columns, moved, i, c, place)
+        there = chosen_row(lane_eq(row, place), here, there)
         keep_row(below, moved, i, reduced_row(there, pivots, c, scale))
         place = place + 1.0
+
+
+@inner
+def factor_last(a, moved, status, scales):
+    """Factor the last column, which has no rows to exchange."""
+    k = N - 1
+    keep_inverse(fetch(NUMBER, a, k * STEP + k), k, status, scales)
+    if N == 1:
+        store(LANE, moved, 0, fill(LANE, ZERO))
 
 
 def masks_of(sources, place, count):
@@ -91,6 +121,20 @@ def with_row(tile, places, masks, at):
     values = {c: fetch(NUMBER, at, c) for c in dict.fromkeys(c for _, c in places)}
     pairs = zip(tile, places, strict=True)
     return tuple(choose(masks[r], values[c], value) for value, (r, c) in pairs)
+
+
+def permuted(tile, shape, sources, starts):
+    """Exchange rows of a tile that stay among its rows."""
+    rows = [tile[t * shape[1] : (t + 1) * shape[1]] for t in range(shape[0])]
+    made = []
+    for t in range(shape[0]):
+        row = rows[t]
+        for other in range(shape[0]):
+            if other != t:
+                mask = lane_eq(sources[t], starts[other])
+                row = [choose(mask, *pair) for pair in zip(rows[other], row, strict=True)]
+        made += row
+    return tuple(made)
 
 
 def solved_rows(tile, places, a, j):
@@ -131,15 +175,15 @@ def change_columns(table, step, shape, a, j, moved, reduced):
     places, top = places_of(shape[0], shape[1]), table + j * (step * BYTES)
     before = load_tile(top, places, step)
     sources = tuple(load(LANE, moved, j + t) for t in range(shape[0]))
-    tile, place = before, as_lane(LANE, 1.0 * j)
-    for i in range(j, N):
+    starts = tuple(as_lane(LANE, 1.0 * t + j) for t in range(shape[0]))
+    tile, place = permuted(before, shape, sources, starts), as_lane(LANE, 1.0 * j + shape[0])
+    for i in range(j + shape[0], N):
         masks = masks_of(sources, place, shape[0])
         tile = with_row(tile, places, masks, table + i * (step * BYTES))
         place = place + 1.0
     if reduced:
         tile = solved_rows(tile, places, a, j)
     store_tile(top, places, step, tile)
-    starts = tuple(as_lane(LANE, 1.0 * t + j) for t in range(shape[0]))
     for i in range(j + shape[0], N):
         at = table + i * (step * BYTES)
         row = replaced_row(at, shape, masks_of(starts, load(LANE, moved, i), shape[0]), before)
@@ -148,18 +192,16 @@ def change_columns(table, step, shape, a, j, moved, reduced):
         store_tile(at, places_of(1, shape[1]), 0, row)
 
 
-@inner
 def factor_panel(a, j, columns, moved, status, scales):
-    """Factor a panel. ``moved`` gets the rows that stood in each row before."""
-    for i in range(N):
-        store(LANE, moved, i, as_lane(LANE, 1.0 * i))
-    every_column(a, j, columns, moved, status, scales)
+    """Factor a panel. ``moved`` gets the rows that stood in each row before, from row j on.
 
-
-def every_column(a, j, columns, moved, status, scales):
-    """Factor the columns of a panel."""
+    A panel of fewer columns than a tile is the last one.
+    """
     for c in range(columns):
-        factor_column(a, j, c, columns, moved, status, scales)
+        if columns < TILE and c == columns - 1:
+            factor_last(a, moved, status, scales)
+        else:
+            factor_column(a, j, c, columns, moved, status, scales)
 
 
 @inner
@@ -180,11 +222,8 @@ def change_right(a, j, moved):
 
 
 @inner
-def factor(a, order, status, scales, moved):
-    """Factor a group; its status is the first column, from 1, without a finite pivot.
-
-    An entry that is not finite makes the pivot of its column, or the last pivot, not finite.
-    """
+def factor_panels(a, order, status, scales, moved):
+    """Factor a group panel by panel."""
     for i in range(N):
         keep(NUMBER, order, i, number(NUMBER, as_lane(LANE, 1.0 * i)))
     for j in range(0, FULL, TILE):
@@ -194,6 +233,20 @@ def factor(a, order, status, scales, moved):
     if REST:
         factor_panel(a, FULL, REST, moved, status, scales)
         change_left(a, FULL, REST, order, moved)
+
+
+@inner
+def factor(a, order, status, scales, moved):
+    """Factor a group; its status is the first column, from 1, without a finite pivot.
+
+    An entry that is not finite makes the pivot of its column, or the last pivot, not finite.
+    """
+    if N <= TILE:
+        factor_panel(a, 0, N, moved, status, scales)
+        for i in range(N):
+            keep(NUMBER, order, i, number(NUMBER, load(LANE, moved, i)))
+    else:
+        factor_panels(a, order, status, scales, moved)
 
 
 @inner
