@@ -1,7 +1,7 @@
 """Tiles of matrices in lanes: entries of a few rows and columns, which registers hold.
 
-A tile is a tuple of numbers, ``places`` are their rows and columns in it. Functions without a
-decorator run in Python, so their loops are unrolled. Steps count numbers.
+A tile is a tuple of numbers. ``places`` are the row and the column of each in the tile. Functions
+without a decorator run in Python, so their loops are unrolled. Steps count numbers.
 """
 
 # <defaults>
