@@ -58,7 +58,11 @@ def upper_nan(matrices):
     return np.where(np.tri(matrices.shape[1], dtype=bool), matrices, np.nan)
 
 
-@pytest.mark.parametrize(("n", "dtype"), [*CASES, (17, "float64")])
+# tiles of registers with rests, right sides that are read when A is factored, rows that are padded
+LARGE = [(17, "float64"), (16, "complex64"), (32, "float64")]
+
+
+@pytest.mark.parametrize(("n", "dtype"), [*CASES, *LARGE])
 def test_factors_and_solves(place, n, dtype):
     general, positive, right = systems(n, dtype, orders=12)
     assert close(place.call(cholesky, upper_nan(positive)), np.linalg.cholesky(positive), n)
@@ -73,6 +77,20 @@ def test_factors_and_solves(place, n, dtype):
         assert close(found, np.linalg.solve(matrix, right), conditions(matrix))
         one = place.call(solve, matrix, np.ascontiguousarray(right[:, :, 0]), assume=assume)
         assert close(one, found[:, :, 0])
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(9, "complex64"), (32, "float64")])
+def test_many_right_hand_sides(n, dtype):
+    """Those of general matrices are read by rows, in the order of the pivots of each matrix."""
+    general, positive, _ = systems(n, dtype, 6, 19)
+    right = systems(n, dtype, 7, 19)[0]
+    apart = np.repeat(right, 2, axis=2)[:, ::-1, ::2][:, ::-1]
+    for matrix, assume in ((general, "general"), (positive, "positive")):
+        found = solve(matrix, right, assume=assume)
+        assert close(found, np.linalg.solve(matrix, right), conditions(matrix))
+        assert np.array_equal(solve(matrix, apart, assume=assume), found)
+        few = solve(matrix, right[:, :, :3].copy(), assume=assume)
+        assert close(few, found[:, :, :3], conditions(matrix))
 
 
 def triangle(matrix, lower, transpose, conjugate, unit_diagonal=False):
@@ -278,9 +296,11 @@ def test_large_batches(n, members):
     for threads in (1, 2):
         with using(threads):
             factor, found = cholesky(positive), solve(general, right)
+            one = solve(general, right[:, :, 0].copy())
             both, rows = lu(general)
         assert np.allclose(factor / np.sqrt(scale), np.linalg.cholesky(positive / scale), rtol=1e-9)
         assert np.allclose(general @ found, right, atol=1e-9)
+        assert np.allclose(one, found[:, :, 0])
         product = (np.tril(both, -1) + np.eye(n)) @ np.triu(both)
         permuted = np.take_along_axis(general, rows[:, :, None], 1)
         assert np.allclose(product / scale, permuted / scale, atol=1e-12 * n)

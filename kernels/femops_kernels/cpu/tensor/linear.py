@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 from typing import Any, final
 
 import numpy as np
@@ -25,16 +25,23 @@ Shape = tuple[int, ...]
 # are written past the caches, which could not hold them.
 _SHARED, _STREAMED = 2**17, 2**24
 
+# Least bytes of a result that begins on a cache line, so that few stores cross lines.
+_ALIGNED = 2**20
+
 # Most rows of a Cholesky factorisation that is compiled without loops. More rows would take too
 # long to compile.
 _UNROLLED = 16
 
+# Bytes after which addresses have the same sets of a processor's first cache.
+_WAY = 4096
+
 METHODS: dict[str, tuple[str, ...]] = {
-    "cholesky": ("cholesky",),
-    "lu": ("lu",),
-    "triangle": ("triangular", "triangle"),
-    "cholesky solve": ("triangular", "cholesky", "cholesky_solve"),
-    "lu solve": ("triangular", "lu", "lu_solve"),
+    "cholesky": ("tiles", "cholesky"),
+    "lu": ("tiles", "lu"),
+    "triangle": ("tiles", "triangular", "triangle"),
+    "cholesky solve": ("tiles", "cholesky", "triangular", "cholesky_solve"),
+    "lu solve": ("tiles", "triangular", "lu", "lu_solve"),
+    "lu solve many": ("tiles", "triangular", "lu", "lu_solve_many"),
     "eigenvalues": ("eigen",),
 }
 """Skeletons of each method."""
@@ -174,9 +181,9 @@ class LinearCall:
         return targets, status[: self._members].astype(np.float64)
 
     def _new(self, shape: Shape) -> Array:
-        if not self._streams:
-            return np.empty(shape, self._dtype)
         count, size = prod(shape), self._dtype.itemsize
+        if count * size < _ALIGNED and not self._streams:
+            return np.empty(shape, self._dtype)
         memory = np.empty(count + ALIGNMENT // size, self._dtype)
         start = -_address(memory) % ALIGNMENT // size
         return memory[start : start + count].reshape(shape)
@@ -195,27 +202,23 @@ def _compiled(kernel: LinearKernel) -> tuple[CompiledKernel, int, int]:
     width, pair = machine.lane_width(real), (kernel.first, kernel.second)
     lane = Lane(width, real)
     number = lane if real == kernel.dtype else ComplexLane(lane)
-    read, written = _USES[kernel.method]
-    lanes = sum(one.rows * one.columns for one in pair)
-    work_bytes = -(-(lanes * number.nbytes + 8 * width + lane.nbytes) // 128) * 128
-    constants = {
+    steps = [one.columns for one in pair]
+    if kernel.method != "eigenvalues":
+        steps = [_step(one, number.nbytes, width) for one in pair]
+    lanes = sum(one.rows * step for one, step in zip(pair, steps, strict=True))
+    lanes += 3 * kernel.first.rows  # inverse pivots and two permutations
+    work_bytes = -(-(lanes * number.nbytes + 24 * width + lane.nbytes) // 128) * 128
+    constants: dict[str, object] = {
         "LANE": lane,
         "BYTES": number.nbytes,
         "WIDTH": width,
-        "N": kernel.first.rows,
-        "RIGHT": kernel.second.columns,
-        "ROWS": tuple(one.rows for one in pair),
-        "COLUMNS": tuple(one.columns for one in pair),
-        "ENTRY_ROWS": tuple(one.row_bytes for one in pair),
-        "ENTRY_COLUMNS": tuple(one.column_bytes for one in pair),
-        "READ": read,
-        "WRITTEN": written,
         "WORK_BYTES": work_bytes,
         "LANE_BYTES": lane.nbytes,
-        "STREAMS": kernel.streams,
-        "LOWER": kernel.first.rows if kernel.method.startswith("cholesky") else 0,
+        "TILE": 4 if number is lane else 2,
+        "STEP": steps[0],
+        "RIGHT_STEP": steps[1],
     }
-    constants |= _runs(kernel, number.nbytes // lane.nbytes)
+    constants |= _operands(kernel) | _runs(kernel, number.nbytes // lane.nbytes, steps)
     if kernel.method == "triangle":
         constants |= {"TRIANGLE": kernel.triangle}
     if kernel.method == "eigenvalues":
@@ -228,22 +231,65 @@ def _compiled(kernel: LinearKernel) -> tuple[CompiledKernel, int, int]:
         "from femops_kernels.simd.tensor.numbers import *\n\n"
         f"NUMBER = {number!r}\n"
     )
-    return specialize(_skeletons(kernel), constants, text), width, work_bytes
+    return specialize(_skeletons(kernel, steps[0]), constants, text), width, work_bytes
 
 
-def _skeletons(kernel: LinearKernel) -> tuple[str, ...]:
-    """Names of the kernel's skeletons, in the order in which they are compiled."""
-    methods = METHODS[kernel.method]
-    if kernel.first.rows <= _UNROLLED:
-        methods = tuple("cholesky_unrolled" if one == "cholesky" else one for one in methods)
+def _operands(kernel: LinearKernel) -> dict[str, object]:
+    """Constants: sizes and strides of both operands, and their use by the method."""
+    pair = kernel.first, kernel.second
+    read, written = _USES[kernel.method]
+    return {
+        "N": kernel.first.rows,
+        "RIGHT": kernel.second.columns,
+        "ROWS": tuple(one.rows for one in pair),
+        "COLUMNS": tuple(one.columns for one in pair),
+        "ENTRY_ROWS": tuple(one.row_bytes for one in pair),
+        "ENTRY_COLUMNS": tuple(one.column_bytes for one in pair),
+        "READ": read,
+        "WRITTEN": written,
+        "STREAMS": kernel.streams,
+        "LATER": _reads_later(kernel),
+        "LOWER": kernel.first.rows if kernel.method.startswith("cholesky") else 0,
+    }
+
+
+def _skeletons(kernel: LinearKernel, step: int) -> tuple[str, ...]:
+    """Names of the kernel's skeletons, in the order in which they are compiled.
+
+    ``step`` is how many numbers of the matrices are between rows in lanes.
+    """
+    methods = METHODS["lu solve many" if _reads_later(kernel) else kernel.method]
+    if kernel.method == "cholesky" and kernel.first.rows == step <= _UNROLLED:
+        methods = ("cholesky_unrolled",)
     return "lanes_of_members", *methods, "members_table"
 
 
-def _runs(kernel: LinearKernel, parts: int) -> dict[str, int]:
-    """Constants: real numbers of a member for each operand; ``RUN``: the same, 0 if it has gaps."""
-    constants: dict[str, int] = {}
+def _step(one: Matrices, nbytes: int, width: int) -> int:
+    """Numbers from a row to the next in lanes, where a number has ``nbytes``.
+
+    One number is left out behind each row if many rows would begin in the same sets of the first
+    cache, and if pieces of runs end with rows.
+    """
+    crowded = one.rows * gcd(one.columns * nbytes, _WAY) > 4 * _WAY
+    return one.columns + int(crowded and one.columns % width == 0)
+
+
+def _reads_later(kernel: LinearKernel) -> bool:
+    """True if right-hand sides are read when the matrix is factored, in the order of its pivots."""
+    return kernel.method == "lu solve" and 2 * kernel.second.columns >= kernel.first.rows > 8
+
+
+def _runs(kernel: LinearKernel, parts: int, steps: list[int]) -> dict[str, object]:
+    """Constants of operands as runs of real numbers, of which a number has ``parts``.
+
+    ``REALS`` are those of a member, ``RUN`` the same, 0 if they have gaps. ``ROW`` has those of a
+    row, and those from a row to the next in lanes.
+    """
+    constants: dict[str, object] = {}
     size = np.dtype(kernel.dtype).itemsize
-    for name, one in (("FIRST", kernel.first), ("SECOND", kernel.second)):
+    operands = (kernel.first, kernel.second)
+    for name, one, step in zip(("FIRST", "SECOND"), operands, steps, strict=True):
         reals = parts * one.rows * one.columns
         constants |= {f"{name}_REALS": reals, f"{name}_RUN": reals if one.whole(size) else 0}
+        constants[f"{name}_ROW"] = (parts * one.columns, parts * step)
     return constants

@@ -15,6 +15,9 @@ from femops_kernels.simd.values import INTEGER, WORD, Traced, as_word, build
 
 _WIDEST = 64  # bytes of a vector
 
+_Row = tuple[int, int]
+"""Numbers of a row of a member, and numbers from a row to the next in lanes."""
+
 
 def _places(lane: Lane, places: Any) -> list[Any]:
     """Emit the address of each slot's matrix, loaded from the table ``places``."""
@@ -34,9 +37,9 @@ def gathered(lane: Lane, places: Any, offset: Any) -> Any:
 class _Run:
     """Emits pieces of the runs of numbers behind each place, and of the same in lanes."""
 
-    def __init__(self, lane: Lane, places: Any, work: Any) -> None:
-        self.lane, self.size, self.work = lane, lane.itemsize, work
-        self.first = _places(lane, places)
+    def __init__(self, lane: Lane, places: Any, row: _Row, work: Any) -> None:
+        self.lane, self.size, self.row, self.work = lane, lane.itemsize, row, work
+        self.first = [] if places is None else _places(lane, places)
 
     def slots(self, k: Any, n: int) -> list[Any]:
         """Pointers to n numbers from number k on, of each slot."""
@@ -45,15 +48,20 @@ class _Run:
         at = as_word(k * self.size)
         return [build().inttoptr(build().add(one, at), kind.as_pointer()) for one in self.first]
 
+    def in_lanes(self, k: Any, i: int) -> Any:
+        """Number of the lane vector of number k + i, where k begins a piece."""
+        length, step = self.row
+        return k + i if length == step else k + k // length * (step - length) + i
+
     def read(self, k: Any, n: int) -> None:
         """Copy n numbers to lanes."""
         numbers = [build().load(one, align=self.size) for one in self.slots(k, n)]
         for i, value in enumerate(to_lanes(numbers, n)):
-            store_at(self.lane, self.work, k + i, value)
+            store_at(self.lane, self.work, self.in_lanes(k, i), value)
 
     def write(self, k: Any, n: int) -> list[Any]:
         """Copy n numbers from lanes."""
-        lanes = [load_at(self.lane, self.work, k + i) for i in range(n)]
+        lanes = [load_at(self.lane, self.work, self.in_lanes(k, i)) for i in range(n)]
         numbers = to_pieces(lanes, self.lane.width)
         pairs = zip(numbers, self.slots(k, n), strict=True)
         return [build().store(number, at, align=self.size) for number, at in pairs]
@@ -123,9 +131,9 @@ def _above(piece: tuple[int, int], count: int, rows: int) -> bool:
     return all(entry % rows > entry // rows for entry in entries)
 
 
-def _copy(way: str, lane: Lane, places: Any, count: int, rows: int, work: Any) -> None:
+def _copy(way: str, lane: Lane, places: Any, count: int, rows: int, row: _Row, work: Any) -> None:
     """Emit the copies of all pieces; ``way`` is the name of a method of `_Run`."""
-    run = _Run(lane, places, work)
+    run = _Run(lane, places, row, work)
     pieces = _pieces(count, run.longest(way))
     above = [one for one in pieces if rows and _above(one, count, rows)]
     run.each([one for one in pieces if one not in above], getattr(run, way))
@@ -133,27 +141,53 @@ def _copy(way: str, lane: Lane, places: Any, count: int, rows: int, work: Any) -
         run.each(above, getattr(run, f"{way}_zeros"))
 
 
-def gather_run(lane: Lane, places: Any, count: int, rows: int, work: Any) -> None:
-    """``gather_run(LANE, places, count, rows, work)``: copy real numbers from each place to lanes.
+def gather_run(lane: Lane, places: Any, count: int, rows: int, row: _Row, work: Any) -> None:
+    """``gather_run(LANE, places, count, rows, row, work)``: copy numbers from each place to lanes.
 
-    There are ``count`` of them, a constant.  Of square matrices with so many rows, if they are not
-    zero, what is above the diagonal may not be read.
+    There are ``count`` real numbers, a constant. If ``rows`` is not zero, the members are square
+    matrices with so many rows. Numbers above their diagonals may not be read. ``row`` is how many
+    numbers a row has, and how many are from a row to the next in lanes.
     """
-    _copy("read", lane, places, count, rows, work)
+    _copy("read", lane, places, count, rows, row, work)
 
 
-def scatter_run(lane: Lane, places: Any, count: int, rows: int, work: Any) -> None:
-    """``scatter_run(LANE, places, count, rows, work)``: the inverse of `gather_run`.
+def scatter_run(lane: Lane, places: Any, count: int, rows: int, row: _Row, work: Any) -> None:
+    """``scatter_run(LANE, places, count, rows, row, work)``: the inverse of `gather_run`.
 
     If ``rows`` is not zero, the members are square matrices with so many rows. Zeros are written
     above their diagonals.
     """
-    _copy("write", lane, places, count, rows, work)
+    _copy("write", lane, places, count, rows, row, work)
 
 
-def stream_run(lane: Lane, places: Any, count: int, rows: int, work: Any) -> None:
-    """``stream_run(LANE, places, count, rows, work)``: `scatter_run` past caches to cache lines."""
-    _copy("stream", lane, places, count, rows, work)
+def stream_run(lane: Lane, places: Any, count: int, rows: int, row: _Row, work: Any) -> None:
+    """``stream_run(LANE, places, count, rows, row, work)``: `scatter_run` past the caches."""
+    _copy("stream", lane, places, count, rows, row, work)
+
+
+def clear_above(lane: Lane, count: int, rows: int, row: _Row, work: Any) -> None:
+    """``clear_above(LANE, count, rows, row, work)``: zeros in lanes above diagonals.
+
+    Only numbers that `scatter_run` writes together with others are set.
+    """
+    run, zero, parts = _Run(lane, None, row, work), lane.llvm(None), count // rows**2
+    pieces = [one for one in _pieces(count, run.longest("write")) if not _above(one, count, rows)]
+    numbers = [k for first, n in pieces for k in range(first, first + n)]
+    entries = [k for k in numbers if k // parts % rows > k // parts // rows]
+    run.each([(k, 1) for k in entries], lambda k, _: store_at(lane, work, run.in_lanes(k, 0), zero))
+
+
+def locate_rows(lane: Lane, places: Any, rows: Traced, row_bytes: int, target: Any) -> None:
+    """``locate_rows(LANE, places, rows, row_bytes, target)``: addresses of a row of each matrix.
+
+    ``rows`` are the numbers of the rows, a lane vector. ``places`` and ``target`` are tables of
+    addresses, one for each slot.
+    """
+    words = ir.VectorType(WORD, lane.width)
+    factor = ir.Constant(words, [WORD(row_bytes)] * lane.width)
+    steps = build().mul(build().fptosi(rows.value, words), factor)
+    first = build().load(address_of(places, 0, 1, words), align=8)
+    build().store(build().add(first, steps), address_of(target, 0, 1, words), align=8)
 
 
 def put_word(base: Any, k: Any, value: Any) -> None:
@@ -161,4 +195,4 @@ def put_word(base: Any, k: Any, value: Any) -> None:
     build().store(as_word(value), address_of(base, k, 8, WORD))
 
 
-__all__ = ["gather_run", "put_word", "scatter_run", "stream_run"]
+__all__ = ["clear_above", "gather_run", "locate_rows", "put_word", "scatter_run", "stream_run"]

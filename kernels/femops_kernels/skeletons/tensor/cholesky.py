@@ -1,27 +1,70 @@
-"""Cholesky factors of the matrices in lanes: A = L L^H, L in place of the lower triangle."""
+"""Cholesky factors of the matrices in lanes: A = L L^H, L in place of the lower triangle.
+
+Each tile is loaded, reduced by the tiles on its left, and stored once.
+"""
 
 # <defaults>
-from femops_kernels.skeletons.tensor.lanes_of_members import *
+from femops_kernels.skeletons.tensor.tiles import *
 
 WRITTEN = (True, False)
+FIRST_REALS, FIRST_ROW = 16, (4, 4)
 # </defaults>
 
 
+def factor_tile(tile, rows, step, status, scales):
+    """Factors of a tile on the diagonal; each column is subtracted from the later ones at once.
+
+    ``scales`` get the inverse roots of the pivots; ``step`` is the first column, from 1.
+    """
+    x = dict(zip(lower_places(rows), tile, strict=True))
+    for k in range(rows):
+        pivot, failed = real_part(x[k, k]), load(LANE, status, 0)
+        good = lane_gt(pivot + pivot * ZERO, ZERO)  # NaN if the pivot is not finite
+        first = lane_where(lane_eq(failed, ZERO), as_lane(LANE, step + k), failed)
+        store(LANE, status, 0, lane_where(good, failed, first))
+        root = lane_sqrt(lane_where(good, pivot, as_lane(LANE, 1.0)))
+        scale = 1.0 / root
+        keep(NUMBER, scales, k, number(NUMBER, scale))
+        x[k, k] = number(NUMBER, root)
+        for i in range(k + 1, rows):
+            x[i, k] = x[i, k] * scale
+        for i in range(k + 1, rows):
+            for j in range(k + 1, i + 1):
+                x[i, j] = x[i, j] - x[i, k] * conjugate(x[j, k])
+    return tuple(x.values())
+
+
+def divided_tile(tile, rows, diagonal, scales):
+    """Solution X of X L^H = tile, with the tile L on the diagonal."""
+    x = dict(zip(places_of(rows, TILE), tile, strict=True))
+    for k in range(TILE):
+        scale = real_part(fetch(NUMBER, scales, k))
+        factors = {j: conjugate(fetch(NUMBER, diagonal, j * STEP + k)) for j in range(k + 1, TILE)}
+        for i in range(rows):
+            x[i, k] = x[i, k] * scale
+            for j in range(k + 1, TILE):
+                x[i, j] = x[i, j] - x[i, k] * factors[j]
+    return tuple(x.values())
+
+
 @inner
-def four_below(a, i, j, scale):
-    """Compute four entries of column j, from row i on. Four independent sums hide latency."""
-    w, x = fetch(NUMBER, a, i * N + j), fetch(NUMBER, a, (i + 1) * N + j)
-    y, z = fetch(NUMBER, a, (i + 2) * N + j), fetch(NUMBER, a, (i + 3) * N + j)
-    for k in range(j):
-        factor = conjugate(fetch(NUMBER, a, j * N + k))
-        w = w - fetch(NUMBER, a, i * N + k) * factor
-        x = x - fetch(NUMBER, a, (i + 1) * N + k) * factor
-        y = y - fetch(NUMBER, a, (i + 2) * N + k) * factor
-        z = z - fetch(NUMBER, a, (i + 3) * N + k) * factor
-    keep(NUMBER, a, i * N + j, w * scale)
-    keep(NUMBER, a, (i + 1) * N + j, x * scale)
-    keep(NUMBER, a, (i + 2) * N + j, y * scale)
-    keep(NUMBER, a, (i + 3) * N + j, z * scale)
+def factor_on(a, j, rows, status, scales):
+    """Factor the tile on the diagonal from row j on."""
+    places, at, row = lower_places(rows), a + j * ((STEP + 1) * BYTES), a + j * (STEP * BYTES)
+    tile = load_tile(at, places, STEP)
+    tile = minus_products(tile, places, row, (STEP, 1), row, (STEP, 1), (False, True), j)
+    tile = factor_tile(tile, rows, 1.0 + j, status, scales + j * BYTES)
+    store_tile(at, places, STEP, tile)
+
+
+@inner
+def factor_below(a, i, j, rows, scales):
+    """Compute the tile of L from row i and column j on."""
+    row, other = a + i * (STEP * BYTES), a + j * (STEP * BYTES)
+    places, at, diagonal = places_of(rows, TILE), row + j * BYTES, other + j * BYTES
+    tile = load_tile(at, places, STEP)
+    tile = minus_products(tile, places, row, (STEP, 1), other, (STEP, 1), (False, True), j)
+    store_tile(at, places, STEP, divided_tile(tile, rows, diagonal, scales + j * BYTES))
 
 
 @inner
@@ -30,24 +73,14 @@ def work_on(a, unused, status):
 
     An entry that is not finite makes the pivot of its row not finite.
     """
-    for j in range(N):
-        pivot = real_part(fetch(NUMBER, a, j * N + j))
-        for k in range(j):
-            pivot = pivot - square(fetch(NUMBER, a, j * N + k))
-        good, failed = lane_gt(finite_or_nan(pivot), ZERO), load(LANE, status, 0)
-        first = lane_where(lane_eq(failed, ZERO), as_lane(LANE, 1.0 + j), failed)
-        store(LANE, status, 0, lane_where(good, failed, first))
-        root = lane_sqrt(lane_where(good, pivot, as_lane(LANE, 1.0)))
-        keep(NUMBER, a, j * N + j, number(NUMBER, root))
-        scale = 1.0 / root
-        for i in range(j + 1, N - 3, 4):
-            four_below(a, i, j, scale)
-        for i in range(max(j + 1, N - (N - j - 1) % 4), N):
-            total = fetch(NUMBER, a, i * N + j)
-            for k in range(j):
-                factor = conjugate(fetch(NUMBER, a, j * N + k))
-                total = total - fetch(NUMBER, a, i * N + k) * factor
-            keep(NUMBER, a, i * N + j, total * scale)
-        if WRITTEN[0]:
-            for i in range(j + 1, N):
-                keep(NUMBER, a, j * N + i, number(NUMBER, fill(LANE, ZERO)))
+    scales = status + LANE_BYTES
+    for j in range(0, FULL, TILE):
+        factor_on(a, j, TILE, status, scales)
+        for i in range(j + TILE, FULL, TILE):
+            factor_below(a, i, j, TILE, scales)
+        if REST:
+            factor_below(a, FULL, j, REST, scales)
+    if REST:
+        factor_on(a, FULL, REST, status, scales)
+    if WRITTEN[0]:
+        clear_above(LANE, FIRST_REALS, N, FIRST_ROW, a)

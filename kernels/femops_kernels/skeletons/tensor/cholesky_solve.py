@@ -12,9 +12,10 @@ factor = work_on
 @inner
 def solve_group(a, x, status):
     """Solve a group; see `work_on` of the factors for its status."""
+    scales = status + LANE_BYTES
     factor(a, x, status)
-    substitute(a, x, status, (True, False, False, False))
-    substitute(a, x, status, (True, True, False, True))
+    substitute(a, x, scales, (True, False, False, False))
+    substitute(a, x, scales, (True, True, False, True))
 
 
 work_on = solve_group

@@ -39,9 +39,9 @@ def locate_members(operand, group, last, places):
 
 
 @inner
-def copy_in(places, rows, columns, row_bytes, column_bytes, work):
-    """Copy the matrices of a group to lanes."""
+def copy_in(places, rows, columns, row_bytes, column_bytes, step, work):
+    """Copy the matrices of a group to lanes, rows a step of numbers apart."""
     for i in range(rows):
         for j in range(columns):
             value = gather_members(NUMBER, places, i * row_bytes + j * column_bytes)
-            keep(NUMBER, work, i * columns + j, value)
+            keep(NUMBER, work, i * step + j, value)

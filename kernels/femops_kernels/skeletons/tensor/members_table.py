@@ -7,17 +7,33 @@ from femops_kernels.skeletons.tensor.lanes_of_members import *
 READ, WRITTEN = (True, False), (True, True)
 FIRST_RUN, SECOND_RUN = 16, 0  # real numbers of operands whose members are runs, else 0
 FIRST_REALS, SECOND_REALS = 16, 4  # real numbers of operands
+FIRST_ROW, SECOND_ROW = (4, 4), (1, 1)  # real numbers of a row, from a row to the next in lanes
 LOWER = 0  # rows of the first operand if it is a lower triangle
 WORK_BYTES = 4096
 LANE_BYTES = 64
+LATER = False  # the method reads the second operand, by addresses behind its work space
 STREAMS = False  # results go past the caches
 # </defaults>
 
 AHEAD = 2  # groups that are asked for before they are worked on
-SECOND = ROWS[0] * COLUMNS[0]
-PLACES = (SECOND + ROWS[1] * COLUMNS[1]) * BYTES
+SECOND = ROWS[0] * STEP
+PLACES = (SECOND + ROWS[1] * RIGHT_STEP) * BYTES
 STATUS = PLACES + 8 * WIDTH
 copy_out = stream_run if STREAMS else scatter_run
+
+
+@inner
+def ask_ahead(first, step):
+    """Prefetch the matrices of a later group; of long rows, what is not above the diagonal."""
+    row = ENTRY_ROWS[0]
+    if LOWER > 0 and row >= 128:
+        for slot in range(WIDTH):
+            for i in range(LOWER):
+                for line in range(0, (i + 1) * ENTRY_COLUMNS[0] + 63, 64):
+                    prefetch(first + slot * step + i * row, line, 2)
+    else:
+        for line in range(0, FIRST_REALS * LANE_BYTES, 64):
+            prefetch(first, line, 2)
 
 
 @shared
@@ -28,26 +44,26 @@ def some_groups(group, thread, sources, targets, status, members, memory):
     if READ[0]:
         locate_members(sources[0], group, last, places)
         if FIRST_RUN > 0:
-            gather_run(LANE, places, FIRST_RUN, LOWER, work)
+            gather_run(LANE, places, FIRST_RUN, LOWER, FIRST_ROW, work)
         else:
-            copy_in(places, ROWS[0], COLUMNS[0], ENTRY_ROWS[0], ENTRY_COLUMNS[0], work)
-    if READ[1]:
+            copy_in(places, ROWS[0], COLUMNS[0], ENTRY_ROWS[0], ENTRY_COLUMNS[0], STEP, work)
+    if LATER:
+        locate_members(sources[1], group, last, work + STATUS + LANE_BYTES + 3 * N * BYTES)
+    elif READ[1]:
         locate_members(sources[1], group, last, places)
         if SECOND_RUN > 0:
-            gather_run(LANE, places, SECOND_RUN, 0, other)
+            gather_run(LANE, places, SECOND_RUN, 0, SECOND_ROW, other)
         else:
-            copy_in(places, ROWS[1], COLUMNS[1], ENTRY_ROWS[1], ENTRY_COLUMNS[1], other)
-    ahead = sources[0][0] + (group + AHEAD) * sources[0][1]
-    for line in range(0, FIRST_REALS * LANE_BYTES, 64):
-        prefetch(ahead, line, 2)
+            copy_in(places, ROWS[1], COLUMNS[1], ENTRY_ROWS[1], ENTRY_COLUMNS[1], RIGHT_STEP, other)
+    ask_ahead(sources[0][0] + (group + AHEAD) * sources[0][1], sources[0][2])
     store(LANE, work + STATUS, 0, fill(LANE, ZERO))
     work_on(work, other, work + STATUS)
     if WRITTEN[0]:
         locate_members(targets[0], group, last, places)
-        copy_out(LANE, places, FIRST_REALS, LOWER, work)
+        copy_out(LANE, places, FIRST_REALS, LOWER, FIRST_ROW, work)
     if WRITTEN[1]:
         locate_members(targets[1], group, last, places)
-        copy_out(LANE, places, SECOND_REALS, 0, other)
+        copy_out(LANE, places, SECOND_REALS, 0, SECOND_ROW, other)
     store(LANE, status, group, load(LANE, work + STATUS, 0))
 
 

@@ -14,7 +14,7 @@ def check_rows(t, status):
     for i in range(N):
         total, failed = fill(LANE, ZERO), load(LANE, status, 0)
         for j in range(0 if lower else i + unit, i + 1 - unit if lower else N):
-            total = total + size_of(fetch(NUMBER, t, i * N + j)) * ZERO
+            total = total + size_of(fetch(NUMBER, t, i * STEP + j)) * ZERO
         finite = lane_eq(total, ZERO)
         store(LANE, status, 0, lane_where(finite, failed, as_lane(LANE, 1.0 + i)))
 
@@ -22,5 +22,8 @@ def check_rows(t, status):
 @inner
 def work_on(t, x, status):
     """Solve a group; its status is 0, or a row, from 1, that is singular or not finite."""
-    substitute(t, x, status, TRIANGLE)
+    scales = status + LANE_BYTES
+    if not TRIANGLE[2]:
+        invert_diagonal(t, status, TRIANGLE[3], scales)
+    substitute(t, x, scales, TRIANGLE)
     check_rows(t, status)

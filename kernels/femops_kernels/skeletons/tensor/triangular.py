@@ -1,59 +1,88 @@
-"""Triangular solves with the matrices in lanes: X in place of the right sides B, (N, RIGHT)."""
+"""Triangular solves with the matrices in lanes: X in place of the right sides B, (N, RIGHT).
+
+Each tile of X is loaded, reduced by the rows that are solved, and stored once.
+"""
 
 # <defaults>
-from femops_kernels.skeletons.tensor.lanes_of_members import *
+from femops_kernels.skeletons.tensor.tiles import *
 
 # </defaults>
 
 
 @inner
-def entry_of(t, k, conjugated):
-    """Entry of the matrix, or its conjugate."""
-    if conjugated:
-        return conjugate(fetch(NUMBER, t, k))
-    return fetch(NUMBER, t, k)
+def invert_diagonal(t, status, conjugated, scales):
+    """Compute one divided by each entry of the diagonal.
 
-
-@inner
-def divide(t, x, i, status, conjugated):
-    """Divide a row of X by the diagonal."""
-    pivot, failed = entry_of(t, i * N + i, conjugated), load(LANE, status, 0)
-    good = lane_gt(size_of(pivot), ZERO)
-    first = lane_where(lane_eq(failed, ZERO), as_lane(LANE, 1.0 + i), failed)
-    store(LANE, status, 0, lane_where(good, failed, first))
-    scale = inverse(choose(good, pivot, number(NUMBER, as_lane(LANE, 1.0))))
-    for r in range(RIGHT):
-        keep(NUMBER, x, i * RIGHT + r, fetch(NUMBER, x, i * RIGHT + r) * scale)
-
-
-@inner
-def subtract(t, x, step, triangle):
-    """Subtract from the next row of X the earlier rows, times entries of the matrix.
-
-    Return the number of the row.
+    The status is the first row, from 1, whose entry is zero or NaN.
     """
-    lower, transposed, _, conjugated = triangle
-    first, way = (0, 1) if lower != transposed else (N - 1, -1)
-    i = first + way * step
-    row, column = (1, N) if transposed else (N, 1)
-    for r in range(RIGHT):
-        total = fetch(NUMBER, x, i * RIGHT + r)
-        for before in range(step):
-            k = first + way * before
-            factor = entry_of(t, i * row + k * column, conjugated)
-            total = total - factor * fetch(NUMBER, x, k * RIGHT + r)
-        keep(NUMBER, x, i * RIGHT + r, total)
-    return i
+    for i in range(N):
+        pivot, failed = fetch(NUMBER, t, i * STEP + i), load(LANE, status, 0)
+        pivot = conjugate_if(conjugated, pivot)
+        good = lane_gt(size_of(pivot), ZERO)
+        first = lane_where(lane_eq(failed, ZERO), as_lane(LANE, 1.0 + i), failed)
+        store(LANE, status, 0, lane_where(good, failed, first))
+        scale = inverse(choose(good, pivot, number(NUMBER, as_lane(LANE, 1.0))))
+        keep(NUMBER, scales, i, scale)
+
+
+def solved_tile(tile, shape, diagonal, scales, triangle):
+    """Solution of T X = tile, with the tile T on the diagonal."""
+    lower, transposed, unit, conjugated = triangle
+    x = dict(zip(places_of(*shape), tile, strict=True))
+    order = [*range(shape[0])] if lower != transposed else [*range(shape[0])][::-1]
+    row, column = (1, STEP) if transposed else (STEP, 1)
+    for step, k in enumerate(order):
+        if not unit:
+            scale = fetch(NUMBER, scales, k)
+            x |= {(k, c): x[k, c] * scale for c in range(shape[1])}
+        for i in order[step + 1 :]:
+            factor = conjugate_if(conjugated, fetch(NUMBER, diagonal, i * row + k * column))
+            x |= {(i, c): x[i, c] - factor * x[k, c] for c in range(shape[1])}
+    return tuple(x.values())
 
 
 @inner
-def substitute(t, x, status, triangle):
+def solve_tile(t, x, place, shape, solved, scales, triangle):
+    """Solve for the tile of X at a place (row, column).
+
+    ``solved`` are the first one of the rows that are solved before, and how many they are.
+    """
+    i, r, first, count = place[0], place[1], solved[0], solved[1]
+    steps = (1, STEP) if triangle[1] else (STEP, 1)
+    places, at = places_of(shape[0], shape[1]), x + (i * RIGHT_STEP + r) * BYTES
+    factors = t + (i * steps[0] + first * steps[1]) * BYTES
+    above = x + (first * RIGHT_STEP + r) * BYTES
+    tile = load_tile(at, places, RIGHT_STEP)
+    flags = triangle[3], False
+    tile = minus_products(tile, places, factors, steps, above, (1, RIGHT_STEP), flags, count)
+    here = t + i * ((STEP + 1) * BYTES), scales + i * BYTES
+    store_tile(at, places, RIGHT_STEP, solved_tile(tile, shape, here[0], here[1], triangle))
+
+
+@inner
+def solve_columns(t, x, r, columns, scales, triangle):
+    """Solve for columns of X, from column r on."""
+    if triangle[0] != triangle[1]:
+        for i in range(0, FULL, TILE):
+            solve_tile(t, x, (i, r), (TILE, columns), (0, i), scales, triangle)
+        if REST:
+            solve_tile(t, x, (FULL, r), (REST, columns), (0, FULL), scales, triangle)
+    else:
+        if REST:
+            solve_tile(t, x, (FULL, r), (REST, columns), (N, 0), scales, triangle)
+        for done in range(REST, N, TILE):
+            i = N - TILE - done
+            solve_tile(t, x, (i, r), (TILE, columns), (i + TILE, done), scales, triangle)
+
+
+@inner
+def substitute(t, x, scales, triangle):
     """Solve with one triangle, from the first row on or from the last.
 
-    ``triangle`` has four flags: lower, transposed, ones on the diagonal, conjugated.
+    ``triangle`` has four flags: lower, transposed, ones on the diagonal, conjugated. ``scales``
+    are the inverse entries of the diagonal if they are not one.
     """
-    unit, conjugated = triangle[2:]
-    for step in range(N):
-        i = subtract(t, x, step, triangle)
-        if not unit:
-            divide(t, x, i, status, conjugated)
+    for r in range(0, RIGHT - TILE + 1, TILE):
+        solve_columns(t, x, r, TILE, scales, triangle)
+    if RIGHT % TILE:
+        solve_columns(t, x, RIGHT // TILE * TILE, RIGHT % TILE, scales, triangle)
