@@ -15,7 +15,7 @@ So constrained entries can be zero there and in the tail while the chunk is work
 
 # <defaults>
 from femops_kernels.simd.compiling import entry, function, inner
-from femops_kernels.simd.lanes import Lane, fill, get, load, put, store, word
+from femops_kernels.simd.lanes import Lane, fill, get, load, prefetch, put, store, word
 from femops_kernels.simd.lines import call_chunk
 from femops_kernels.skeletons.cg.cg_state import *
 from femops_kernels.skeletons.cg.merged_table import *
@@ -26,6 +26,9 @@ USE_INVERSE = True
 
 FLOAT64 = Lane(2, "float64")  # how sums and the state are read
 STRIP = 32  # lanes summed before a sum is carried on in float64
+# Bytes between entries of x and M that are updated and those that memory is asked for. Batches ask
+# for r, p and v. On an EPYC 4 to 64 kB save the same: 2 to 8 % of an iteration out of cache.
+AHEAD = 16384
 
 
 @inner
@@ -111,7 +114,11 @@ def update(table, begin, length, sums, scratch):
         rho, rr = fill(LANE, 0.0), fill(LANE, 0.0)
         for k in range(first, min(first + STRIP, lanes)):
             rk, pk, mk = load(LANE, r, k), load(LANE, p, k), load(LANE, m, k)
+            soon = k * LANE_WIDTH * REAL_BYTES + AHEAD
+            if USE_INVERSE:
+                prefetch(m, soon, 2)
             if touch:
+                prefetch(x, soon, 2)
                 store(LANE, x, k, moved(load(LANE, x, k), rk, pk, mk, near, far))
             rk, pk, zk = updated(rk, pk, load(LANE, v, k), mk, drop, beta)
             store(LANE, r, k, rk)
