@@ -22,6 +22,7 @@ from femops_kernels.skeletons.cg.merged_table import *
 from femops_kernels.skeletons.chunk.defaults import LANE, LANE_WIDTH, REAL_BYTES
 
 USE_INVERSE = True
+ASK = True  # whether shared dofs are asked for: in caches that takes longer than it saves
 # </defaults>
 
 FLOAT64 = Lane(2, "float64")  # how sums and the state are read
@@ -197,14 +198,15 @@ def piece(table, first, end):
 
 @inner
 def ask(table, u, last):
-    """Ask memory for the entries of r, p, v and M of a shared dof that comes soon."""
-    dof = word(word(table, SHARED_DOF), min(u + SOON, last))
-    at = dof * word(table, NCOMP) * REAL_BYTES
-    prefetch(word(table, R), at, 1)
-    prefetch(word(table, P), at, 1)
-    prefetch(word(table, V), at, 1)
-    if USE_INVERSE:
-        prefetch(word(table, M), at, 1)
+    """Ask memory for the entries of r, p, v and M of a shared dof that comes soon, if ``ASK``."""
+    if ASK:
+        dof = word(word(table, SHARED_DOF), min(u + SOON, last))
+        at = dof * word(table, NCOMP) * REAL_BYTES
+        prefetch(word(table, R), at, 1)
+        prefetch(word(table, P), at, 1)
+        prefetch(word(table, V), at, 1)
+        if USE_INVERSE:
+            prefetch(word(table, M), at, 1)
 
 
 @entry
@@ -261,9 +263,10 @@ def combine(table, x, y, chunk, work, alpha: float, beta: float):
     total, last = (0.0, 0.0, 0.0, 0.0, 0.0), word(starts, chunk + 1) - 1
     for u in range(word(starts, chunk), word(starts, chunk + 1)):
         ask(table, u, last)
-        soon = word(slots, min(u + SOON, last))
-        if soon < word(slots, last + 1):
-            prefetch(buffer, word(word(table, SLOT), soon) * ncomp * REAL_BYTES, 1)
+        if ASK:
+            soon = word(slots, min(u + SOON, last))
+            if soon < word(slots, last + 1):
+                prefetch(buffer, word(word(table, SLOT), soon) * ncomp * REAL_BYTES, 1)
         dof = word(word(table, SHARED_DOF), u)
         for c in range(ncomp):
             old = get(LANE, v, dof * ncomp + c)
