@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import femops
 from femops_kernels.cg import BREAKDOWN, CONVERGED
+from femops_kernels.cpu.cg import merged as sweeps
 from femops_kernels.cpu.cg.cg import ConjugateGradients
 from femops_kernels.cpu.machine import max_threads, set_threads
 from support import fixtures
@@ -91,6 +92,20 @@ def test_iterates_and_the_same_bits_on_any_threads(case):
     assert abs(one.iterations - without.iterations) <= 1
     assert not without.merged
     assert one.residual <= 1.5 * one.tolerance
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_bits_in_and_out_of_caches(case, monkeypatch):
+    """The kernel for large vectors asks memory for the shared dofs."""
+    A, b, M = problem(case)
+    x, info = femops.cg(A, b, M=M, rtol=1e-5)
+    asked = []
+    monkeypatch.setattr(sweeps, "_cache_bytes", lambda: asked.append(None) or 0)
+    y, out_of_cache = femops.cg(A, b, M=M, rtol=1e-5)
+    assert asked
+    assert info == out_of_cache
+    assert info.merged
+    assert np.array_equal(x, y)
 
 
 def test_in_pieces_as_in_one_go_and_not_beyond_the_end():

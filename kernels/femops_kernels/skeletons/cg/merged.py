@@ -15,17 +15,24 @@ So constrained entries can be zero there and in the tail while the chunk is work
 
 # <defaults>
 from femops_kernels.simd.compiling import entry, function, inner
-from femops_kernels.simd.lanes import Lane, fill, get, load, put, store, word
+from femops_kernels.simd.lanes import Lane, fill, get, load, prefetch, put, store, word
 from femops_kernels.simd.lines import call_chunk
 from femops_kernels.skeletons.cg.cg_state import *
 from femops_kernels.skeletons.cg.merged_table import *
 from femops_kernels.skeletons.chunk.defaults import LANE, LANE_WIDTH, REAL_BYTES
 
 USE_INVERSE = True
+ASK = True  # whether shared dofs are asked for: in caches that takes longer than it saves
 # </defaults>
 
 FLOAT64 = Lane(2, "float64")  # how sums and the state are read
 STRIP = 32  # lanes summed before a sum is carried on in float64
+# Bytes between entries of x and M that are updated and those that memory is asked for. Batches ask
+# for r, p and v. On an EPYC 4 to 64 kB save the same: 2 to 8 % of an iteration out of cache.
+AHEAD = 16384
+# Shared dofs between one that is worked on and one that memory is asked for. They are far apart in
+# the vectors, and without this wait for memory one by one.
+SOON = 32
 
 
 @inner
@@ -111,7 +118,11 @@ def update(table, begin, length, sums, scratch):
         rho, rr = fill(LANE, 0.0), fill(LANE, 0.0)
         for k in range(first, min(first + STRIP, lanes)):
             rk, pk, mk = load(LANE, r, k), load(LANE, p, k), load(LANE, m, k)
+            soon = k * LANE_WIDTH * REAL_BYTES + AHEAD
+            if USE_INVERSE:
+                prefetch(m, soon, 2)
             if touch:
+                prefetch(x, soon, 2)
                 store(LANE, x, k, moved(load(LANE, x, k), rk, pk, mk, near, far))
             rk, pk, zk = updated(rk, pk, load(LANE, v, k), mk, drop, beta)
             store(LANE, r, k, rk)
@@ -185,14 +196,28 @@ def piece(table, first, end):
     return begin, word(starts, end) * ncomp - begin
 
 
+@inner
+def ask(table, u, last):
+    """Ask memory for the entries of r, p, v and M of a shared dof that comes soon, if ``ASK``."""
+    if ASK:
+        dof = word(word(table, SHARED_DOF), min(u + SOON, last))
+        at = dof * word(table, NCOMP) * REAL_BYTES
+        prefetch(word(table, R), at, 1)
+        prefetch(word(table, P), at, 1)
+        prefetch(word(table, V), at, 1)
+        if USE_INVERSE:
+            prefetch(word(table, M), at, 1)
+
+
 @entry
 def tail(table, x, y, chunk, work, alpha: float, beta: float):
     """Store the next p of the shared dofs that the chunk owns in the tail of p."""
     drop, factor = due(table, DROP), due(table, BETA)
     r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
     starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
-    begin = p + word(table, TAIL) * REAL_BYTES
+    begin, last = p + word(table, TAIL) * REAL_BYTES, word(starts, chunk + 1) - 1
     for u in range(word(starts, chunk), word(starts, chunk + 1)):
+        ask(table, u, last)
         dof = word(word(table, SHARED_DOF), u)
         for c in range(ncomp):
             at = dof * ncomp + c
@@ -235,8 +260,13 @@ def combine(table, x, y, chunk, work, alpha: float, beta: float):
     """Add the contributions of later chunks to the dofs that ``chunk`` owns; correct the sums."""
     starts, ncomp, v = word(table, SHARED_START), word(table, NCOMP), word(table, V)
     slots, buffer = word(table, SLOT_START), word(table, BUFFER)
-    total = 0.0, 0.0, 0.0, 0.0, 0.0
+    total, last = (0.0, 0.0, 0.0, 0.0, 0.0), word(starts, chunk + 1) - 1
     for u in range(word(starts, chunk), word(starts, chunk + 1)):
+        ask(table, u, last)
+        if ASK:
+            soon = word(slots, min(u + SOON, last))
+            if soon < word(slots, last + 1):
+                prefetch(buffer, word(word(table, SLOT), soon) * ncomp * REAL_BYTES, 1)
         dof = word(word(table, SHARED_DOF), u)
         for c in range(ncomp):
             old = get(LANE, v, dof * ncomp + c)
