@@ -195,7 +195,7 @@ class DeviceBackend(Backend):
 
         The host computes it if the operator has integrals over faces between elements.
         """
-        if any(term.fields.two_sided for _, term in summands):
+        if any(term.domain.two_sided for _, term in summands):  # also blocks of one side each
             on_host = assemble_diagonal(summands).astype(summands[0][1].dtype)
             values: NDArray[Any] = summands[0][1].spaces[0].memory.put(on_host)
             return values

@@ -10,49 +10,58 @@ from femops_kernels.cuda.operator import kernel as kernels
 from femops_kernels.cuda.operator import many
 from femops_kernels.cuda.operator.kernel import CudaKernel, most_elements
 from femops_kernels.cuda.operator.shapes import Shape
-from support.cuda.host_device import host_device
-from support.cuda.launches import ADDRESS, THREAD, Launch, replay, require
+from support.cuda.host_device import host_device, plant
+from support.cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
 from support.cuda.uses import USES
 
 _clean: dict[tuple[str, str], int] = {}
 """Blocks of the launches in which nothing was found, by source and sanitizer."""
 
 
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have blocks work on few elements, so that launches on small meshes have several blocks."""
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks work on one or two elements: launches on small meshes have several blocks."""
 
     def shape_for(kernel: CudaKernel, device: Device) -> Shape:
         return Shape(min(1 if kernel.dim == 1 else 2, most_elements(kernel, device)))
 
     monkeypatch.setattr(kernels, "shape_for", shape_for)
     monkeypatch.setattr(many, "_THREADS", 32)
+    monkeypatch.setattr(hierarchy, "_FEW", 20)
 
 
-def largest(launches: list[Launch]) -> list[Launch]:
-    """Of each kernel the launch with the most blocks."""
-    found: dict[str, Launch] = {}
-    for launch in launches:
+def launches(name: str) -> list[Launch]:
+    """Of each kernel that a use launches, the launch with the most blocks."""
+    device, found = host_device(options=["-O0"]), dict[str, Launch]()
+    with device.recording() as recorded:
+        USES[name](device)
+    for launch in recorded:
         before = found.get(launch.source)
         if before is None or before.shape[0] < launch.shape[0]:
             found[launch.source] = launch
     return list(found.values())
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(400)
 @pytest.mark.parametrize("sanitizer", [THREAD, ADDRESS])
 @pytest.mark.parametrize("name", USES)
-def test_nothing_is_found(name: str, sanitizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_found(name: str, sanitizer: str) -> None:
     require(sanitizer)
-    small_blocks(monkeypatch)
-    monkeypatch.setattr(hierarchy, "_FEW", 20)
-    device = host_device(options=["-O0"])
-    with device.recording() as recorded:
-        USES[name](device)
-    launches = largest(recorded)
-    assert launches
-    for launch in launches:
-        elements = "constexpr int ELEMENTS" in launch.source
-        assert launch.shape[0] > 1 or not elements  # so that blocks can be in a race
+    found = launches(name)
+    assert found
+    for launch in found:
+        on_elements = "constexpr int ELEMENTS" in launch.source
+        assert launch.shape[0] > 1 or not on_elements  # so that blocks can be in a race
         if _clean.get((launch.source, sanitizer), 0) < launch.shape[0]:
             replay(launch, sanitizer)
             _clean[launch.source, sanitizer] = launch.shape[0]
+
+
+@pytest.mark.parametrize("name", ["walls, applied, 2-D"])
+def test_plain_sums_where_faces_meet_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of faces of one element, whose nodes no other element has."""
+    require(THREAD)
+    plant(monkeypatch, "found.inside && !S::ON_FACES", "found.inside")
+    with pytest.raises(SanitizerError, match="data race"):
+        for launch in launches(name):
+            replay(launch, THREAD)
