@@ -98,7 +98,9 @@ def reshaped(persistent: bool, A: Any) -> None:
     """What is stored at points goes through shared memory."""
     x = random(A)
     for sweep in (each for each in A.compiled.sweeps if isinstance(each, DeviceSweep)):
-        other, y = sweep.reshaped(Shape(2, 1, True, persistent)), np.zeros(A.shape[0], A.dtype)
+        elements = 1 if sweep.kernel.dim == 1 else 2  # a line has two faces
+        other = sweep.reshaped(Shape(elements, 1, True, persistent))
+        y = np.zeros(A.shape[0], A.dtype)
         assert other.kernel.staged
         addresses = (A.space.device.address(vector) for vector in (x, y))
         other.launch(*addresses, 1.0, add=False)
