@@ -11,14 +11,16 @@ import numpy as np
 from scipy.sparse import eye_array
 
 import femops
+from femops import tensor
 from femops.fields.multivector import MultiVector
 from femops.operators.execution.choice import backend_of
+from femops.tensor import Batch, Interleaved, Layout, Strided
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from support.cases.kernels import bend, shear, smooth, turned
 from support.cuda.forms import FORMS, MESHES, Site, cases
 from support.cuda.nonlinear_forms import of_flow, of_three, state
-from support.cuda.variants import TENSORS, heat, nitsche
+from support.cuda.variants import heat, nitsche
 from support.simulated_ranks import on_ranks
 
 Use = Callable[[Any], Any]
@@ -285,7 +287,9 @@ def inverse_mass(device: Any, kind: str, ncomp: int) -> None:
     sheared = turned(femops.box((3, 3, 2), mapping=shear))
     V = femops.L2(sheared if kind == "directions" else mesh(2), 2, ncomp=ncomp, device=device)
     points = {"directions": 5, "points": 3, "dense": 4}[kind]
-    M = femops.block_jacobi(femops.mass(V, smooth if kind != "directions" else 2.0, quadrature=points))
+    M = femops.block_jacobi(
+        femops.mass(V, smooth if kind != "directions" else 2.0, quadrature=points)
+    )
     _ = M @ np.ones(V.size)
 
 
@@ -303,6 +307,20 @@ def rows(device: Any) -> None:
     V = femops.H1(mesh(2), 2, device=device)
     launch = backend_of(V).rows(eye_array(700, format="csr"), np.dtype(np.float64))
     backend_of(V).operator([(1.0, launch)]).apply(np.ones(700), np.zeros(700))
+
+
+def small(device: Any, name: str, n: int, dtype: str, layout: Layout) -> None:
+    """Batches of small matrices of several blocks, by the threads of each."""
+    numbers = np.random.default_rng(1).standard_normal((2, 300, n, n))
+    values = (numbers[0] + 1j * numbers[1]) if dtype.startswith("complex") else numbers[0]
+    values = (values @ values.conj().swapaxes(1, 2) + n * np.eye(n)).astype(dtype)
+    a, b, c = (Batch.wrap(values).copy(layout).to(device) for _ in range(3))
+    if name == "gemm":
+        tensor.gemm(a, b, c, alpha=2.0, beta=1.0)
+    elif name == "solve":
+        tensor.solve(a, Batch.wrap(values[:, 0]).copy(layout).to(device))
+    else:
+        getattr(tensor, name)(a)
 
 
 def ranks(device: Any, make: Callable[[Any, Any], Any]) -> None:
@@ -344,6 +362,14 @@ for _dim, _order, _ncomp in ((1, 4, 1), (2, 4, 1), (3, 2, 1), (2, 2, 2), (3, 2, 
 USES["rows"] = rows
 for _make in (sum_on_ranks, penalty_on_ranks, stokes_on_ranks):
     USES[_make.__name__] = partial(ranks, make=_make)
-USES.update(TENSORS)
+for _function, _n, _dtype, _layout in product(
+    ("gemm", "cholesky", "eigh", "solve"),
+    (3, 8),
+    ("float64", "complex64"),
+    (Strided(), Interleaved(8)),
+):
+    USES[f"{_function}, {_n}, {_dtype}, {type(_layout).__name__}"] = partial(
+        small, name=_function, n=_n, dtype=_dtype, layout=_layout
+    )
 for _name, _make in {"flow": of_flow(2, 0.5), "three": of_three(2, (2, 1, 2))}.items():
     USES[_name] = lambda device, make=_make: at_state(make(device))
