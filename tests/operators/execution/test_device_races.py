@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import product
 
 import pytest
 
@@ -45,9 +46,21 @@ def launches(name: str) -> list[Launch]:
     return list(found.values())
 
 
-@pytest.mark.sample(400)
-@pytest.mark.parametrize("sanitizer", [THREAD, ADDRESS])
-@pytest.mark.parametrize("name", USES)
+USUAL = {
+    ("walls, many, 2-D", THREAD),
+    ("slopes at walls, reproducible, diagonal, 2-D", THREAD),
+    ("between, applied, 2-D", ADDRESS),
+}
+"""Cases that take little time; the others are exhaustive."""
+assert {name for name, _ in USUAL} <= USES.keys()
+
+CASES = [
+    pytest.param(*case, marks=() if case in USUAL else pytest.mark.exhaustive)
+    for case in product(USES, (THREAD, ADDRESS))
+]
+
+
+@pytest.mark.parametrize(("name", "sanitizer"), CASES)
 def test_nothing_is_found(name: str, sanitizer: str) -> None:
     require(sanitizer)
     found = launches(name)
