@@ -146,6 +146,14 @@ class ComplexOperator(MatrixFree):
     def _adjoint(self) -> ComplexOperator:
         return self if self.hermitian else self._transposed
 
+    def _transpose(self) -> Any:
+        if not self._scipy:
+            raise OperatorError(
+                "A.T of a complex operator is an operator of SciPy, which takes no vectors of a "
+                "device: (A.H @ x.conj()).conj() is the product with the transpose"
+            )
+        return super()._transpose()
+
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, ComplexOperator):
             return super().__add__(other)

@@ -362,11 +362,11 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     # --- arithmetic ------------------------------------------------------------------------------
 
     def _refuse_composed(self, other: Any) -> None:
-        """Refuse SciPy's sums, products and powers of operators on a device.
+        """Refuse SciPy's sums, products and powers of operators on a device, and complex factors.
 
         SciPy would convert the vectors to host arrays.
         """
-        if not self._scipy and isinstance(other, LinearOperator):
+        if not self._scipy and isinstance(other, LinearOperator | complex | np.complexfloating):
             raise OperatorError(
                 f"SciPy composes operators on the host, {self!r} is on {self.space.memory.name}: "
                 "apply them one after the other, as A @ (B @ x), or in a function"
@@ -403,6 +403,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
                     f"an operator times {scale}: give a finite number other than zero"
                 )
             return self._scaled(scale)
+        self._refuse_composed(factor)
         return super().__mul__(factor)
 
     def __truediv__(self, factor: Any) -> Any:
@@ -424,6 +425,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def __rmul__(self, factor: Any) -> Any:
         if isinstance(factor, Real):
             return self * factor
+        self._refuse_composed(factor)
         return super().__rmul__(factor)
 
     def __neg__(self) -> Any:

@@ -13,6 +13,8 @@ import pytest
 import femops
 from femops.errors import OperatorError, TraceError, VectorError
 from support.cases.kernels import bend
+from support.cuda import guarded
+from support.cuda.guarded import GuardedDevice
 from support.oracles.forms import Dense, FormOracle
 
 Array = np.ndarray
@@ -93,6 +95,8 @@ CASES = (
 )
 HERMITIAN = ("magnetic",)
 SYMMETRIC = ("damped", "stretched", "viscoelastic")
+
+device = guarded.small_device
 
 
 def random(size, seed, dtype=complex):
@@ -345,3 +349,16 @@ def test_parts_of_products():
     assert np.array_equal(W.split(x)[0], a)
     assert not W.split(x)[1].any()
     assert W.zeros("complex64").dtype == np.complex64
+
+
+def test_the_transpose_on_a_device(device: GuardedDevice) -> None:
+    """SciPy's operators take arrays of the host."""
+    V, W = (femops.H1(femops.box((3, 2), mapping=bend), 2, device=d) for d in (None, device))
+    A, B = (
+        femops.form(lambda u: {"value": 1j * u, "grad": u.grad}, S, dtype=complex) for S in (V, W)
+    )
+    x = random(V.size, 3)
+    with pytest.raises(OperatorError, match=r"takes no vectors of a device: \(A\.H @ x\.conj"):
+        _ = B.T
+    found = (B.H @ device.upload(x).conj()).conj().get()
+    np.testing.assert_allclose(found, A.T @ x, rtol=0, atol=1e-13)

@@ -118,7 +118,7 @@ class DeviceBackend(Backend):
         """See `Backend.compile_ahead`."""
         if self._device.compiles_later:
             given = terms()
-            apart = any(term.fields.two_sided for term in given)  # then the host has the diagonal
+            apart = any(term.domain.two_sided for term in given)  # then the host has the diagonal
             for term in given:
                 _compile_later(self._device, term, diagonal=not apart)
 
@@ -227,7 +227,7 @@ class DeviceBackend(Backend):
 
         The host computes it if the operator has integrals over faces between elements.
         """
-        if any(term.fields.two_sided for _, term in summands):
+        if any(term.domain.two_sided for _, term in summands):  # also blocks of one side each
             on_host = assemble_diagonal(summands).astype(summands[0][1].dtype)
             values: NDArray[Any] = summands[0][1].spaces[0].memory.put(on_host)
             return values

@@ -118,6 +118,8 @@ COMPOSED: dict[str, Use] = {
     "times": lambda t: t.A * t.A,
     "dot": lambda t: t.A.dot(t.A),
     "power": lambda t: t.A**2,
+    "complex factor": lambda t: 2j * t.A,
+    "complex factor behind": lambda t: t.A * np.complex64(2j),
     "sum": lambda t: t.A + scipy.sparse.linalg.aslinearoperator(np.eye(t.V.size)),
     "difference": lambda t: t.A - scipy.sparse.linalg.aslinearoperator(np.eye(t.V.size)),
 }

@@ -98,6 +98,23 @@ def test_reproducible_sums(family: str, device: GuardedDevice) -> None:
     close(A @ x, A.assemble() @ x.get())
 
 
+def exchange(u: Any, p: Any, n: Any) -> dict[str, Any]:
+    """Both sides of a vector and a number."""
+    slopes = {"grad": -np.outer(u.jump, n)}
+    return {
+        "u": {"jump": u.jump + p.mean * n, "mean": slopes},
+        "p": {"jump": u.mean @ n + p.jump},
+    }
+
+
+def test_diagonals_of_products_between_elements(device: GuardedDevice) -> None:
+    """Blocks of two sides that share no dof have no part in it."""
+    m = mesh("disc")
+    u, p = femops.L2(m, 2, ncomp=2, device=device), femops.L2(m, 1, device=device)
+    A = femops.form(exchange, femops.Product(u=u, p=p), faces="interior")
+    close(A.diagonal(), A.assemble().diagonal())
+
+
 def nitsche(u: Any, n: Any, h: Any) -> dict[str, Any]:
     return {"value": 40 * u / h - u.grad @ n, "grad": -u * n}
 

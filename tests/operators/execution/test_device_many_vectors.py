@@ -142,6 +142,19 @@ def test_a_vector_that_is_not_finite_stays_alone(device: Any) -> None:
     close(result[:, others], clean[:, others], "float64")
 
 
+@pytest.mark.parametrize("make", [make_sum, make_stokes, make_penalty])
+def test_vectors_of_all_magnitudes(make: Callable[[Any], Any], device: Any) -> None:
+    """Beside one that is no number, in groups of vectors that are full, or not."""
+    there, here = make(device), make(None)
+    for nvec in (2, 7, 8, 9, 33):
+        x = numbers(here, nvec) * np.logspace(-20, 20, nvec)
+        expected, x[:, nvec // 2] = one_by_one(here, x), np.nan
+        result = (there @ device.upload(x)).get()
+        assert np.isnan(result[:, nvec // 2]).any()
+        for k in {*range(nvec)} - {nvec // 2}:
+            close(result[:, k], expected[:, k], "float64")
+
+
 def test_one_launch() -> None:
     """Of as many blocks as there are groups of vectors for each group of elements."""
     device = host_device(shared_bytes=12 * 1024)

@@ -56,7 +56,7 @@ def make_reproducible(device: HostDevice | None) -> Any:
 
 def make_faces(device: HostDevice | None) -> Any:
     """Faces of one element, whose nodes they share, with derivatives."""
-    V = femops.H1(turned(femops.box((20, 3), order=2, mapping=bend)), 2, device=device)
+    V = femops.H1(turned(femops.box((40, 3), order=2, mapping=bend)), 2, device=device)
 
     def form(u: Any, n: Any) -> Any:
         return {"value": u.value - u.grad @ n, "grad": -u * n}
