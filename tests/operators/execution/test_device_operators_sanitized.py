@@ -64,15 +64,9 @@ def make_faces(device: HostDevice | None) -> Any:
     return femops.form(form, V, boundary="all")
 
 
-def make_upwind(device: HostDevice | None) -> Any:
-    """Faces of one element, whose nodes they share, without derivatives; both of its sides."""
-    V = femops.L2(femops.box((4, 3, 2), order=2, mapping=bend), 2, family="gll", device=device)
-    return femops.upwind_convection(V, [1.0, 2.0, 3.0])
-
-
 MAKERS = [
     *(make_mass, make_constrained, make_elasticity, make_divergence, make_reproducible),
-    *(make_faces, make_upwind),
+    make_faces,
 ]
 
 

@@ -46,12 +46,8 @@ def launches(name: str) -> list[Launch]:
     return list(found.values())
 
 
-USUAL = {
-    ("walls, many, 2-D", THREAD),
-    ("slopes at walls, reproducible, diagonal, 2-D", THREAD),
-    ("between, applied, 2-D", ADDRESS),
-}
-"""Cases that take little time; the others are exhaustive."""
+USUAL = {("between, applied, 2-D", THREAD)}
+"""A case that takes little time; the others are exhaustive."""
 assert {name for name, _ in USUAL} <= USES.keys()
 
 CASES = [
