@@ -248,7 +248,8 @@ class Level:
             The smallest Ritz value is negative, or a Ritz value is not finite.
         """
         updates, n = self._updates, self.size.own
-        scale, before = updates.xp.sqrt(self._inverse), updates.vector(n, self._inverse.dtype)
+        scale, before = (updates.vector(n, self._inverse.dtype) for _ in range(2))
+        scale[:] = updates.xp.sqrt(self._inverse)  # with room behind its end, which steps read
         v, scaled = self._first, self._second
         v[:n] = updates.put(scattered(self.size.first, n))
         v *= scale > 0.0
