@@ -158,8 +158,8 @@ def run_gpu(
         ``vectors``: times of many vectors at once and of one after the other, and ``off_one``, the
         largest difference between the results of both; ``faces``: times of forms over faces, and
         ``off_cpu``; ``shapes``: see `tune`; ``table``: path of the table of shapes; ``failures``:
-        see `Record`; ``seconds``: time of the benchmark;
-        ``notes``: lines about cases that are not measured.
+        see `Record`; ``seconds``: time of the benchmark; ``notes``: lines about cases that are not
+        measured.
 
     Raises
     ------

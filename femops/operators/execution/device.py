@@ -55,11 +55,9 @@ from femops_kernels.compiled import (
 from femops_kernels.cuda.device.ahead import Ahead
 from femops_kernels.cuda.device.device import Device, DeviceChannel
 from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
-from femops_kernels.cuda.multigrid.updates import DeviceUpdates
+from femops_kernels.cuda.multigrid.updates import DeviceUpdates, compile_updates_later
 from femops_kernels.cuda.operator.data import FilledData, host_streams, joined_streams
-from femops_kernels.cuda.operator.dofs import (
-    DeviceEnd,
-)
+from femops_kernels.cuda.operator.dofs import DeviceEnd
 from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.many import for_many
@@ -130,7 +128,7 @@ class DeviceBackend(Backend):
     ) -> None:
         """See `Backend.compile_cycle`."""
         if self._device.compiles_later:
-            DeviceUpdates(self._device).compile_later(outer, dtype)
+            compile_updates_later(self._device, outer, dtype)
             ahead: Any = Ahead(self._device)
             for source, target, matrix in transfers:
                 kernel = product_kernel(ahead, element_product(source, target, matrix, dtype))

@@ -280,10 +280,11 @@ def _reads_later(kernel: LinearKernel) -> bool:
 
 
 def _runs(kernel: LinearKernel, parts: int, steps: list[int]) -> dict[str, object]:
-    """Constants of operands as runs of real numbers, of which a number has ``parts``.
+    """Constants of a kernel that count the real numbers of its operands.
 
-    ``REALS`` are those of a member, ``RUN`` the same, 0 if they have gaps. ``ROW`` has those of a
-    row, and those from a row to the next in lanes.
+    A number has ``parts`` real numbers. ``REALS`` counts those of a member. ``RUN`` is the same
+    count, or 0 if a member has gaps. ``ROW`` counts those of a row, and those from the beginning of
+    a row to the next one in lanes.
     """
     constants: dict[str, object] = {}
     size = np.dtype(kernel.dtype).itemsize

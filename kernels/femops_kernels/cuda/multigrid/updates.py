@@ -77,16 +77,6 @@ class DeviceUpdates(VectorUpdates):
             self._steps[dtype.name] = self._device.function(_step_text(layout, dtype)), layout
         return self._steps[dtype.name]
 
-    def compile_later(self, outer: DType, dtype: DType) -> None:
-        """Start to compile kernels of solvers with ``outer`` vectors and of ``dtype`` cycles."""
-        layout = _directions_layout(outer, dtype)
-        texts = [_directions_text(part, layout, outer) for part in _PARTS if part != "INNER"]
-        alike = ((_directions_layout(kind, kind), kind) for kind in (dtype, outer))
-        texts += [_directions_text("INNER", *each) for each in alike]
-        texts.append(_step_text(_step_layout(dtype), dtype))
-        for text in texts:
-            self._device.compile_later(text)
-
     def directions(self, edges: Ints, total: Totals, real: DType, other: DType) -> DeviceDirections:
         """See `VectorUpdates.directions`. A device sums each vector as one segment."""
         return DeviceDirections(self._device, int(edges[-1]), total, real, other)
@@ -191,6 +181,17 @@ class DeviceDirections(Directions):
     def _summed(self, count: int) -> list[float]:
         totals = self._total(self._device.download(self._sums)[:count, np.newaxis])
         return [float(number) for number in totals]
+
+
+def compile_updates_later(device: Device, outer: DType, dtype: DType) -> None:
+    """Start to compile the updates of solvers with ``outer`` vectors and of ``dtype`` cycles."""
+    layout = _directions_layout(outer, dtype)
+    texts = [_directions_text(part, layout, outer) for part in _PARTS if part != "INNER"]
+    alike = ((_directions_layout(kind, kind), kind) for kind in (dtype, outer))
+    texts += [_directions_text("INNER", *each) for each in alike]
+    texts.append(_step_text(_step_layout(dtype), dtype))
+    for text in texts:
+        device.compile_later(text)
 
 
 def _step_layout(dtype: DType) -> Layout:

@@ -24,7 +24,7 @@ copy_out = stream_run if STREAMS else scatter_run
 
 @inner
 def ask_ahead(first, step):
-    """Prefetch the matrices of a later group; of long rows, what is not above the diagonal."""
+    """Prefetch the matrices of a later group. Where rows are long, leave out the upper triangle."""
     row = ENTRY_ROWS[0]
     if LOWER > 0 and row >= 128:
         for slot in range(WIDTH):
