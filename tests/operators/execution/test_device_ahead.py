@@ -18,7 +18,7 @@ from support.cuda.host_device import HostDevice, host_device
 
 
 class Asked:
-    """What a device was asked to compile later, and what it then was when it compiled."""
+    """Sources that a device was asked to compile later, and those it needed without being asked."""
 
     def __init__(self, device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
         self.texts, self.missed, sound = set[str](), list[str](), HostDevice.function
