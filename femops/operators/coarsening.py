@@ -117,16 +117,19 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
     flags[constraints.rows] = 1.0
     by_node = fine.l_vec(flags).reshape(-1, fine.ncomp) > 0.0
     all_dofs = fine.restriction.indices
+    codes = [digits for _, digits in ternary_codes(fine.dim)]
+    entities = [local_nodes(digits, fine.order) for digits in codes]
+    firsts = np.array([nodes[0] for nodes in entities if len(nodes)])  # one node of each entity
 
     def touched(ends: tuple[int, int]) -> NDArray[np.bool_]:
-        return np.asarray(by_node[all_dofs[slice(*ends)]].any(axis=(1, 2)))
+        return np.asarray(by_node[all_dofs[slice(*ends), firsts]].any(axis=(1, 2)))
 
     parts = in_order(touched, element_blocks(*all_dofs.shape))
     touching = np.flatnonzero(np.concatenate([np.zeros(0, dtype=bool), *parts]))
     constrained, indices = by_node[all_dofs[touching]], coarse.restriction.indices[touching]
     on_coarse = np.zeros((coarse.restriction.ndofs, coarse.ncomp), dtype=bool)
-    for _, digits in ternary_codes(fine.dim):
-        all_nodes = constrained[:, local_nodes(digits, fine.order)].all(axis=1)
+    for digits, nodes in zip(codes, entities, strict=True):
+        all_nodes = constrained[:, nodes].all(axis=1)
         for node in local_nodes(digits, coarse.order).tolist():
             np.logical_or.at(on_coarse, indices[:, node], all_nodes)
     rows = np.flatnonzero(on_coarse[: coarse.ndofs])

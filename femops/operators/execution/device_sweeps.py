@@ -160,7 +160,7 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
     """Dof tables of a space on the device, uploaded once."""
     if space not in _dofs:
         indices, sizes = space.restriction.indices, (space.dim, space.p1d, _broken(space))
-        table = DofTable.of(indices, DofRuns(*sizes))
+        inside = (table := DofTable.of(indices, DofRuns(*sizes))).inside(DofRuns(*sizes))
         shared = None
         if space.volume.reproducible:
             runs = DofRuns(*sizes, single=not space.domain.covers)
@@ -171,7 +171,7 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
         owned = None if space.halo is None else space.volume.ndofs
         size = space.volume.ndofs
         tables = starts, turned, on_device, indices
-        _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size)
+        _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size, inside)
     return _dofs[space]
 
 

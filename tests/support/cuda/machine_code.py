@@ -122,7 +122,7 @@ def code(device: PaperDevice, form: str, p: int, level: str) -> list[str]:
         stored_bytes(kernel, p) / points / MEMORY * 1e12,
         started * warps / STARTED / clocks,
         each["fp64"] * warps / FP64 / clocks,
-        kernel.bank_lines.rows(kernel.strides) / (elements * points) / clocks,
+        int(kernel.bank_lines.rows(kernel.strides)[0]) / (elements * points) / clocks,
     ]
     plain = Work.of(kernel).shared_bytes / points / BANKS / clocks
     floats = f"{each['fp64']:.0f} ({each['fma']:.0f})"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
+from femops_kernels.cuda.operator.dofs import DeviceDofs, centre
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.simd.runs import DofRuns
 
@@ -38,7 +39,7 @@ class Clearing:
         pointers = {"y": "T*", "starts": "const int*", "touched": "const int*"}
         layout = Layout(pointers | {"count": "int"}, kernel.dtype)
         runs = _runs(kernel)
-        numbers = {"RUNS": len(runs.nodes), "CENTRE": _centre(runs), "INSIDE": len(runs.inside)}
+        numbers = {"RUNS": len(runs.nodes), "CENTRE": centre(runs), "INSIDE": len(runs.inside)}
         numbers["NCOMP"] = kernel.target.ncomp
         count = len(touched) - 1
         self._blocks = -(-count * _WARP // SIMPLE_THREADS)
@@ -47,21 +48,19 @@ class Clearing:
         self._function = device.function(simple_text(layout, kernel.dtype, "clear", **numbers))
 
     @staticmethod
-    def pays(
-        kernel: CudaKernel, indices: NDArray[np.int64], constrained: NDArray[np.int64]
-    ) -> bool:
+    def pays(kernel: CudaKernel, dofs: DeviceDofs, constrained: NDArray[np.int64]) -> bool:
         """True if many dofs are inside elements and numbered in order, and none is constrained.
 
         The kernel adds to rows of constrained dofs, also inside elements, so they must be zero.
-        ``indices`` (ne, nodes) are the dofs of the elements, ``constrained`` (n,) flat positions.
+        ``constrained`` (n,) are their flat positions.
         """
-        inside = _runs(kernel).inside
-        if len(inside) < _WORTH * indices.shape[1]:
+        count = len(_runs(kernel).inside)
+        if dofs.inside is None or count < _WORTH * dofs.indices.shape[1]:
             return False
-        dofs = indices[:, inside]
-        if (dofs != dofs[:, :1] + np.arange(len(inside))).any():
-            return False
-        return not np.isin(constrained // kernel.target.ncomp, dofs).any()
+        nodes = constrained // kernel.target.ncomp
+        before = np.append(-count, dofs.inside)  # no node is in the run at -count
+        before = before[np.searchsorted(before, nodes, side="right") - 1]
+        return not (nodes - before < count).any()
 
     def launch(self, y: int) -> None:
         """Clear the vector y, given by its address."""
@@ -72,8 +71,3 @@ class Clearing:
 
 def _runs(kernel: CudaKernel) -> DofRuns:
     return kernel.target.runs(kernel.dim)
-
-
-def _centre(runs: DofRuns) -> int:
-    """Number of the run inside an element."""
-    return next(k for k, nodes in enumerate(runs.nodes) if nodes[0] == runs.inside[0])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,12 @@ from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.runs import DofRuns
 
 _LARGEST = np.iinfo(np.int32).max
+_TOGETHER = 2**16  # dofs that are worked on at once
+
+
+def centre(runs: DofRuns) -> int:
+    """Number of the run inside an element."""
+    return next(k for k, nodes in enumerate(runs.nodes) if nodes[0] == runs.inside[0])
 
 
 @final
@@ -46,15 +53,13 @@ class DofTable:
                 f"dofs are numbered up to {indices.max()}, a GPU kernel counts to {_LARGEST}: "
                 "use more GPUs, a part of the mesh each"
             )
-        starts = np.empty((len(indices), len(runs.nodes)), dtype=np.int32)
+        starts, turns = _starts(indices, runs)
         turned: list[NDArray[Any]] = [np.zeros(1, dtype=np.int32)]
         count = 1
         for run, nodes in enumerate(runs.nodes):
-            dofs = indices[:, nodes]
-            starts[:, run] = dofs[:, 0]
-            other = np.flatnonzero((dofs != dofs[:, :1] + np.arange(len(nodes))).any(axis=1))
+            other = np.flatnonzero(turns[:, run])
             starts[other, run] = ~(count + len(nodes) * np.arange(len(other)))
-            turned.append(dofs[other].ravel().astype(np.int32))
+            turned.append(indices[other[:, np.newaxis], nodes].ravel().astype(np.int32))
             count += len(nodes) * len(other)
         if count - 1 > _LARGEST:
             raise KernelValueError(
@@ -62,6 +67,29 @@ class DofTable:
                 f"GPU kernel counts to {_LARGEST}: use more GPUs, a part of the mesh each"
             )
         return DofTable(starts, np.concatenate(turned))
+
+    def inside(self, runs: DofRuns) -> NDArray[np.int32] | None:
+        """First dofs of the runs inside the elements, ascending. See `DeviceDofs`."""
+        begins = self.starts[:, centre(runs)] if len(runs.inside) else None
+        return None if begins is None or (begins < 0).any() else np.sort(begins)
+
+
+def _starts(
+    indices: NDArray[np.int64], runs: DofRuns
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """First dof of each run (ne, runs), and where the dofs of a run do not ascend one by one."""
+    nodes = np.concatenate(runs.nodes)
+    firsts = np.cumsum([0, *(len(run) for run in runs.nodes[:-1])])
+    starts = np.empty((len(indices), len(firsts)), dtype=np.int32)
+    turns = np.empty(starts.shape, dtype=np.bool_)
+    count = max(_TOGETHER // len(nodes), 1)
+    for begin in range(0, len(indices), count):
+        dofs, some = indices[begin : begin + count, nodes], slice(begin, begin + count)
+        jumps = np.zeros(dofs.shape, dtype=np.bool_)
+        np.not_equal(np.diff(dofs, axis=1), 1, out=jumps[:, 1:])
+        jumps[:, firsts] = False
+        starts[some], turns[some] = dofs[:, firsts], np.logical_or.reduceat(jumps, firsts, axis=1)
+    return starts, turns
 
 
 @final
@@ -147,6 +175,9 @@ class DeviceDofs:
         Number of the first ghost.  If omitted, no dof is a ghost.
     size : int
         Number of dofs of the space, also outside these elements.
+    inside : (ne,) int32 array, optional
+        First dofs of the runs inside the elements, in ascending order, on the host. None if there
+        are none, or if one has its dofs in another order.
     """
 
     starts: Any
@@ -157,6 +188,10 @@ class DeviceDofs:
     shared: DeviceShared | None = None
     owned: int | None = None
     size: int = 0
+    inside: NDArray[np.int32] | None = None
+    _marked: WeakValueDictionary[tuple[int, int, bytes], Marked] = field(
+        default_factory=WeakValueDictionary, init=False, repr=False
+    )
 
     @property
     def with_ghosts(self) -> NDArray[np.bool_]:
@@ -164,6 +199,13 @@ class DeviceDofs:
         if self.owned is None:
             return np.zeros(len(self.indices), dtype=np.bool_)
         return np.asarray((self.indices >= self.owned).any(axis=1))
+
+    def marked(self, device: Device, positions: NDArray[np.int64], ncomp: int, bit: int) -> Marked:
+        """Mark the entries at the flat positions (n,) of a vector. Operators share the flags."""
+        key = ncomp, bit, positions.tobytes()
+        if (found := self._marked.get(key)) is None:
+            found = self._marked[key] = Marked.of(device, positions, self, ncomp, bit)
+        return found
 
 
 @final

@@ -66,16 +66,17 @@ class Lines:
     itemsize: int
     identity: bool = False
 
-    def rows(self, strides: Strides) -> int:
-        """Number of accesses, of `ROW` bytes each, that all lines need with these strides."""
+    def rows(self, *tried: Strides) -> NDArray[np.int64]:
+        """Number of accesses, of `ROW` bytes each, that all lines need, for each of the strides."""
         q, p = self.q1d, self.p1d
         thread = np.arange(self.elements * q ** (self.dim - 1))
         slot, line = np.divmod(thread, q ** (self.dim - 1))
         second, first = np.divmod(line, q)
-        begin = slot * (self.arrays * q * strides.x + strides.more)
-        along_x = begin + second * strides.z + first * strides.y
-        along_y = begin + second * strides.z + first * strides.x
-        along_z = begin + second * strides.y + first * strides.x
+        x, y, z, more = np.array([(s.x, s.y, s.z, s.more) for s in tried]).T[..., np.newaxis]
+        begin = slot * (self.arrays * q * x + more)
+        along_x = begin + second * z + first * y
+        along_y = begin + second * z + first * x
+        along_z = begin + second * y + first * x
         few, fewest = first < p, (first < p) & (second < p)
         busy = 2 * p * self._busy(along_x, first >= 0)
         if self.dim == 3:
@@ -89,16 +90,18 @@ class Lines:
                 busy += times * q * self._busy(along, first >= 0)
         return busy
 
-    def _busy(self, begins: NDArray[Any], works: NDArray[np.bool_]) -> int:
+    def _busy(self, begins: NDArray[Any], works: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Number of accesses to shared memory in which all lines read one number each.
 
-        ``begins`` holds where the line of each thread begins, ``works`` the threads that read. An
-        access serves one thread of each bank.
+        ``begins`` (strides, threads) holds where the line of each thread begins, ``works``
+        (threads,) which threads read. An access serves one thread of each bank.
         """
-        banks = self.banks
-        at = np.arange(len(begins)) // banks * banks + begins % banks
-        counts = np.bincount(at[works], minlength=-(-len(begins) // banks) * banks)
-        return int(counts.reshape(-1, banks).max(axis=1).sum())
+        banks, (cases, threads) = self.banks, begins.shape
+        groups = -(-threads // banks)
+        at = begins % banks + np.arange(threads) // banks * banks
+        at += np.arange(cases)[:, np.newaxis] * groups * banks
+        counts = np.bincount(at[:, works].ravel(), minlength=cases * groups * banks)
+        return counts.reshape(cases, groups, banks).max(axis=2).sum(axis=1)
 
     @property
     def banks(self) -> int:
@@ -133,8 +136,8 @@ def strides_for(lines: Lines) -> Strides:
     if lines.dim == 1:
         return Strides(1, 1, 1, 0)  # all is in registers
     gaps = range(lines.banks if lines.elements > 1 else 1)
-    tried = (Strides(x, 1, lines.q1d, more) for x in lines.widths for more in gaps)
-    return min(tried, key=lambda strides: (lines.rows(strides), strides.x, strides.more))
+    tried = [Strides(x, 1, lines.q1d, more) for x in lines.widths for more in gaps]
+    return tried[int(np.argmin(lines.rows(*tried)))]  # the narrowest of the best
 
 
 def face_strides(q1d: int) -> Strides:

@@ -89,6 +89,7 @@ class DeviceSweep(DeviceLaunch):
         if count:
             self._functionals = device.xp.empty((count, self.count), kernel.dtype)
         self._combines: list[tuple[int, Combine]] = []
+        self._kept: list[Marked] = []  # while they are, other sweeps share them
         self._arrays: dict[str, Any] = {
             "order": device.upload(self.order.elements) if kernel.ordered else None,
             "functionals": self._functionals,
@@ -115,13 +116,15 @@ class DeviceSweep(DeviceLaunch):
 
     def _marks(self, k: int, side: Side, end: DeviceEnd) -> dict[str, Any]:
         """Arguments of field k that mark its entries to be read as zero."""
-        marked = Marked.of(self.device, end.marked, end.dofs, side.ncomp, CLEARED)
+        marked = end.dofs.marked(self.device, end.marked, side.ncomp, CLEARED)
+        self._kept.append(marked)
         return {f"flags_in{suffix(k)}": marked.flags, f"marks_in{suffix(k)}": marked.marks}
 
     def _output(self, k: int, side: Side, end: DeviceEnd) -> dict[str, Any]:
         """Arguments of test function k, without its vector."""
         dofs, device, kernel = end.dofs, self.device, self.kernel
-        marked = Marked.of(device, end.marked, dofs, side.ncomp, CONSTRAINED)
+        marked = dofs.marked(device, end.marked, side.ncomp, CONSTRAINED)
+        self._kept.append(marked)
         parts = None
         if kernel.reproducible and not (side.alone and len(kernel.targets) > 1):
             shared = dofs.shared
@@ -164,7 +167,7 @@ class DeviceSweep(DeviceLaunch):
         if self.panels != ONE or self._met != size:
             return None
         target = self._given[1][0]
-        if not Clearing.pays(self.kernel, target.dofs.indices, target.marked):
+        if not Clearing.pays(self.kernel, target.dofs, target.marked):
             return None
         return Clearing(self.device, self.kernel, target.dofs.starts, target.dofs.touched)
 
