@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.operators.assembly.csr import Summands
+from femops.operators.execution.modes import ElementModes
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
@@ -244,6 +245,13 @@ class Backend(ABC):
         matrix : (target.p1d, source.p1d) float64
         dtype : dtype
             Type of the vectors.
+        """
+
+    @abstractmethod
+    def launch_modes(self, space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Launch:
+        """Make a launch that multiplies element dofs by matrices of `ElementModes`, and sums.
+
+        `idle` without elements. The matrices are the same for all components of the space.
         """
 
     @abstractmethod

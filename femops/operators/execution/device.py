@@ -24,11 +24,13 @@ from femops.operators.execution.device_sweeps import (
     element_product,
     inverse_sweep,
     kernel_of,
+    mode_products,
     product_kernel,
     product_sweep,
     side_of,
 )
 from femops.operators.execution.kernels import geometry_map
+from femops.operators.execution.modes import ElementModes
 from femops.operators.execution.ranks import device_ghosts
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.fusion import scaled_points
@@ -184,6 +186,12 @@ class DeviceBackend(Backend):
         if not source.domain.num_elements:
             return DeviceNoOp()
         return product_sweep(self._device, element_product(source, target, matrix, dtype))
+
+    def launch_modes(self, space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> DeviceLaunch:
+        """See `Backend.launch_modes`."""
+        if not space.domain.num_elements:
+            return DeviceNoOp()
+        return product_sweep(self._device, mode_products(space, modes, dtype))
 
     def rows(
         self,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from femops.operators.execution.backend import Work
 from femops.operators.execution.kernels import blocks_of_tests, geometry_map
+from femops.operators.execution.modes import ElementModes
 from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.spaces.base import Space
@@ -116,6 +117,12 @@ def element_product(
     bases = (matrix, np.eye(to)) if to >= fro else (np.eye(fro), matrix.T)
     code, data = _code("u", source.ncomp, QFunctionInputs()), Data(np.zeros((0, 0, 0, 1), dtype))
     return Products((source, target), bases, code, data)
+
+
+def mode_products(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Products:
+    """See `Backend.launch_modes`, on a rank that has elements."""
+    bases = modes.vectors.T, modes.vectors.T
+    return Products((space, space), bases, modes.code(space.ncomp), modes.data(1, dtype))
 
 
 def _code(values: str, ncomp: int, numbers: QFunctionInputs) -> QFunctionCode:

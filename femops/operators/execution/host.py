@@ -17,9 +17,11 @@ from femops.operators.execution.filling import filled_points
 from femops.operators.execution.kernels import (
     element_products,
     factorised_kernel,
+    mode_sweep,
     sweep,
     vector_term,
 )
+from femops.operators.execution.modes import ElementModes
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.snapshots import Field
@@ -133,6 +135,10 @@ class HostBackend(Backend):
         if not source.domain.num_elements:
             return NoOp()
         return element_products(source, target, matrix, dtype)
+
+    def launch_modes(self, space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> HostLaunch:
+        """See `Backend.launch_modes`."""
+        return mode_sweep(space, modes, dtype) if space.domain.num_elements else NoOp()
 
     def rows(
         self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False

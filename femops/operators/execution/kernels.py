@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from femops.geometry.legendre import LegendreGeometry, mode_values
 from femops.operators.execution.backend import Work
+from femops.operators.execution.modes import ElementModes
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans, vector_plans
 from femops.operators.integrals.constraints import Constraints
@@ -269,3 +270,14 @@ def product_kernel(
     )
     given = dtype, width, matrix, matrix, True, False
     return SeparableKernel(source.dim, (into,), (out,), *given)
+
+
+def mode_sweep(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Sweep:
+    """See `Backend.launch_modes`, on a rank that has elements."""
+    width = lane_width(dtype, None)
+    pair, n = _element_plans(space, space, dtype, width), space.p1d
+    given = pair[0].number_bytes, pair[0].runs, space.any_width
+    side = Side(space.ncomp, np.ascontiguousarray(modes.vectors.T), *given)
+    code, none = modes.code(space.ncomp), np.empty(0, dtype=np.int64)
+    kernel = Kernel(space.dim, (side,), (side,), np.eye(n), code, dtype, width, np.ones(n))
+    return Sweep(kernel, [SweepDofs(*pair, none, none, 0.0)], modes.data(width, dtype))

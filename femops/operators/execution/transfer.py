@@ -1,4 +1,4 @@
-"""Compiled interpolation between spaces of different order on one mesh."""
+"""Compiled sums over elements: interpolation to another order on the mesh, and `ElementModes`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from femops.geometry.jacobians import Geometry
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import product_kernel
+from femops.operators.execution.modes import ElementModes
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans
@@ -118,6 +119,13 @@ def _transfers(
         matrix = interpolation_matrix(coarse, fine)
         yield coarse, fine, matrix
         yield fine, coarse, matrix.T
+
+
+def compiled_modes(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> CompiledOperator:
+    """Compile the sum of the products of all elements with `ElementModes`. Collective."""
+    backend, side = backend_of(space), Arguments.of(space)
+    step = Step(1.0, backend.launch_modes(space, modes, dtype), side, side, True)
+    return compiled_steps(backend, [step], (side, side), FREE, dtype)
 
 
 def _elementwise(

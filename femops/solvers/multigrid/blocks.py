@@ -26,7 +26,7 @@ from femops.errors import SolverError
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
 from femops.solvers.multigrid.coarse import gathered
-from femops.solvers.multigrid.level import Blocks
+from femops.solvers.multigrid.level import Blocks, Size
 from femops.solvers.multigrid.level_matrices import LevelMatrices, LevelMatrix, strong_directions
 from femops.spaces.base import Space
 
@@ -69,9 +69,10 @@ class Lines(Blocks):
         with check(level.comm):  # a rank may be short of memory
             self._factors = _factors(blocks)
 
-    def apply(self, r: Array) -> None:
+    def apply(self, r: Array, z: Array) -> None:
         """See `Blocks.apply`."""
-        r[:] = self._factors.solve(r.astype(np.float64))
+        n = self._factors.shape[0]
+        z[:n] = self._factors.solve(r[:n].astype(np.float64))
 
 
 def _factors(blocks: csc_array) -> Any:
@@ -143,10 +144,11 @@ class Patches(Blocks):
         ones = np.ones(count, dtype)
         self._sums = csc_array((ones, into, np.arange(count + 1)), shape=(n, count)).tocsr()
 
-    def apply(self, r: Array) -> None:
+    def apply(self, r: Array, z: Array) -> None:
         """See `Blocks.apply`."""
         parts = [np.matmul(inverses, r[at][..., np.newaxis]) for at, inverses in self._inverses]
-        r[:] = self._sums @ np.concatenate([part.reshape(-1) for part in parts]) if parts else 0.0
+        found = self._sums @ np.concatenate([part.reshape(-1) for part in parts]) if parts else 0.0
+        z[: self._sums.shape[0]] = found
 
 
 def _patches(level: LevelMatrix) -> tuple[Ints, Ints]:
@@ -252,18 +254,19 @@ class Gathered(Blocks):
     ----------
     blocks : Blocks
     comm : Communicator
-    first : int
-        Number of entries that lower ranks own.
+    size : Size
+        Size of the level.
     """
 
-    def __init__(self, blocks: Blocks, comm: Communicator, first: int) -> None:
-        self._blocks, self._comm, self._first = blocks, comm, first
+    def __init__(self, blocks: Blocks, comm: Communicator, size: Size) -> None:
+        self._blocks, self._comm, self._size = blocks, comm, size
 
-    def apply(self, r: Array) -> None:
+    def apply(self, r: Array, z: Array) -> None:
         """See `Blocks.apply`. Collective."""
-        entries = gathered(self._comm, r)
-        self._blocks.apply(entries)
-        r[:] = entries[self._first : self._first + len(r)]
+        first, own = self._size.first, self._size.own
+        entries = gathered(self._comm, r[:own])
+        self._blocks.apply(entries, entries)
+        z[:own] = entries[first : first + own]
 
 
 BLOCKS: dict[str, type[Lines | Patches]] = {

@@ -11,20 +11,27 @@ import numpy as np
 from femops.errors import OperatorError, RankError, SolverError
 from femops.operators import Operator
 from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_lines, check_patches
+from femops.solvers.multigrid.fast_diagonal import Elements
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.measure import FACTOR_CYCLES, Cycle, factor, iterations
+from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
 
-Relaxation = Literal["points", "lines", "patches", "direct"]
+Relaxation = Literal["points", "elements", "lines", "patches", "direct"]
 
 # Measured energies of errors on a coarse level, and the factor of a cycle from which on it is
 # measured for longer, at last the whole cycle. Errors of slender bodies show late.
 _DOUBTFUL = (4, 0.25), (6, 0.4)
-# From the first factor on a cycle is slow, and other relaxations are tried. One below the second is
-# taken at once, and one above the third never: its cycles take up to eight times as long as those
-# by points.
-_SLOW, _GOOD, _WORTH = 0.6, 0.5, 0.8
+# Cycles of blocks and factors take so many times as long as those by points or elements, by
+# dimension (measured: 1.8 to 5, and 5 to 6). Their solves take so many iterations or more. The
+# first with a factor below the last number is the last that is tried.
+_LONGER, _FEWEST, _GOOD = {1: 2, 2: 3, 3: 5}, 5, 0.5
+# Ratio of an element's couplings from which on levels relax by elements: measured, cubes of which
+# one edge is half as long take 0.95 of the time.
+_STRETCHED = 4.0
+# Ratio from which on the finest level may be slow where a coarse one is not.
+_FLAT = 100.0
 # Above the first the cycle is measured for longer, and above the second a solve takes many
 # iterations.
 _UNSETTLED, _MANY = 0.8, 0.9
@@ -44,7 +51,7 @@ class Choice:
 
     Attributes
     ----------
-    relaxation : {"points", "lines", "patches", "direct"}
+    relaxation : {"points", "elements", "lines", "patches", "direct"}
     reason : str
     warning : str
         Text of a warning, or empty.
@@ -79,7 +86,7 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
     ----------
     M : Multigrid
         With levels that relax by points.
-    asked : {"points", "lines", "patches", "direct"}, optional
+    asked : {"points", "elements", "lines", "patches", "direct"}, optional
         The relaxation to take. By default it is measured.
 
     Raises
@@ -95,16 +102,37 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
         return Choice("points", "as asked")
     obstacle = _obstacle(M)
     if asked is not None:
-        if obstacle:
+        if obstacle and asked != "elements":
             raise SolverError(f"relaxation={asked!r} {obstacle}: leave it out")
         return _forced(M, asked)
-    measured = _measured(M)
-    if measured < _SLOW:
-        return Choice("points", "they suffice")
-    slow = f"by points a cycle has the factor {measured:.2f}"
+    first: Relaxation = "points"
+    enough, ratio = "they suffice", _stretching(M)
+    if ratio >= _STRETCHED:
+        first, enough = "elements", f"couplings in an element differ by a factor of {ratio:.2g}"
+        M.take(_hierarchy(M, first))
+    measured = _measured(M) if ratio < _FLAT else _settled_factor(M)
+    if iterations(measured) <= _LONGER[M.operator.space.dim] * _FEWEST:
+        return Choice(first, enough)
+    slow = f"by {first} a cycle has the factor {measured:.2f}"
     if obstacle:
-        return _settled(M, "points", measured, slow, f"another relaxation {obstacle}")
-    return _tried(M, measured, slow)
+        return _settled(M, first, measured, slow, f"another relaxation {obstacle}")
+    return _tried(M, first, measured, slow)
+
+
+def _stretching(M: Changeable) -> float:
+    """Largest ratio of an element's couplings. 1 if elements would not serve. Collective."""
+    space = M.operator.space
+    if not _by_elements_possible(space) or space.ncomp > 1:
+        return 1.0
+    sizes = M.hierarchy.matrices.energies[:, :-1]
+    least, most = sizes.min(axis=1), sizes.max(axis=1)
+    known = bool((least > 0.0).all())
+    ratio: float = space.comm.max(float((most / least).max(initial=1.0)) if known else np.inf)
+    return ratio if ratio < np.inf else 1.0
+
+
+def _by_elements_possible(space: Space) -> bool:
+    return isinstance(space, H1) and space.order > 1
 
 
 def _obstacle(M: Changeable) -> str:
@@ -128,7 +156,13 @@ def _measured(M: Changeable) -> float:
     for energies, small in _DOUBTFUL:
         if _factor(M, coarse, energies) <= small:
             return 0.0
-    return _factor(M, 0)
+    return _settled_factor(M)
+
+
+def _settled_factor(M: Changeable) -> float:
+    """Factor of a cycle. Where it is large, more cycles show slower errors."""
+    found = _factor(M, 0)
+    return found if found <= _UNSETTLED else _factor(M, 0, _LONG)
 
 
 def _factor(M: Changeable, k: int, cycles: int = FACTOR_CYCLES) -> float:
@@ -148,11 +182,11 @@ def _forced(M: Changeable, asked: Relaxation) -> Choice:
     return Choice(asked, "as asked")
 
 
-def _tried(M: Changeable, measured: float, slow: str) -> Choice:
-    """Try other relaxations. Keep points unless the best of the others is below `_WORTH`."""
-    best: Relaxation = "points"
+def _tried(M: Changeable, first: Relaxation, measured: float, slow: str) -> Choice:
+    """Try other relaxations. Take the one with which a solve is expected to take the least time."""
+    best, least = first, iterations(measured)
     kept, failed = M.hierarchy, list[str]()
-    factors: dict[Relaxation, float] = {"points": measured}
+    factors: dict[Relaxation, float] = {first: measured}
     for name in _candidates(M):
         try:
             M.take(_hierarchy(M, name))
@@ -160,12 +194,13 @@ def _tried(M: Changeable, measured: float, slow: str) -> Choice:
             failed.append(f"{name} not: {_cause(error)}")
             continue
         factors[name] = _of_other(M)
-        if factors[name] < min(factors[best], _WORTH):
-            best, kept = name, M.hierarchy
+        effort = _LONGER[M.operator.space.dim] * iterations(factors[name])
+        if effort < least:
+            best, least, kept = name, effort, M.hierarchy
         if factors[name] < _GOOD:
             break
     M.take(kept)
-    reason = slow + "".join(f", by {n} {f:.2f}" for n, f in factors.items() if n != "points")
+    reason = slow + "".join(f", by {n} {f:.2f}" for n, f in factors.items() if n != first)
     return _settled(M, best, factors[best], reason, "; ".join(failed))
 
 
@@ -174,7 +209,7 @@ def _of_other(M: Changeable) -> float:
     if not M.levels:
         return 0.0
     found = _factor(M, 0, _TRIAL)
-    return found if found < _GOOD else _factor(M, 0)
+    return found if found < _GOOD else _settled_factor(M)
 
 
 def _cause(error: Exception) -> str:
@@ -192,8 +227,6 @@ def _settled(
 ) -> Choice:
     """Return the choice, with a warning if many iterations are expected."""
     reason = f"{reason}; {failed}" if failed else reason
-    if reached > _UNSETTLED:
-        reached = _factor(M, 0, _LONG)
     if reached < _MANY:
         return Choice(relaxation, reason)
     many = f"a solve to 1e-9 is expected to take {iterations(reached)} iterations or more"
@@ -205,7 +238,7 @@ def _settled(
 
 
 def _hierarchy(M: Changeable, name: Relaxation) -> Hierarchy:
-    """Make levels that relax by blocks, or factors of the matrix.
+    """Make levels that relax by elements or blocks, or factors of the matrix.
 
     Raises
     ------
@@ -214,6 +247,8 @@ def _hierarchy(M: Changeable, name: Relaxation) -> Hierarchy:
     """
     if name == "direct":
         return _factors(M)
+    if name == "elements":
+        return _by_elements(M)
     if name == "patches":
         check_patches(M.operator.space)
         made = build(M.operator, M.degree, M.precision, _coarsest(M))
@@ -225,9 +260,23 @@ def _hierarchy(M: Changeable, name: Relaxation) -> Hierarchy:
         matrix = maker()
         blocks: Blocks = BLOCKS[name](matrix, level.right.dtype)
         if matrix.comm.size > 1:
-            blocks = Gathered(blocks, matrix.comm, level.size.first)
+            blocks = Gathered(blocks, matrix.comm, level.size)
         level.use(blocks)
     return made
+
+
+def _by_elements(M: Changeable) -> Hierarchy:
+    """Make levels that relax by elements where the order is above 1, and by points elsewhere."""
+    if not _by_elements_possible(M.operator.space):
+        raise SolverError("it needs an H1 space of order 2 or more")
+    levels, matrices = [copy(level) for level in M.levels], M.hierarchy.matrices
+    degree = max(M.degree - 1, 1)  # a step is a product and a sweep
+    width = max(0.9 * degree**2, 2.5)  # measured, with `reduced`
+    for level, space in zip(levels, matrices.spaces, strict=True):
+        if isinstance(space, H1) and space.order > 1:
+            own = level.inverse[: level.size.own]
+            level.use(Elements(space, matrices.energies, own), degree, width)
+    return replace(M.hierarchy, levels=levels)
 
 
 def _factors(M: Changeable) -> Hierarchy:

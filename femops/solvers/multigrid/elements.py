@@ -31,28 +31,24 @@ Ints = NDArray[np.int64]
 _TOGETHER = 2**17  # numbers of matrices that are worked on at once
 
 
-def element_matrices(A: Operator, free: NDArray[np.bool_]) -> Floats:
+def element_matrices(A: Operator) -> Floats:
     """Element matrices (ne, rows, rows) of an operator, numbered component by component.
 
-    Matrices of boundary faces are added to the elements of the faces. Rows and columns of
-    constrained dofs are zero.
+    Matrices of boundary faces are added to the elements of the faces. Constraints are ignored.
 
     Parameters
     ----------
     A : Operator
         Of order 1, on an H1 space.
-    free : (ndofs * ncomp,) bool
-        True at free dofs, for all dofs that the rank's elements touch.
     """
-    dofs = flat_dofs(A.space)
-    out = np.zeros((*dofs.shape, dofs.shape[1]))
+    ne, rows = flat_dofs(A.space).shape
+    out = np.zeros((ne, rows, rows))
     for group in domains(A.summands):
         faces = group[0][1].domain
         if isinstance(faces, BoundaryFaces):
             _add_faces(out, group, faces.elements, A.space.restriction.indices)
         else:
             add_element_matrices(out, group)
-    clear(out, free[dofs])
     return out
 
 

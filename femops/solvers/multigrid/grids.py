@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, kron
 
 from femops.operators import Operator
-from femops.operators.assembly.csr import summed_matrices
+from femops.operators.assembly.csr import flat_dofs, summed_matrices
 from femops.operators.execution.backend import Backend
 from femops.operators.execution.choice import backend_of
 from femops.parallel.comm import Communicator, Serial
@@ -83,7 +84,11 @@ class CoarseGrid:
 
 
 def first_coarse(
-    A: Operator, free: Flags, coarsening: Coarsening, dtype: np.dtype[Any]
+    A: Operator,
+    free: Flags,
+    coarsening: Coarsening,
+    dtype: np.dtype[Any],
+    look: Callable[[Floats], None],
 ) -> tuple[CoarseGrid, Ends]:
     """Make the grid of the next coarser mesh, and the transfers from and to it. Collective.
 
@@ -96,6 +101,8 @@ def first_coarse(
     coarsening : Coarsening
     dtype : dtype
         Type of the cycle's numbers.
+    look : callable
+        Called with the matrices of A's elements before the constraints change them.
     """
     space, comm = A.space, A.space.comm
     element, corner = _places(space.restriction.indices, space.ndofs)
@@ -104,7 +111,9 @@ def first_coarse(
     touched = space.l_vec(free.astype(float)).reshape(-1) > 0.0
     whole, x = gathered(comm, free), gathered(comm, _positions(space, element, corner))
     up = gathered_rows(comm, own)
-    matrices = element_matrices(A, touched)
+    matrices = element_matrices(A)
+    look(matrices)
+    clear(matrices, touched[flat_dofs(space)])
     grid = _coarse(matrices, coarsening, up, whole, x, comm, space.any_width)
     ncomp, backend = space.ncomp, backend_of(space)
     given = dtype, space.any_width

@@ -381,7 +381,7 @@ def _with_matrices(
         return size, solver, constrained, comm
     levels.append(_of_operator(A, space, dtype, degree, sums=False))
     matrices.add_space(space)
-    below, levels[-1].transfer = first_coarse(A, free, coarsening, dtype)
+    below, levels[-1].transfer = first_coarse(A, free, coarsening, dtype, matrices.look)
     backend = backend_of(space)
     while below.coarsening is not None and len(below.free) > _FEW:
         levels.append(_of_matrix(below, size, dtype, degree, backend))

@@ -58,11 +58,19 @@ class Size:
 
 
 class Blocks(ABC):
-    """Sum of inverses of blocks of a level's matrix."""
+    """Sum of inverses of blocks of a level's matrix, between two products with `scales`.
+
+    Attributes
+    ----------
+    scales : (own + padding,) array or None
+        Zero at constrained dofs. None if it is one at all others.
+    """
+
+    scales: Array | None = None
 
     @abstractmethod
-    def apply(self, r: Array) -> None:
-        """Overwrite a residual (own,) by its correction."""
+    def apply(self, r: Array, z: Array) -> None:
+        """Set a vector z of the level to the sum of the products with r (own + padding,)."""
 
 
 @final
@@ -92,6 +100,8 @@ class Level:
     ----------
     right : (own + padding,) array
         Right-hand side, the input of a cycle.
+    inverse : (own + padding,) array
+        Inverse of the diagonal, zero at constrained dofs.
     largest : float
         Upper bound of the eigenvalues of the operator divided by its diagonal.
     dot : callable
@@ -126,13 +136,13 @@ class Level:
         edges = segment_edges(size.own) if sums is None else sums.edges
         total = _alone if sums is None else sums
         self.dot = updates.directions(edges, total, dtype, dtype).inner
-        names = ("right", "_first", "_second", "product", "weights", "_inverse")
+        names = ("right", "_first", "_second", "product", "weights", "inverse")
         for name in names:
             setattr(self, name, updates.vector(size.own, dtype))
-        updates.xp.divide(1.0, diagonal, out=self._inverse[: size.own])
+        updates.xp.divide(1.0, diagonal, out=self.inverse[: size.own])
         self.weights[: size.own] = 1.0 if shares is None else updates.put(shares)
         there = updates.put(constrained)
-        self._inverse[there] = self.weights[there] = 0.0
+        self.inverse[there] = self.weights[there] = 0.0
         self._degree, self._advance = degree, self._by_points
         self.largest = _MARGIN * self._highest()
         low = self.largest / reduced(size.order, affine=size.affine)
@@ -141,18 +151,30 @@ class Level:
     right: Array
     product: Array
     weights: Array
+    inverse: Array
     _first: Array
     _second: Array
-    _inverse: Array
 
-    def use(self, blocks: Blocks) -> None:
-        """Relax by blocks of dofs from now on, instead of by the diagonal. On the host."""
-        free: Array = self._updates.vector(self.size.own, self.right.dtype)
-        free[:] = self.weights > 0.0
-        self._advance = partial(self._by_blocks, blocks, free)
-        size, largest = self.size, _MARGIN * self._highest_of(blocks)
-        low = largest / reduced(size.order, affine=size.affine)
-        self._steps = chebyshev_steps(low, largest, self._degree)
+    def use(self, blocks: Blocks, degree: int | None = None, width: float | None = None) -> None:
+        """Relax by blocks of dofs from now on, instead of by the diagonal.
+
+        Parameters
+        ----------
+        blocks : Blocks
+        degree : int, optional
+            Degree of the relaxation's polynomial. By default it stays.
+        width : float, optional
+            See `reduced`, whose result is the default.
+        """
+        size, given = self.size, (self._updates.vector(self.size.own, self.right.dtype),)
+        scales = blocks.scales
+        if scales is None:
+            scales = self._updates.vector(size.own, self.right.dtype)
+            scales[:] = self.weights > 0.0
+        self._advance = partial(self._by_blocks, blocks, scales, *given)
+        largest = _MARGIN * self._highest_of(blocks, scales, *given)
+        low = largest / (width or reduced(size.order, affine=size.affine))
+        self._steps = chebyshev_steps(low, largest, degree or self._degree)
 
     def relax(self, x: Array | None = None) -> Array:
         """Relax x (own + padding,), a vector of the level (zero if omitted). Return the new x."""
@@ -174,16 +196,17 @@ class Level:
         """
         h, current, older = factors
         if x is None:
-            self._updates.step(spare, None, self.right, self._inverse, None, (0.0, h, 0.0, 0.0))
+            self._updates.step(spare, None, self.right, self.inverse, None, (0.0, h, 0.0, 0.0))
         else:
             self.compiled.apply(x, self.product)
             given = -h, h, current, older
-            self._updates.step(spare, self.product, self.right, self._inverse, x, given)
+            self._updates.step(spare, self.product, self.right, self.inverse, x, given)
 
     def _by_blocks(
         self,
         blocks: Blocks,
-        free: Array,
+        scales: Array,
+        z: Array,
         spare: Array,
         x: Array | None,
         factors: Factors,
@@ -192,12 +215,12 @@ class Level:
         h, current, older = factors
         step, product = self._updates.step, self.product
         if x is None:
-            step(product, None, self.right, free, None, (0.0, 1.0, 0.0, 0.0))
+            step(product, None, self.right, scales, None, (0.0, 1.0, 0.0, 0.0))
         else:
             self.compiled.apply(x, product)
-            step(product, product, self.right, free, None, (-1.0, 1.0, 0.0, 0.0))
-        blocks.apply(product[: self.size.own])
-        step(spare, product, None, free, x, (h, 0.0, current if x is not None else 0.0, older))
+            step(product, product, self.right, scales, None, (-1.0, 1.0, 0.0, 0.0))
+        blocks.apply(product, z)
+        step(spare, z, None, scales, x, (h, 0.0, current if x is not None else 0.0, older))
 
     def restricted(self) -> Array:
         """Store the right-hand side times the weights in ``product``, and return it."""
@@ -219,12 +242,12 @@ class Level:
         size, updates = self.size, self._updates
         error: Array = updates.vector(size.own, self.right.dtype)
         error[: size.own] = updates.put(scattered(size.first, size.own))
-        error *= updates.xp.sqrt(self._inverse)
+        error *= updates.xp.sqrt(self.inverse)
         return error
 
     def dual(self, x: Array) -> None:
         """Set the right-hand side to x times the diagonal. Allocates memory."""
-        self.right[:] = self._inverse
+        self.right[:] = self.inverse
         self.right[self.right == 0.0] = 1.0
         self._updates.xp.divide(x, self.right, out=self.right)
 
@@ -248,8 +271,8 @@ class Level:
             The smallest Ritz value is negative, or a Ritz value is not finite.
         """
         updates, n = self._updates, self.size.own
-        scale, before = (updates.vector(n, self._inverse.dtype) for _ in range(2))
-        scale[:] = updates.xp.sqrt(self._inverse)  # with room behind its end, which steps read
+        scale, before = (updates.vector(n, self.inverse.dtype) for _ in range(2))
+        scale[:] = updates.xp.sqrt(self.inverse)  # with room behind its end, which steps read
         v, scaled = self._first, self._second
         v[:n] = updates.put(scattered(self.size.first, n))
         v *= scale > 0.0
@@ -272,32 +295,30 @@ class Level:
         self.right[:] = self._first[:] = self._second[:] = 0.0
         return _checked(alphas, betas[1:])
 
-    def _highest_of(self, blocks: Blocks) -> float:
+    def _highest_of(self, blocks: Blocks, scales: Array, z: Array) -> float:
         """Largest Ritz value of the operator times a sum of inverses of blocks, as `_highest`."""
-        n, free = self.size.own, self.weights > 0.0
-        r, z = (self._updates.vector(n, self.right.dtype) for _ in range(2))
-        direction = self._first
+        r, direction, step = self._second, self._first, self._updates.step
         self.dual(self.scattered_error())
-        r[:], self.right[:] = self.right, 0.0
+        step(r, None, self.right, scales, None, (0.0, 1.0, 0.0, 0.0))  # a residual times the scales
+        self.right[:] = 0.0
         alphas, betas = list[float](), list[float]()
         lengths, energy, first = list[float](), 0.0, 0.0  # of steps of conjugate gradients
         for k in range(_LANCZOS_STEPS):
-            z[:] = r
-            blocks.apply(z[:n])
+            blocks.apply(r, z)
             before, energy = energy, self.dot(z, r)
             first = first or energy
             if not energy > _SOLVED * first:
                 break
             ratio = energy / before if k else 0.0
-            direction[:] = z + ratio * direction
+            step(direction, z, None, scales, None, (1.0, 0.0, 0.0, ratio))
             self.compiled.apply(direction, self.product)
             length = energy / self.dot(direction, self.product)
             alphas.append(1.0 / length + (ratio / lengths[-1] if k else 0.0))
             if k:
                 betas.append(ratio**0.5 / lengths[-1])
             lengths.append(length)
-            r -= length * self.product * free
-        self._first[:] = 0.0
+            step(r, self.product, None, scales, None, (-length, 0.0, 0.0, 1.0))
+        self._first[:] = self._second[:] = 0.0
         return _checked(alphas, betas)
 
 

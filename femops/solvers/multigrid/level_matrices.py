@@ -76,20 +76,26 @@ def strong_directions(sizes: Floats) -> Flags:
     return strong
 
 
-def couplings(matrices: Floats, dim: int) -> Floats:
-    """Couplings (ne, dim) along the directions of elements, by their matrices of order 1.
+def energies(matrices: Floats, dim: int) -> Floats:
+    """Energies (ne, dim + 1) of functions on elements, by their matrices of order 1.
 
-    A coupling is the energy of the functions that are 1 at one end of a direction of the element,
-    -1 at the other, and linear between: the sum over components.
+    For each direction, the function is 1 at one end of the element, -1 at the other, and linear
+    between. This is the coupling along the direction. The last function is constant. Energies are
+    sums over components.
     """
     corners = 2**dim
     ends = np.where(np.arange(corners)[:, np.newaxis] >> np.arange(dim) & 1, 1.0, -1.0)
-    ncomp = matrices.shape[1] // corners
-    sizes = np.zeros((len(matrices), dim))
-    for c in range(ncomp):
+    functions = np.column_stack([ends, np.ones(corners)])
+    found = np.zeros((len(matrices), dim + 1))
+    for c in range(matrices.shape[1] // corners):
         own = matrices[:, c * corners : (c + 1) * corners, c * corners : (c + 1) * corners]
-        sizes += ((own @ ends) * ends).sum(axis=1)
-    return sizes
+        found += ((own @ functions) * functions).sum(axis=1)
+    return found
+
+
+def couplings(matrices: Floats, dim: int) -> Floats:
+    """Couplings (ne, dim) along the directions of elements; see `energies`."""
+    return energies(matrices, dim)[:, :-1]
 
 
 @final
@@ -101,15 +107,24 @@ class LevelMatrices:
     A : Operator
     lowest : Space
         H1 space of order 1 on A's mesh.
+
+    Attributes
+    ----------
+    makers : list of callable
+        For each level a function that returns its `LevelMatrix`.
+    spaces : list of (Space or None)
+        Space of each level on A's mesh, then None.
     """
 
     def __init__(self, A: Operator, lowest: Space) -> None:
         self._operator, self._lowest = A, lowest
         self.makers: list[Callable[[], LevelMatrix]] = []
+        self.spaces: list[Space | None] = []
 
     def add_space(self, space: Space) -> None:
         """Add the level of an H1 space on A's mesh."""
         self.makers.append(lambda: self._of_space(space))
+        self.spaces.append(space)
 
     def add_grid(self, grid: CoarseGrid, dim: int) -> None:
         """Add the level of a coarser mesh."""
@@ -123,6 +138,7 @@ class LevelMatrices:
             )
 
         self.makers.append(made)
+        self.spaces.append(None)
 
     def _of_space(self, space: Space) -> LevelMatrix:
         A, comm = self._operator, space.comm
@@ -135,12 +151,19 @@ class LevelMatrices:
         return LevelMatrix(matrix, parts, nodes, free, *sizes, lambda: self.couplings)
 
     @cached_property
-    def couplings(self) -> Floats:
-        """Couplings (ne, dim) of the elements of all ranks; see `couplings`. Collective."""
+    def energies(self) -> Floats:
+        """Energies (ne, dim + 1) of functions on this rank's elements; see `energies`."""
         B = coarse_operator(self._operator, self._lowest, np.float64, "partial")
-        free = np.ones(self._lowest.restriction.ndofs * self._lowest.ncomp, bool)
-        own = couplings(element_matrices(B, free), self._lowest.dim)
-        return gathered(self._lowest.comm, own)
+        return energies(element_matrices(B), self._lowest.dim)
+
+    def look(self, matrices: Floats) -> None:
+        """Take the `energies` from the matrices of the elements, which are known."""
+        self.energies = energies(matrices, self._lowest.dim)
+
+    @property
+    def couplings(self) -> Floats:
+        """Couplings (ne, dim) of the elements of all ranks; see `energies`. Collective."""
+        return gathered(self._lowest.comm, self.energies[:, :-1])
 
 
 def _assembled(A: Operator, free: Flags) -> csr_array:

@@ -56,7 +56,7 @@ class Multigrid(Preconditioner):
     degree : int
     dtype : dtype, optional
         Type of the cycle's numbers.
-    relaxation : {"points", "lines", "patches", "direct"}, optional
+    relaxation : {"points", "elements", "lines", "patches", "direct"}, optional
         See `multigrid`.
 
     Attributes
@@ -74,7 +74,7 @@ class Multigrid(Preconditioner):
         Type of the cycle's numbers; see `multigrid`.
     reason : str
         Reason for the choice of ``precision``.
-    relaxation : {"points", "lines", "patches", "direct"}
+    relaxation : {"points", "elements", "lines", "patches", "direct"}
         Relaxation of the levels; see `multigrid`.
     relaxation_reason : str
         Reason for the choice of ``relaxation``, with measured factors.
@@ -418,7 +418,7 @@ def multigrid(
         range of float32 or A's condition number is above 8e6. ``M.reason`` tells which case it is.
         With float32 the numbers of A must lie between 1e-25 and 1e30. `femops.cg` corrects the
         round-off of float32. For other solvers and tight tolerances take float64.
-    relaxation : {"points", "lines", "patches", "direct"}, optional
+    relaxation : {"points", "elements", "lines", "patches", "direct"}, optional
         How the levels reduce errors. ``points`` divides residuals by the diagonal of A. ``lines``
         solves along the directions of elements that are coupled far more strongly than others
         (stretched cells, anisotropic coefficients). ``patches`` solves for the elements around each

@@ -160,7 +160,7 @@ def test_ranks_with_a_device_each_take_the_iterations_of_one(comm, device):
 
 
 @pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("relaxation", [None, "lines", "patches", "direct"])
+@pytest.mark.parametrize("relaxation", [None, "elements", "lines", "patches", "direct"])
 def test_ranks_take_other_relaxations(comm, relaxation):
     """Each rank has all of their blocks."""
 
@@ -207,6 +207,20 @@ def test_ranks_choose_alike_where_they_measure_otherwise(comm, monkeypatch):
     A = femops.diffusion(V, kappa=np.diag([1.0, 1e-3])).constrained(V.boundary_dofs())
     M = femops.multigrid(A)
     assert (M.relaxation, M.relaxation_reason) == comm.broadcast(("lines", M.relaxation_reason))
+
+
+@pytest.mark.parallel(2, 3)
+def test_reproducible_ranks_relax_by_elements(comm):
+    def found(ranks):
+        mesh = femops.box((6, 4, 3), upper=(1.0, 5.0, 1.0), comm=ranks, reproducible=True)
+        V, M, (x, info) = solved_on(femops.H1(mesh, 4), [1, 3])
+        assert M.relaxation == "elements"
+        return V, x, info.iterations
+
+    V, x, iterations = found(comm)
+    y, expected = of_rank_0(comm, lambda: found(Serial())[1:])
+    assert iterations == expected
+    np.testing.assert_array_equal(x, y[piece(V)])
 
 
 @pytest.mark.parallel(2, 3)

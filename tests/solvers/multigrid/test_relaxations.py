@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -51,9 +52,9 @@ HARD = {
     "weak, order 8": (lambda: poisson(femops.box((4, 4)), 8, kappa=np.diag([1e-6, 1.0])), "lines"),
     "weak beside stiff": (lambda: poisson(BOX, 4, kappa=beside_stiff), "lines"),
     "flat cells": (lambda: poisson(femops.box((8, 8), upper=(1.0, 1e6)), 3), "lines"),
-    "layer": (lambda: poisson(femops.box((16, 16), mapping=layer), 2), "lines"),
-    "strong plane": (lambda: poisson(BLOCK, 4, kappa=np.diag([1.0, 1e-6, 1.0])), "lines"),
-    "three sizes": (lambda: poisson(BLOCK, 4, kappa=np.diag([1.0, 1e-3, 1e-6])), "lines"),
+    "layer": (lambda: poisson(femops.box((16, 16), mapping=layer), 2), "elements"),
+    "strong plane": (lambda: poisson(BLOCK, 4, kappa=np.diag([1.0, 1e-6, 1.0])), "elements"),
+    "three sizes": (lambda: poisson(BLOCK, 4, kappa=np.diag([1.0, 1e-3, 1e-6])), "elements"),
     "order 1": (lambda: poisson(femops.box((40, 40)), 1, kappa=np.diag([1.0, 1e-4])), "lines"),
     "turned": (lambda: poisson(BOX, 4, kappa=turned(np.pi / 4, 1e-6)), "direct"),
     "turned, disc": (
@@ -83,9 +84,11 @@ def test_hard_problems_take_few_iterations(case: str) -> None:
     A = make()
     M = femops.multigrid(A)
     assert M.relaxation == expected
-    assert f"relaxation by {expected}: by points a cycle has the factor 0." in repr(M)
+    found = rf"relaxation by {expected}: by (points|elements) a cycle has the factor 0\."
+    many = expected == "elements"  # with cycles that take less time
+    assert re.search("by elements: couplings in an element differ" if many else found, repr(M))
     rtol = 1e-6 if case == "cantilever" else 1e-9  # what float64 resolves
-    assert solved(A, M, rtol) <= 12
+    assert solved(A, M, rtol) <= (16 if many else 12)
     assert solved(A, femops.multigrid(A, relaxation="points"), rtol) > 12
 
 
@@ -134,7 +137,7 @@ def sum_of_inverses(matrix: Any, parts: Any) -> Any:
 def applied(made: Any, size: int) -> Any:
     columns = np.eye(size)
     for column in columns:
-        made.apply(column)
+        made.apply(column, column)
     return columns.T
 
 
@@ -179,6 +182,7 @@ def test_lines_have_the_nodes_along_the_strong_direction(level: Any, ncomp: int)
         ("lines", 3, 4, np.diag([1.0, 1e-3])),
         ("lines", 4, 4, beside_stiff),
         ("patches", 3, 4, np.diag([1.0, 1e-3])),
+        ("elements", 3, 6, np.diag([1.0, 0.1])),
     ],
 )
 def test_cycles_are_symmetric_and_positive(
@@ -256,7 +260,9 @@ def test_patches_are_refused_before_large_matrices_are_assembled() -> None:
 
 def test_what_is_refused() -> None:
     A = poisson(SQUARE, 2)
-    with pytest.raises(SolverError, match="relaxation is 'line': give 'points', 'lines'"):
+    with pytest.raises(
+        SolverError, match="relaxation is 'line': give 'points', 'elements', 'lines'"
+    ):
         femops.multigrid(A, relaxation="line")  # type: ignore[arg-type]
     V = femops.L2(SQUARE, 2)
     with pytest.raises(SolverError, match="relaxation='patches' needs an H1 space"):
@@ -299,7 +305,7 @@ def test_the_report_names_the_level_that_holds_back() -> None:
     assert measure.slowest([0.5, 0.45, 0.1, 0.0]) == 1
 
 
-@pytest.mark.parametrize("relaxation", BLOCKS)
+@pytest.mark.parametrize("relaxation", [*BLOCKS, "elements"])
 def test_copies_keep_the_relaxation(relaxation: Any) -> None:
     A = poisson(BOX, 2, kappa=np.diag([1.0, 1e-3]))
     M = femops.multigrid(A, relaxation=relaxation)

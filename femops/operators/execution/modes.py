@@ -1,0 +1,66 @@
+"""Inverses of elements' matrices by fast diagonalisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.pointwise.qdata import Data
+from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
+
+Floats = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ElementModes:
+    """Inverses of sums of Kronecker products of two 1-D matrices K and M, one for each element.
+
+    In two dimensions the sum is f_0 (M x K) + f_1 (K x M) + f_2 (M x M). The eigenvectors S have
+    K S = M S diag(values) and S^T M S = 1. So the inverse is (S x S) D (S x S)^T with a diagonal D
+    (Lynch, Rice and Thomas, Numer. Math. 6, 1964).
+
+    Attributes
+    ----------
+    vectors : (p1d, p1d) float64
+        The columns are the eigenvectors.
+    values : (p1d,) float64
+        Eigenvalues, not negative.
+    factors : (ne, dim + 1) float64
+        Factors f of the directions, then that of M alone. Not negative, and not all zero.
+    scales : (ne,) float64
+        Factors of the inverses.
+    """
+
+    vectors: Floats
+    values: Floats
+    factors: Floats
+    scales: Floats
+
+    def data(self, width: int, dtype: np.dtype[Any]) -> Data:
+        """Diagonals D of the elements times their scales, for kernels with ``width`` slots."""
+        (ne, columns), n = self.factors.shape, len(self.values)
+        batches, dim = -(-ne // width), columns - 1
+        padded = np.ones((batches * width, columns + 1), dtype)
+        padded[:ne] = np.column_stack([self.factors, self.scales])
+        given = padded.reshape(batches, width, columns + 1).transpose(2, 0, 1)
+        given = given.reshape(columns + 1, batches, *[1] * dim, width)
+        points = placed_array((batches, *[n] * dim, width), dtype)
+        points[:] = given[dim]
+        for d in range(dim):  # x is the fastest direction, the last axis but one
+            values = self.values.astype(dtype).reshape(-1, *[1] * (d + 1))
+            points += given[d] * values
+        np.divide(given[dim + 1], points, out=points)
+        return Data(points.reshape(batches, n**dim, 1, width))
+
+    @staticmethod
+    def code(ncomp: int) -> QFunctionCode:
+        """Q-function that multiplies the components of a vector by the same number at a point."""
+        scaled = ", ".join(f"q[0] * u[{c}]" for c in range(ncomp))
+        text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n    return ({scaled},), ux, uy, uz\n"
+        components = tuple(range(ncomp))
+        return QFunctionCode(text, QFunctionInputs(point=1), components, (), components, ())
