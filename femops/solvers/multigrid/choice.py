@@ -24,17 +24,17 @@ Relaxation = Literal["points", "elements", "lines", "patches", "direct"]
 # measured for longer, at last the whole cycle. Errors of slender bodies show late.
 _DOUBTFUL = (4, 0.25), (6, 0.4)
 # Cycles of blocks and factors take so many times as long as those by points or elements, by
-# dimension (measured: 1.8 to 5, and 5 to 6). Their solves take so many iterations or more. The
+# dimension (measured: 1.8 to 5, and 6 to 11). Their solves take so many iterations or more. The
 # first with a factor below the last number is the last that is tried.
-_LONGER, _FEWEST, _GOOD = {1: 2, 2: 3, 3: 5}, 5, 0.5
+_LONGER, _FEWEST, _GOOD = {1: 2, 2: 3, 3: 10}, 5, 0.5
 # Ratio of an element's couplings from which on levels relax by elements: measured, cubes of which
 # one edge is half as long take 0.95 of the time.
 _STRETCHED = 4.0
 # Ratio from which on the finest level may be slow where a coarse one is not.
 _FLAT = 100.0
-# Above the first the cycle is measured for longer, and above the second a solve takes many
-# iterations.
-_UNSETTLED, _MANY = 0.8, 0.9
+# Above the first, by dimension, the cycle is measured for longer, and above the second a solve takes
+# many iterations.
+_UNSETTLED, _MANY = {1: 0.8, 2: 0.8, 3: 0.9}, 0.9
 # Measured energies of errors: of another relaxation, and for longer.
 _TRIAL, _LONG = 6, 40
 # Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
@@ -161,8 +161,8 @@ def _measured(M: Changeable) -> float:
 
 def _settled_factor(M: Changeable) -> float:
     """Factor of a cycle. Where it is large, more cycles show slower errors."""
-    found = _factor(M, 0)
-    return found if found <= _UNSETTLED else _factor(M, 0, _LONG)
+    found, enough = _factor(M, 0), _UNSETTLED[M.operator.space.dim]
+    return found if found <= enough else _factor(M, 0, _LONG)
 
 
 def _factor(M: Changeable, k: int, cycles: int = FACTOR_CYCLES) -> float:

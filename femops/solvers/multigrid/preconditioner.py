@@ -412,21 +412,23 @@ def multigrid(
         zeros in eliminated rows and columns.
     degree : int, optional
         Number of products with A before and after each coarse-level correction, 1 to 64. The
-        default is 4, or 5 for orders above 6.
+        default is 4, or 5 for orders above 6. Where levels relax by elements, one less.
     dtype : {float32, float64}, optional
         Arithmetic of the cycle. The default is float32, or float64 if A's numbers are out of the
         range of float32 or A's condition number is above 8e6. ``M.reason`` tells which case it is.
         With float32 the numbers of A must lie between 1e-25 and 1e30. `femops.cg` corrects the
         round-off of float32. For other solvers and tight tolerances take float64.
     relaxation : {"points", "elements", "lines", "patches", "direct"}, optional
-        How the levels reduce errors. ``points`` divides residuals by the diagonal of A. ``lines``
-        solves along the directions of elements that are coupled far more strongly than others
-        (stretched cells, anisotropic coefficients). ``patches`` solves for the elements around each
-        vertex (nearly incompressible materials, slender bodies, coefficients that are anisotropic
-        across the directions of elements). ``direct`` solves with factors of A's matrix, for small
-        problems. By default some cycles are measured. Where points are slow, the others are tried.
-        ``M.relaxation`` and ``M.relaxation_reason`` tell the result. All but points need an H1
-        space on the host, and each rank has all of their blocks.
+        How the levels reduce errors. ``points`` divides residuals by the diagonal of A.
+        ``elements`` solves for the nodes of each element, by fast diagonalisation (stretched
+        cells, anisotropic coefficients; H1 spaces of order 2 or more). ``lines`` solves along the
+        directions of elements that are coupled far more strongly than others, exactly. ``patches``
+        solves for the elements around each vertex (nearly incompressible materials, slender bodies,
+        coefficients that are anisotropic across the directions of elements). ``direct`` solves with
+        factors of A's matrix, for small problems. By default scalar problems with stretched cells
+        take elements, and others points. Some cycles are measured. Where they are slow, the other
+        relaxations are tried. ``M.relaxation`` and ``M.relaxation_reason`` tell the result. Lines,
+        patches and factors need an H1 space on the host, and each rank has all of them.
 
     Returns
     -------

@@ -101,7 +101,7 @@ class Lines:
         at = begins % banks + np.arange(threads) // banks * banks
         at += np.arange(cases)[:, np.newaxis] * groups * banks
         counts = np.bincount(at[:, works].ravel(), minlength=cases * groups * banks)
-        return counts.reshape(cases, groups, banks).max(axis=2).sum(axis=1)
+        return np.asarray(counts.reshape(cases, groups, banks).max(axis=2).sum(axis=1))
 
     @property
     def banks(self) -> int:
