@@ -32,8 +32,8 @@ _LONGER, _FEWEST, _GOOD = {1: 2, 2: 3, 3: 10}, 5, 0.5
 _STRETCHED = 4.0
 # Ratio from which on the finest level may be slow where a coarse one is not.
 _FLAT = 100.0
-# Above the first, by dimension, the cycle is measured for longer, and above the second a solve takes
-# many iterations.
+# Above the first, by dimension, the cycle is measured for longer, and above the second a solve
+# takes many iterations.
 _UNSETTLED, _MANY = {1: 0.8, 2: 0.8, 3: 0.9}, 0.9
 # Measured energies of errors: of another relaxation, and for longer.
 _TRIAL, _LONG = 6, 40
