@@ -100,5 +100,5 @@ def _diagonals(factors: Floats, stiffness: Floats, mass: Floats) -> Floats:
         for d in range(dim):  # x is the fastest direction
             product = np.multiply.outer(stiffness if d == along else mass, product).reshape(-1)
         products.append(product)
-    # not by a product of matrices, whose bits may depend on the number of elements
-    return np.asarray(sum(f[:, np.newaxis] * p for f, p in zip(factors.T, products, strict=True)))
+    # not as a product of matrices, whose bits may depend on the number of elements
+    return np.einsum("ek,kn->en", factors, np.array(products))
