@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.parallel import Communicator, communicator
 from femops.solvers.embedded_pairs import PAIRS, Tolerance, take_steps
+from femops.solvers.stage_vectors import StageVectors
 from femops.spaces.restriction import FLOAT_TYPES
 from femops_meshes.arguments import NotNegative, check_takes, checked, shown
 
@@ -42,8 +43,13 @@ class _Method(ABC):
     radius: float
 
     @abstractmethod
-    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
-        """Solution at t + dt."""
+    def step(
+        self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
+    ) -> Vector:
+        """Solution at t + dt, a new vector.
+
+        The rates are read before f is called again: f may return the same array each time.
+        """
 
 
 @final
@@ -62,18 +68,17 @@ class _Means(_Method):
     kept: Sequence[float]
     times: Sequence[float]
 
-    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
+    def step(
+        self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
+    ) -> Vector:
         """See `_Method.step`."""
-        stage = u
-        for share, c in zip(self.kept, self.times, strict=True):
-            moved = dt * f(t + c * dt, stage)
-            moved += stage
-            if share:
-                # in this form rounded shares still have the sum 1, and sums of u do not drift
-                kept = u - moved
-                kept *= share
-                moved += kept
-            stage = limiter(moved)
+        stage, (work,) = u, vectors.work(1)
+        for n, (share, c) in enumerate(zip(self.kept, self.times, strict=True), 1):
+            k = f(t + c * dt, stage)
+            out = work if n < len(self.times) else vectors.new()
+            # a mean in this form has shares of sum 1 in spite of round-off: sums of u do not drift
+            vectors.set((out, ((dt, k), (1.0, stage)), (share, u) if share else None))
+            stage = limiter(out)
         return stage
 
 
@@ -82,16 +87,17 @@ class _Means(_Method):
 class _Classical(_Method):
     """The classical method of fourth order."""
 
-    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
+    def step(
+        self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
+    ) -> Vector:
         """See `_Method.step`."""
-        k = f(t, u)
-        total = (dt / 6.0) * k
-        total += u
-        for c, weight in ((0.5, 3.0), (0.5, 3.0), (1.0, 6.0)):
-            stage = c * dt * k
-            stage += u
-            k = f(t + c * dt, limiter(stage))
-            total += (dt / weight) * k
+        total, (stage,) = vectors.new(), vectors.work(1)
+        k, before = f(t, u), u
+        for c, weight in ((0.5, 6.0), (0.5, 3.0), (1.0, 3.0)):
+            added = total, ((dt / weight, k), (1.0, before)), None
+            vectors.set(added, (stage, ((c * dt, k), (1.0, u)), None))
+            k, before = f(t + c * dt, limiter(stage)), total
+        vectors.set((total, ((dt / 6.0, k), (1.0, total)), None))
         return limiter(total)
 
 
@@ -110,15 +116,18 @@ class _TwoVectors(_Method):
     added: Sequence[float]
     times: Sequence[float]
 
-    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
+    def step(
+        self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
+    ) -> Vector:
         """See `_Method.step`."""
-        change, stage = np.zeros_like(u), u
-        for a, b, c in zip(self.kept, self.added, self.times, strict=True):
-            change *= a
-            change += dt * f(t + c * dt, stage)
-            moved = b * change
-            moved += stage
-            stage = limiter(moved)
+        stage, (change, work) = u, vectors.work(2)
+        stages = zip(self.kept, self.added, self.times, strict=True)
+        for n, (a, b, c) in enumerate(stages, 1):
+            k = f(t + c * dt, stage)
+            out = work if n < len(self.times) else vectors.new()
+            changed = change, ((a, change), (dt, k)) if a else ((dt, k),), None
+            vectors.set(changed, (out, ((b, change), (1.0, stage)), None))
+            stage = limiter(out)
         return stage
 
 
@@ -237,25 +246,24 @@ def runge_kutta(
     _check_functions(f, limiter, callback, start, u)
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
-    ranks, rate = communicator(comm), _checked_result(f, "f(t, u)", u.shape)
+    ranks, vectors = communicator(comm), StageVectors(u)
+    rate, u, start, dt = vectors.result(f, "f(t, u)"), vectors.start, float(start), float(dt)
     if method in PAIRS:
         if limiter is not None or not (rtol or atol):
             raise SolverError(f"{method} takes no limiter, and a tolerance: rtol, atol or both")
-        tolerance, span = Tolerance(rtol, atol, ranks), (float(start), float(end))
-        return take_steps(PAIRS[method], rate, u, span, float(dt), tolerance, callback)
-    scheme, change = METHODS[method], _unchanged
-    if limiter is not None:
-        change = _checked_result(limiter, "limiter(u)", u.shape)
-    steps = float(end - start) / float(dt) * (1.0 - 1e-12)
+        tolerance, span = Tolerance(rtol, atol, ranks), (start, float(end))
+        return take_steps(PAIRS[method], rate, vectors, span, dt, tolerance, callback)
+    scheme, change = METHODS[method], _unchanged if limiter is None else vectors.change(limiter)
+    steps = float(end - start) / dt * (1.0 - 1e-12)
     if steps > _MOST_STEPS:
         raise SolverError(
             f"steps of {dt:g} from {start:g} to {end:g} would never end: give another dt"
         )
     count = int(np.ceil(steps))
-    step, solution, good = (end - start) / max(count, 1), u, (start, u)
+    step, solution, good = float(end - start) / max(count, 1), u, (start, u)
     for k in range(count):
         with np.errstate(over="ignore", invalid="ignore"):  # it is looked at below
-            solution = scheme.step(rate, start + k * step, solution, step, change)
+            solution = scheme.step(rate, start + k * step, solution, step, change, vectors)
         if (k + 1) % _CHECKED == 0 or k + 1 == count:
             if not np.isfinite(_largest(solution, ranks)):
                 raise SolverError(_unstable(f, scheme, step, *good, ranks))
@@ -285,20 +293,6 @@ def _check_functions(f: Any, limiter: Any, callback: Any, start: float, u: Vecto
             return SolverError(f"{text}: {why}")
 
         check_takes(given, arguments, refused)
-
-
-def _checked_result(
-    function: Callable[..., Any], call: str, shape: tuple[int, ...]
-) -> Callable[..., Vector]:
-    """Return a function of a user, with a check of the shape of its results."""
-
-    def checked_function(*arguments: Any) -> Vector:
-        found: Vector = function(*arguments)
-        if getattr(found, "shape", None) != shape:
-            raise SolverError(f"{call} returned {shown(found)}: return an array of shape {shape}")
-        return found
-
-    return checked_function
 
 
 def _unstable(
