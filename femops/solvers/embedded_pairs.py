@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.parallel import Communicator
 from femops.solvers.stage_vectors import StageVectors
-from femops_kernels.vector_updates import WeightedSum
 
 Vector = NDArray[Any]
 _SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0  # factors of the next step
@@ -135,17 +134,17 @@ def take_steps(
         Steps of any length have too large an error.
     """
     t, end = span
-    u, rates = vectors.start, vectors.work(len(pair.times))
-    vectors.set((rates[0], ((1.0, f(t, u)),), None))
+    u, work = vectors.start, vectors.work(len(pair.times))
+    vectors.set((work[0], ((1.0, f(t, u)),), None))
     least = _SHORTEST * max(abs(t), abs(end))
     while t < end:
         step, last = (end - t, True) if t + 1.0001 * dt >= end else (dt, False)
         with np.errstate(over="ignore", invalid="ignore"):  # a step that is too long
-            new, error = _stages(pair, f, t, u, step, rates, vectors)
+            new, error, rate = _stages(pair, f, t, u, step, vectors)
             size = tolerance.size(error, u, new)
         if size <= 1.0:
             t, u = end if last else t + step, new
-            rates[0], rates[-1] = rates[-1], rates[0]
+            vectors.set((work[0], ((1.0, rate),), None))
             if callback is not None:
                 callback(t, u)
         grown = _SAFETY * size ** (-1.0 / pair.order) if size else _MOST
@@ -164,25 +163,20 @@ def _stages(
     t: float,
     u: Vector,
     dt: float,
-    rates: Sequence[Vector],
     vectors: StageVectors,
-) -> tuple[Vector, Vector]:
-    """Return the solution after a step and its error, and set all rates but the first.
+) -> tuple[Vector, Vector, Vector]:
+    """Return the solution after a step, its error, and the rate there.
 
-    The error is in the work space.
+    The work space has the rates of all stages but the last, then a stage. The first rate is given.
+    The others are copied, as f may return the same array each time. The error is in the place of
+    the stage.
     """
-    new, (*_, stage) = vectors.new(), vectors.work(len(rates) + 1)
-    copied: list[WeightedSum] = []  # f may return the same array each time
+    work, new, newest = vectors.work(len(pair.times)), vectors.new(), None
+    stage = work[-1]
     for n, (c, row) in enumerate(zip(pair.times[1:], pair.rows, strict=True), 1):
         out = stage if n < len(pair.rows) else new
-        vectors.set(*copied, (out, (*_terms(row, dt, rates), (1.0, u)), None))
-        copied = [(rates[n], ((1.0, f(t + c * dt, out)),), None)]
-    vectors.set(*copied, (stage, _terms(pair.errors, dt, rates), None))
-    return new, stage
-
-
-def _terms(
-    factors: Sequence[float], dt: float, rates: Sequence[Vector]
-) -> list[tuple[float, Vector]]:
-    """Terms of a sum of the first rates times dt and factors."""
-    return [(dt * a, rate) for a, rate in zip(factors, rates, strict=False) if a]
+        vectors.combine(out, [dt * a for a in row], (1.0, u), newest)
+        newest = f(t + c * dt, out)
+    *factors, last = (dt * a for a in pair.errors)
+    vectors.combine(stage, factors, (last, newest))
+    return new, stage, newest

@@ -253,23 +253,25 @@ def runge_kutta(
             raise SolverError(f"{method} takes no limiter, and a tolerance: rtol, atol or both")
         tolerance, span = Tolerance(rtol, atol, ranks), (start, float(end))
         return take_steps(PAIRS[method], rate, vectors, span, dt, tolerance, callback)
-    scheme, change = METHODS[method], _unchanged if limiter is None else vectors.change(limiter)
     steps = float(end - start) / dt * (1.0 - 1e-12)
     if steps > _MOST_STEPS:
         raise SolverError(
             f"steps of {dt:g} from {start:g} to {end:g} would never end: give another dt"
         )
+    scheme, change = METHODS[method], _unchanged if limiter is None else vectors.change(limiter)
     count = int(np.ceil(steps))
     step, solution, good = float(end - start) / max(count, 1), u, (start, u)
-    for k in range(count):
-        with np.errstate(over="ignore", invalid="ignore"):  # it is looked at below
+    reported = np.geterr()
+    with np.errstate(over="ignore", invalid="ignore"):  # the solution is looked at below
+        for k in range(count):
             solution = scheme.step(rate, start + k * step, solution, step, change, vectors)
-        if (k + 1) % _CHECKED == 0 or k + 1 == count:
-            if not np.isfinite(_largest(solution, ranks)):
-                raise SolverError(_unstable(f, scheme, step, *good, ranks))
-            good = start + (k + 1) * step, solution
-        if callback is not None:
-            callback(start + (k + 1) * step, solution)
+            if (k + 1) % _CHECKED == 0 or k + 1 == count:
+                if not np.isfinite(_largest(solution, ranks)):
+                    raise SolverError(_unstable(f, scheme, step, *good, ranks))
+                good = start + (k + 1) * step, solution
+            if callback is not None:
+                with np.errstate(**reported):
+                    callback(start + (k + 1) * step, solution)
     return solution
 
 
@@ -299,8 +301,7 @@ def _unstable(
     f: Rate, scheme: _Method, step: float, t: float, u: Vector, comm: Communicator
 ) -> str:
     """Message about a solution that is not finite after time t."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        rate = _largest_rate(f, t, u, comm)
+    rate = _largest_rate(f, t, u, comm)
     text = f"the solution is not finite soon after t = {t:g}, with steps of {step:.3g}"
     if not 0.0 < rate < np.inf:
         return f"{text}: look whether f is finite"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
-from femops.spaces.weighted_sums import memory_of_array, set_sums
-from femops_kernels.vector_updates import WeightedSum
+from femops.spaces.weighted_sums import Term, memory_of_array, short, sums_of
 from femops_meshes.arguments import shown
 
 Vector = NDArray[Any]
+
+_ROW = 16  # rows of work space begin at multiples of so many numbers, which are full cache lines
 
 
 @final
@@ -27,28 +28,56 @@ class StageVectors:
     Attributes
     ----------
     start : (size,) array
-        The vector u, as an array of NumPy or CuPy without gaps.
+        The vector u, as an array of NumPy or CuPy.
+    set : callable
+        ``set(*sums)`` sets vectors to weighted sums, see `femops.spaces.weighted_sums.sums_of`.
     """
 
     def __init__(self, u: Any) -> None:
-        self._memory = memory_of_array(u)
-        self._shape, self._dtype = u.shape, np.dtype(u.dtype)
-        self._work: list[Vector] = []
+        self._memory, self._shape, self._dtype = memory_of_array(u), u.shape, np.dtype(u.dtype)
+        self._table: Vector  # work space (count, size)
+        self._work = list[Vector]()
         self.start = self._adopted(u, "u")
+        self.set = sums_of(self._memory, len(self.start))
+        self._short = short(self._memory, len(self.start))
 
     def new(self) -> Vector:
         """Return a new vector without values."""
-        made: Vector = self._memory.xp.empty(self._shape, self._dtype)
+        made: Vector = self._memory.xp.empty_like(self.start)
         return made
 
     def work(self, count: int) -> list[Vector]:
-        """Return the first vectors of the work space. The next call returns the same vectors."""
-        self._work += [self.new() for _ in range(count - len(self._work))]
-        return self._work[:count]
+        """Return the vectors of the work space, which are the same each time."""
+        if not self._work:
+            size = self._shape[0]
+            row = -(-size // _ROW) * _ROW
+            self._table = self._memory.xp.empty((count, row), self._dtype)[:, :size]
+            self._work = [self._table[n] for n in range(count)]
+        return self._work
 
-    def set(self, *sums: WeightedSum) -> None:
-        """Set vectors to weighted sums in one pass; see `femops.spaces.weighted_sums.set_sums`."""
-        set_sums(self._memory, *sums)
+    def combine(
+        self, out: Vector, factors: Sequence[float], term: Term, newest: Vector | None = None
+    ) -> None:
+        """Set a vector to the sum of the work space's first vectors times factors, and of a term.
+
+        Parameters
+        ----------
+        out : (size,) array
+        factors : (k,) floats
+        term : (float, (size,) array)
+        newest : (size,) array, optional
+            Values that the last of the k vectors gets before.
+        """
+        rates = self._work[: len(factors)]
+        if self._short:  # one call of NumPy for all of them
+            if newest is not None:
+                rates[-1][:] = newest
+            np.dot(np.array(factors, self._dtype), self._table[: len(factors)], out)
+            out += term[0] * term[1]
+            return
+        before = () if newest is None else ((rates[-1], ((1.0, newest),), None),)
+        terms = [(a, rate) for a, rate in zip(factors, rates, strict=True) if a]
+        self.set(*before, (out, (*terms, term), None))
 
     def result(self, function: Callable[..., Any], call: str) -> Callable[..., Vector]:
         """Return a user's function whose results are checked, and converted to the vectors' type.
@@ -59,17 +88,17 @@ class StageVectors:
         call : str
             Call of the function for messages, as "f(t, u)".
         """
-        shape, dtype, on_host = self._shape, self._dtype, self._memory.device is None
+        shape, dtype = self._shape, self._dtype
+        usual = np.ndarray if self._memory.device is None else None
 
         def checked_function(*arguments: Any) -> Vector:
             found = function(*arguments)
+            if type(found) is usual and found.dtype == dtype and found.shape == shape:
+                return found
             if getattr(found, "shape", None) != shape:
                 raise SolverError(
                     f"{call} returned {shown(found)}: return an array of shape {shape}"
                 )
-            if on_host and type(found) is np.ndarray and found.dtype == dtype:
-                result: Vector = found
-                return result
             return self._adopted(found, call)
 
         return checked_function

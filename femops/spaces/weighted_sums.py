@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ Vector = NDArray[Any]
 Term = tuple[float, Vector]
 Terms = Sequence[Term]
 
-SHORT = 30_000
-"""Entries from which a compiled pass is faster than NumPy."""
+_SHORT = 30_000  # entries from which a compiled pass is faster than NumPy
 
 
 def memory_of_array(array: Any) -> Memory:
@@ -35,51 +34,56 @@ def memory_of_array(array: Any) -> Memory:
     return HOST if device is None else DeviceMemory(device)
 
 
-def set_sums(memory: Memory, *sums: WeightedSum) -> None:
-    """Set vectors to weighted sums, one after the other in one pass over memory.
+def sums_of(memory: Memory, size: int) -> Callable[..., None]:
+    """Return the function that sets vectors to weighted sums, one after the other in one pass.
 
     Parameters
     ----------
     memory : Memory
         Memory of the vectors.
-    *sums : WeightedSum
-        One or two sums of at most 8 terms. The first of two has at most 2, and no mean. All vectors
-        have one type and length. Vectors that are set are contiguous. They may be terms of any sum.
-        Otherwise no vector shares memory with one that is set.
+    size : int
+        Length of the vectors.
+
+    Returns
+    -------
+    callable
+        ``set_sums(*sums)`` takes one or two `WeightedSum` of vectors of one type. Vectors that are
+        set are contiguous. A sum has at most 8 terms, the first of two at most 2, and no mean.
+        A vector that is set may be among the first two terms of its sum, and in the next sum.
+        Otherwise no vector shares memory with one that is set, unless it is the same.
     """
-    if memory.device is None and sums[0][0].size < SHORT:
-        for each in sums:
-            _set_sum(*each)
-        return
-    compact = [_compact(*each) for each in sums]
+    if short(memory, size):
+        return _by_numpy
     # compilers are loaded when they are used
     if memory.device is None:
         from femops_kernels.cpu.weighted_sums import set_sums as on_host
 
-        on_host(compact)
-    else:
-        from femops_kernels.cuda.weighted_sums import set_sums as on_device
+        return lambda *sums: on_host([_compact(*each) for each in sums])
+    from femops_kernels.cuda.weighted_sums import set_sums as on_device
 
-        on_device(memory.device, compact)
+    device = memory.device
+    return lambda *sums: on_device(device, [_compact(*each) for each in sums])
 
 
-def _set_sum(out: Vector, terms: Terms, mean: Term | None) -> None:
-    """Set a vector to a weighted sum by NumPy. Compiled code gives the same bits."""
-    weight, vector = terms[0]
-    if len(terms) == 1 and mean is None:
-        np.multiply(vector, weight, out=out)
-        return
-    total = weight * vector
-    for weight, vector in terms[1:-1]:
-        total += vector if weight == 1.0 else weight * vector
-    if len(terms) > 1:  # the sum may be written over the last vector
-        weight, vector = terms[-1]
-        result = out if mean is None else total
-        np.add(total, vector if weight == 1.0 else weight * vector, out=result)
-    if mean is not None:
-        gap = mean[1] - total
-        gap *= mean[0]
-        np.add(total, gap, out=out)
+def short(memory: Memory, size: int) -> bool:
+    """True if NumPy computes with vectors of ``size`` entries as fast as compiled code."""
+    return memory.device is None and size < _SHORT
+
+
+def _by_numpy(*sums: WeightedSum) -> None:
+    """Set vectors to weighted sums by NumPy. Compiled code gives the same bits."""
+    for out, terms, mean in sums:
+        if len(terms) == 2:
+            (a, u), (b, v) = terms
+            np.add(u if a == 1.0 else a * u, v if b == 1.0 else b * v, out)
+        else:
+            np.multiply(terms[0][1], terms[0][0], out)
+            for weight, vector in terms[1:]:
+                out += weight * vector
+        if mean is not None:
+            gap = mean[1] - out
+            gap *= mean[0]
+            out += gap
 
 
 def _compact(out: Vector, terms: Terms, mean: Term | None) -> WeightedSum:
