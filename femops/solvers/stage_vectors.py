@@ -73,7 +73,8 @@ class StageVectors:
             if newest is not None:
                 rates[-1][:] = newest
             np.dot(np.array(factors, self._dtype), self._table[: len(factors)], out)
-            out += term[0] * term[1]
+            weight, vector = term
+            out += vector if weight == 1.0 else weight * vector
             return
         before = () if newest is None else ((rates[-1], ((1.0, newest),), None),)
         terms = [(a, rate) for a, rate in zip(factors, rates, strict=True) if a]
@@ -120,4 +121,4 @@ class StageVectors:
         found = self._memory.factor(array, what)
         if found.dtype.kind not in "biuf":
             raise SolverError(f"{what} has type {found.dtype}: real numbers are needed")
-        return found.astype(self._dtype, copy=False)
+        return found if found.dtype == self._dtype else found.astype(self._dtype)

@@ -73,12 +73,12 @@ def short(memory: Memory, size: int) -> bool:
 def _by_numpy(*sums: WeightedSum) -> None:
     """Set vectors to weighted sums by NumPy. Compiled code gives the same bits."""
     for out, terms, mean in sums:
-        if len(terms) == 2:
-            (a, u), (b, v) = terms
-            np.add(u if a == 1.0 else a * u, v if b == 1.0 else b * v, out)
-        else:
+        if len(terms) == 1:
             np.multiply(terms[0][1], terms[0][0], out)
-            for weight, vector in terms[1:]:
+        else:
+            (a, u), (b, v), *others = terms
+            np.add(u if a == 1.0 else a * u, v if b == 1.0 else b * v, out)
+            for weight, vector in others:
                 out += weight * vector
         if mean is not None:
             gap = mean[1] - out
