@@ -171,12 +171,12 @@ def _stages(
     The others are copied, as f may return the same array each time. The error is in the place of
     the stage.
     """
-    work, new, newest = vectors.work(len(pair.times)), vectors.new(), None
-    stage = work[-1]
+    work, new = vectors.work(len(pair.times)), vectors.new()
+    stage, newest = work[-1], None
     for n, (c, row) in enumerate(zip(pair.times[1:], pair.rows, strict=True), 1):
         out = stage if n < len(pair.rows) else new
         vectors.combine(out, [dt * a for a in row], (1.0, u), newest)
-        newest = f(t + c * dt, out)
+        newest = rate = f(t + c * dt, out)
     *factors, last = (dt * a for a in pair.errors)
-    vectors.combine(stage, factors, (last, newest))
-    return new, stage, newest
+    vectors.combine(stage, factors, (last, rate))
+    return new, stage, rate

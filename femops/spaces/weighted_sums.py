@@ -76,14 +76,14 @@ def _by_numpy(*sums: WeightedSum) -> None:
         if len(terms) == 1:
             np.multiply(terms[0][1], terms[0][0], out)
         else:
-            (a, u), (b, v), *others = terms
+            (a, u), (b, v) = terms[0], terms[1]
             np.add(u if a == 1.0 else a * u, v if b == 1.0 else b * v, out)
-            for weight, vector in others:
-                out += weight * vector
+            for weight, vector in terms[2:]:
+                np.add(out, weight * vector, out)
         if mean is not None:
             gap = mean[1] - out
             gap *= mean[0]
-            out += gap
+            np.add(out, gap, out)
 
 
 def _compact(out: Vector, terms: Terms, mean: Term | None) -> WeightedSum:

@@ -44,7 +44,7 @@ def stages_of(method: str, u: Any, k: Any) -> Stages:
     """The method's stages as sums of terms: textbook formulas, in long double."""
     u, k, h = u.astype(np.longdouble), [each.astype(np.longdouble) for each in k], np.longdouble(DT)
     if method in PAIRS:
-        rows = [row for row in PAIRS[method].rows]
+        rows = list(PAIRS[method].rows)
     elif method == "rk4":
         rows = [(0.5,), (0.0, 0.5), (0.0, 0.0, 1.0), np.array([1, 2, 2, 1]) / np.longdouble(6)]
     elif method == "lsrk4":

@@ -70,7 +70,9 @@ def test_the_second_sum_reads_the_first(place: str, monkeypatch: pytest.MonkeyPa
     n, rng = 1001, np.random.default_rng(3)
     a, b, c = (rng.standard_normal(n) for _ in range(3))
     first, second, k = (memory.put(v.copy()) for v in (a, b, c))
-    set_sums((first, ((-0.5, first), (2.0, k)), None), (second, ((3.0, first), (1.0, second)), None))
+    set_sums(
+        (first, ((-0.5, first), (2.0, k)), None), (second, ((3.0, first), (1.0, second)), None)
+    )
     assert close(memory.get(first), [-0.5 * a, 2.0 * c], "float64")
     assert close(memory.get(second), [-1.5 * a, 6.0 * c, b], "float64")
     set_sums((first, ((1.0, k),), None), (second, ((1.0, k), (0.5, k)), (0.25, first)))

@@ -39,12 +39,13 @@ def set_sums(device: Device, sums: Sequence[WeightedSum]) -> None:
         at most 2, and no mean.
     """
     *before, (out, terms, mean) = sums
+    assert len(before) <= 1
     layout, empty, text = _kernel(out.dtype.name)
     given: dict[str, Any] = {"second": out, "count": out.size}
     if mean is not None:
         given["share"], given["mean"] = mean
     for first, first_terms, none in before:
-        assert none is None and len(before) == 1
+        assert none is None
         given |= {"first": first} | _given(_FIRST, first_terms)
     given |= _given(_SECOND, terms)
     packed = copied(empty)
