@@ -143,10 +143,12 @@ def take_steps(
             new, error, rate = _stages(pair, f, t, u, step, vectors)
             size = tolerance.size(error, u, new)
         if size <= 1.0:
-            t, u = end if last else t + step, new
             vectors.set((work[0], ((1.0, rate),), None))
+            t, u, new = end if last else t + step, new, u
             if callback is not None:
                 callback(t, u)
+        if size > 1.0 or callback is None:
+            vectors.give_back(new)
         grown = _SAFETY * size ** (-1.0 / pair.order) if size else _MOST
         dt = step * min(max(grown, _LEAST), _MOST)
         if size > 1.0 and dt < least:

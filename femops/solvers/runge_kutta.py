@@ -184,9 +184,11 @@ def runge_kutta(
     Parameters
     ----------
     f : callable
-        ``f(t, u)`` returns the rate of change (size,).
+        ``f(t, u)`` returns the rate of change (size,), as a new array or the same array each time.
+        The array u is overwritten later: f must copy it to keep it.
     u : (size,) array
-        Solution at ``start``, on the host or a device. It is not changed.
+        Solution at ``start``, on the host or a device. It is not changed. The solution has its
+        type, and is computed in it.
     end : float
         Time of the result.
     dt : float
@@ -200,9 +202,11 @@ def runge_kutta(
         vectors. The pairs of Bogacki and Shampine (order 3) and of Dormand and Prince (order 5)
         choose the length of each step by an estimate of its error.
     limiter : callable, optional
-        ``limiter(u)`` returns the changed solution. It is called after each stage. Not for pairs.
+        ``limiter(u)`` returns the changed solution, as the array u or another one. It is called
+        after each stage. Not for pairs.
     callback : callable, optional
-        ``callback(t, u)`` is called after each step, with the solution at t.
+        ``callback(t, u)`` is called after each step, with the solution at t. It may keep the array
+        u, which is not changed later.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that each have a part of u, as ``V.comm``. With it all ranks get the same error. It is
         needed if f sends messages. By default this process alone.
@@ -219,9 +223,11 @@ def runge_kutta(
     ------
     SolverError
         Times or ``dt`` make no sense, or ask for more than a billion steps. The method is unknown.
-        A result of f or of the limiter has another shape than u, or a function takes other
-        arguments. The solution is not finite: the message has the longest stable step, estimated
-        from f.
+        A result of f or of the limiter has another shape than u, or complex numbers. A function
+        takes other arguments. The solution is not finite: the message has the longest stable step,
+        estimated from f.
+    VectorError
+        A result of f or of the limiter is in another memory than u.
 
     Examples
     --------
@@ -253,18 +259,16 @@ def runge_kutta(
             raise SolverError(f"{method} takes no limiter, and a tolerance: rtol, atol or both")
         tolerance, span = Tolerance(rtol, atol, ranks), (start, float(end))
         return take_steps(PAIRS[method], rate, vectors, span, dt, tolerance, callback)
-    steps = float(end - start) / dt * (1.0 - 1e-12)
-    if steps > _MOST_STEPS:
-        raise SolverError(
-            f"steps of {dt:g} from {start:g} to {end:g} would never end: give another dt"
-        )
     scheme, change = METHODS[method], _unchanged if limiter is None else vectors.change(limiter)
-    count = int(np.ceil(steps))
+    count = _steps(start, float(end), dt)
     step, solution, good = float(end - start) / max(count, 1), u, (start, u)
     reported = np.geterr()
     with np.errstate(over="ignore", invalid="ignore"):  # the solution is looked at below
         for k in range(count):
-            solution = scheme.step(rate, start + k * step, solution, step, change, vectors)
+            before = solution
+            solution = scheme.step(rate, start + k * step, before, step, change, vectors)
+            if callback is None and before is not good[1]:
+                vectors.give_back(before)
             if (k + 1) % _CHECKED == 0 or k + 1 == count:
                 if not np.isfinite(_largest(solution, ranks)):
                     raise SolverError(_unstable(f, scheme, step, *good, ranks))
@@ -273,6 +277,16 @@ def runge_kutta(
                 with np.errstate(**reported):
                     callback(start + (k + 1) * step, solution)
     return solution
+
+
+def _steps(start: float, end: float, dt: float) -> int:
+    """Return the number of steps, or raise if they would never end."""
+    steps = (end - start) / dt * (1.0 - 1e-12)
+    if steps > _MOST_STEPS:
+        raise SolverError(
+            f"steps of {dt:g} from {start:g} to {end:g} would never end: give another dt"
+        )
+    return int(np.ceil(steps))
 
 
 def _unchanged(u: Vector) -> Vector:

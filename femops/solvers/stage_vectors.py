@@ -36,15 +36,22 @@ class StageVectors:
     def __init__(self, u: Any) -> None:
         self._memory, self._shape, self._dtype = memory_of_array(u), u.shape, np.dtype(u.dtype)
         self._table: Vector  # work space (count, size)
-        self._work = list[Vector]()
+        self._work, self._free = list[Vector](), list[Vector]()
         self.start = self._adopted(u, "u")
         self.set = sums_of(self._memory, len(self.start))
         self._short = short(self._memory, len(self.start))
 
     def new(self) -> Vector:
-        """Return a new vector without values."""
+        """Return a new vector without values, or one that was given back."""
+        if self._free:
+            return self._free.pop()
         made: Vector = self._memory.xp.empty_like(self.start)
         return made
+
+    def give_back(self, vector: Vector) -> None:
+        """Let `new` return a vector again, unless it is the user's: new memory takes time."""
+        if vector is not self.start:
+            self._free.append(vector)
 
     def work(self, count: int) -> list[Vector]:
         """Return the vectors of the work space, which are the same each time."""

@@ -10,7 +10,9 @@ import pytest
 
 import femops
 from femops.errors import SolverError, VectorError
-from femops.solvers.embedded_pairs import PAIRS
+from femops.parallel import communicator
+from femops.solvers import embedded_pairs
+from femops.solvers.embedded_pairs import PAIRS, Tolerance
 from femops.solvers.runge_kutta import METHODS
 from femops.spaces import weighted_sums
 from support.cuda.guarded import GuardedDevice, guarded_device
@@ -121,6 +123,11 @@ def test_solutions_that_callbacks_keep_stay(method: str, device: GuardedDevice |
     assert kept[-1] is end
     assert all(np.array_equal(get(device, u), copy) for u, copy in zip(kept, copies, strict=True))
     assert np.array_equal(get(device, start), np.linspace(1.0, 2.0, 77))
+    del options["callback"]  # now steps write over solutions of earlier ones
+    assert np.array_equal(
+        get(device, femops.runge_kutta(lambda t, u: -u, start, 1.0, 0.05, **options)), copies[-1]
+    )
+    assert np.array_equal(get(device, start), np.linspace(1.0, 2.0, 77))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -168,6 +175,23 @@ def test_a_stage_is_one_launch(method: str) -> None:
     assert (steps[:, 1] == steps[:, 0] + extra).all()
     if method in METHODS:
         assert (steps[:-1, 2] == 1).all()
+
+
+def test_sizes_of_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean square over blocks of entries, on the host, and over all at once on a device."""
+    monkeypatch.setattr(embedded_pairs, "_BLOCK", 10)
+    tolerance, rng = Tolerance(0.1, 0.2, communicator(None)), np.random.default_rng(9)
+    error, u, new = (rng.standard_normal(37) for _ in range(3))
+    ratio = error / (0.2 + 0.1 * np.maximum(abs(u), abs(new)))
+    expected = pytest.approx(np.sqrt((ratio**2).mean()), rel=1e-13)
+    there = map(guarded_device().upload, (error, u, new))
+    assert tolerance.size(error, u, new) == expected
+    assert tolerance.size(*there) == expected
+    zero = Tolerance(1.0, 0.0, communicator(None))
+    assert zero.size(0.0 * u, 0.0 * u, 0.0 * u) == 0.0
+    assert tolerance.size(u[:0], u[:0], u[:0]) == 0.0
+    error[33] = np.nan
+    assert tolerance.size(error, u, new) == np.inf
 
 
 def test_types_and_memory_of_results() -> None:
