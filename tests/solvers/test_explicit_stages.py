@@ -194,14 +194,20 @@ def test_sizes_of_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tolerance.size(error, u, new) == np.inf
 
 
-def test_types_and_memory_of_results() -> None:
-    """The solution keeps its type; numbers that are not real, and of elsewhere, are refused."""
+def test_the_solution_keeps_its_type(device: GuardedDevice | None) -> None:
     single, double = np.ones(50, np.float32), np.ones(50)
-    for u, k in ((single, double), (double, single), (double, np.ones(50, int))):
+    for u, rate in ((single, double), (double, single), (double, np.ones(50, int))):
+        start, k = put(device, u), put(device, rate)
         for method in ALL:
-            end = femops.runge_kutta(lambda t, v, k=k: k, u, np.float64(1.0), 0.25, method=method)
+            end = femops.runge_kutta(
+                lambda t, v, k=k: k, start, np.float64(1.0), 0.25, method=method
+            )
             assert end.dtype == u.dtype
-            np.testing.assert_allclose(end, 2.0, rtol=1e-6)
+            np.testing.assert_allclose(get(device, end), 2.0, rtol=1e-6)
+
+
+def test_results_of_other_kinds_are_refused() -> None:
+    double = np.ones(50)
     with pytest.raises(SolverError, match=r"f\(t, u\) has type complex128: real numbers"):
         femops.runge_kutta(lambda t, v: 1j * v, double, 1.0, 0.1)
     with pytest.raises(SolverError, match=r"limiter\(u\) has type complex128"):
