@@ -19,7 +19,7 @@ from femops.solvers.stage_vectors import StageVectors
 
 Vector = NDArray[Any]
 _SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0  # factors of the next step
-_BLOCK = 8192  # entries of a vector of the host whose errors are measured at a time, in cache
+_BLOCK = 16384  # entries of a vector of the host whose errors are measured at a time, in cache
 _SHORTEST = 1e-13  # part of the time, below which a step changes nothing
 
 
