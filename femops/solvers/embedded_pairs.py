@@ -174,11 +174,13 @@ def _stages(
     the stage.
     """
     work, new = vectors.work(len(pair.times)), vectors.new()
-    stage, newest = work[-1], None
+    stage, rate = work[-1], None
     for n, (c, row) in enumerate(zip(pair.times[1:], pair.rows, strict=True), 1):
         out = stage if n < len(pair.rows) else new
-        vectors.combine(out, [dt * a for a in row], (1.0, u), newest)
-        newest = rate = f(t + c * dt, out)
+        vectors.combine(out, [dt * a for a in row], (1.0, u), rate)
+        rate = None  # its memory serves f again
+        rate = f(t + c * dt, out)
+    assert rate is not None
     *factors, last = (dt * a for a in pair.errors)
     vectors.combine(stage, factors, (last, rate))
     return new, stage, rate

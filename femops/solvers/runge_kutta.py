@@ -78,6 +78,7 @@ class _Means(_Method):
             out = work if n < len(self.times) else vectors.new()
             # a mean in this form has shares of sum 1 in spite of round-off: sums of u do not drift
             vectors.set((out, ((dt, k), (1.0, stage)), (share, u) if share else None))
+            del k  # its memory serves f again
             stage = limiter(out)
         return stage
 
@@ -92,12 +93,14 @@ class _Classical(_Method):
     ) -> Vector:
         """See `_Method.step`."""
         total, (stage,) = vectors.new(), vectors.work(1)
-        k, before = f(t, u), u
+        time, given, before = t, u, u
         for c, weight in ((0.5, 6.0), (0.5, 3.0), (1.0, 3.0)):
+            k = f(time, given)
             added = total, ((dt / weight, k), (1.0, before)), None
             vectors.set(added, (stage, ((c * dt, k), (1.0, u)), None))
-            k, before = f(t + c * dt, limiter(stage)), total
-        vectors.set((total, ((dt / 6.0, k), (1.0, total)), None))
+            del k, added  # its memory serves f again
+            time, given, before = t + c * dt, limiter(stage), total
+        vectors.set((total, ((dt / 6.0, f(time, given)), (1.0, total)), None))
         return limiter(total)
 
 
@@ -127,6 +130,7 @@ class _TwoVectors(_Method):
             out = work if n < len(self.times) else vectors.new()
             changed = change, ((a, change), (dt, k)) if a else ((dt, k),), None
             vectors.set(changed, (out, ((b, change), (1.0, stage)), None))
+            del k, changed  # its memory serves f again
             stage = limiter(out)
         return stage
 
