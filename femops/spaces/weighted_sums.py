@@ -14,6 +14,7 @@ from femops_kernels.vector_updates import WeightedSum
 Vector = NDArray[Any]
 Term = tuple[float, Vector]
 Terms = Sequence[Term]
+_add = np.add  # short vectors wait for Python
 
 _SHORT = 30_000  # entries from which a compiled pass is faster than NumPy
 
@@ -49,8 +50,8 @@ def sums_of(memory: Memory, size: int) -> Callable[..., None]:
     callable
         ``set_sums(*sums)`` takes one or two `WeightedSum` of vectors of one type. Vectors that are
         set are contiguous. A sum has at most 8 terms, the first of two at most 2, and no mean.
-        A vector that is set may be among the first two terms of its sum, and in the next sum.
-        Otherwise no vector shares memory with one that is set, unless it is the same.
+        A vector that is set may be the first term of its sum, or the second of two, and in the
+        next sum. Otherwise no vector shares memory with one that is set, unless it is the same.
     """
     if short(memory, size):
         return _by_numpy
@@ -73,17 +74,17 @@ def short(memory: Memory, size: int) -> bool:
 def _by_numpy(*sums: WeightedSum) -> None:
     """Set vectors to weighted sums by NumPy. Compiled code gives the same bits."""
     for out, terms, mean in sums:
-        if len(terms) == 1:
-            np.multiply(terms[0][1], terms[0][0], out)
+        if len(terms) == 2:
+            (a, u), (b, v) = terms
+            _add(u if a == 1.0 else a * u, v if b == 1.0 else b * v, out)
         else:
-            (a, u), (b, v) = terms[0], terms[1]
-            np.add(u if a == 1.0 else a * u, v if b == 1.0 else b * v, out)
-            for weight, vector in terms[2:]:
-                np.add(out, weight * vector, out)
+            np.multiply(terms[0][1], terms[0][0], out)
+            for weight, vector in terms[1:]:
+                _add(out, weight * vector, out)
         if mean is not None:
             gap = mean[1] - out
             gap *= mean[0]
-            np.add(out, gap, out)
+            _add(out, gap, out)
 
 
 def _compact(out: Vector, terms: Terms, mean: Term | None) -> WeightedSum:
