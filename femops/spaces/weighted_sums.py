@@ -14,8 +14,8 @@ from femops_kernels.vector_updates import WeightedSum
 Vector = NDArray[Any]
 Term = tuple[float, Vector]
 Terms = Sequence[Term]
-_add = np.add  # short vectors wait for Python
 
+_add = np.add  # looked up once: updates of short vectors wait for Python
 _SHORT = 30_000  # entries from which a compiled pass is faster than NumPy
 
 
