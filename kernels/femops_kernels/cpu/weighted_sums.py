@@ -13,7 +13,7 @@ from femops_kernels.cpu import machine
 from femops_kernels.cpu.sweep import PARALLEL_ENTRIES
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT
-from femops_kernels.vector_updates import WeightedSum
+from femops_kernels.vector_updates import DType, WeightedSum
 
 _BLOCK = 4  # lanes for which a thread reads the tables once
 _PIECE = 64  # blocks that a thread works on at a time
@@ -21,9 +21,9 @@ _ROW = 12  # numbers of a sum in the kernel's tables; the terms begin behind thr
 
 
 @cache  # every step needs it: do not read the sources each time
-def _compiled(kind: str) -> CompiledKernel:
-    lanes = ALIGNMENT // np.dtype(kind).itemsize
-    constants = {"LANE_WIDTH": lanes, "REAL": kind, "PIECE": _PIECE, "BLOCK": _BLOCK, "ROW": _ROW}
+def _compiled(dtype: DType) -> CompiledKernel:
+    constants = {"LANE_WIDTH": ALIGNMENT // dtype.itemsize, "REAL": dtype.name}
+    constants |= {"PIECE": _PIECE, "BLOCK": _BLOCK, "ROW": _ROW}
     return specialize(("weighted_sums",), constants)
 
 
@@ -47,4 +47,4 @@ def set_sums(sums: Sequence[WeightedSum]) -> None:
     with LAUNCH:
         team = machine.team_of(threads)
         places = (each.ctypes.data for each in tables)
-        _compiled(out.dtype.name).set_sums(team, *places, len(sums), out.size)
+        _compiled(out.dtype).set_sums(team, *places, len(sums), out.size)

@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
-from femops_kernels.vector_updates import WeightedSum
+from femops_kernels.vector_updates import DType, WeightedSum
 
 _FIRST = [(f"a{k}", f"f{k}") for k in range(2)]  # names of the vectors and weights of a sum
 _SECOND = [(f"b{k}", f"g{k}") for k in range(8)]
 
 
 @cache
-def _kernel(kind: str) -> tuple[Layout, NDArray[Any], str]:
+def _kernel(dtype: DType) -> tuple[Layout, NDArray[Any], str]:
     """Arguments, arguments without a vector, and text of the kernel for vectors of a type."""
     vectors, weights = zip(*_FIRST, *_SECOND, strict=True)
     fields = {"first": "T*", "second": "T*", "count": "long long", "share": "T"}
     fields |= dict.fromkeys(("mean", *vectors), "const T*") | dict.fromkeys(weights, "T")
-    layout = Layout(fields, np.dtype(kind))
-    return layout, np.zeros((), layout.dtype), simple_text(layout, np.dtype(kind), "weighted_sums")
+    layout = Layout(fields, dtype)
+    return layout, np.zeros((), layout.dtype), simple_text(layout, dtype, "weighted_sums")
 
 
 def set_sums(device: Device, sums: Sequence[WeightedSum]) -> None:
@@ -40,7 +40,7 @@ def set_sums(device: Device, sums: Sequence[WeightedSum]) -> None:
     """
     *before, (out, terms, mean) = sums
     assert len(before) <= 1
-    layout, empty, text = _kernel(out.dtype.name)
+    layout, empty, text = _kernel(out.dtype)
     given: dict[str, Any] = {"second": out, "count": out.size}
     if mean is not None:
         given["share"], given["mean"] = mean
