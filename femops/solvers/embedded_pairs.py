@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.parallel import Communicator
+from femops.solvers.stage_vectors import StageVectors
 
 Vector = NDArray[Any]
 _SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0  # factors of the next step
+_BLOCK = 16384  # entries of a vector of the host whose errors are measured at a time, in cache
 _SHORTEST = 1e-13  # part of the time, below which a step changes nothing
 
 
@@ -87,17 +89,25 @@ class Tolerance:
 
     def size(self, error: Vector, u: Vector, new: Vector) -> float:
         """Size of an error: 1 if it is as large as allowed, infinite if not finite. Collective."""
-        bound = self.atol + self.rtol * np.maximum(abs(u), abs(new))
-        parts = (error / (bound + (bound == 0.0))) ** 2
+        block = _BLOCK if isinstance(error, np.ndarray) else max(len(error), 1)
+        own = 0.0
+        for begin in range(0, len(error), block):
+            part = slice(begin, begin + block)
+            bound = np.maximum(abs(u[part]), abs(new[part]))
+            bound *= self.rtol
+            bound += self.atol
+            bound += bound == 0.0
+            ratio = error[part] / bound
+            own += float(ratio @ ratio)
         count = self.comm.sum(float(len(error)))
-        square = self.comm.sum(float(parts.sum())) / max(count, 1.0)
+        square = self.comm.sum(own) / max(count, 1.0)
         return float(np.sqrt(square)) if np.isfinite(square) else np.inf
 
 
 def take_steps(
     pair: Pair,
     f: Callable[[float, Vector], Vector],
-    u: Vector,
+    vectors: StageVectors,
     span: tuple[float, float],
     dt: float,
     tolerance: Tolerance,
@@ -109,8 +119,8 @@ def take_steps(
     ----------
     pair : Pair
     f : callable
-    u : (size,) array
-        Solution at the beginning.
+    vectors : StageVectors
+        Vectors that start with the solution at the beginning.
     span : (float, float)
     dt : float
         Length of the first step that is tried.
@@ -124,18 +134,21 @@ def take_steps(
         Steps of any length have too large an error.
     """
     t, end = span
-    rates = np.empty_like(u, shape=(len(pair.times), len(u)))
-    rates[0], least = f(t, u), _SHORTEST * max(abs(t), abs(end))
+    u, work = vectors.start, vectors.work(len(pair.times))
+    vectors.set((work[0], ((1.0, f(t, u)),), None))
+    least = _SHORTEST * max(abs(t), abs(end))
     while t < end:
         step, last = (end - t, True) if t + 1.0001 * dt >= end else (dt, False)
         with np.errstate(over="ignore", invalid="ignore"):  # a step that is too long
-            new = _stages(pair, f, t, u, step, rates)
-            error = _sum([step * a for a in pair.errors], rates)
+            new, error, rate = _stages(pair, f, t, u, step, vectors)
             size = tolerance.size(error, u, new)
         if size <= 1.0:
-            t, u, rates[0] = end if last else t + step, new, rates[-1]
+            vectors.set((work[0], ((1.0, rate),), None))
+            t, u, new = end if last else t + step, new, u
             if callback is not None:
                 callback(t, u)
+        if size > 1.0 or callback is None:
+            vectors.give_back(new)
         grown = _SAFETY * size ** (-1.0 / pair.order) if size else _MOST
         dt = step * min(max(grown, _LEAST), _MOST)
         if size > 1.0 and dt < least:
@@ -147,18 +160,27 @@ def take_steps(
 
 
 def _stages(
-    pair: Pair, f: Callable[[float, Vector], Vector], t: float, u: Vector, dt: float, rates: Vector
-) -> Vector:
-    """Return the solution after a step, and fill the rates of all stages but the first."""
-    new = u
-    for k, (c, row) in enumerate(zip(pair.times[1:], pair.rows, strict=True)):
-        new = _sum([dt * a for a in row], rates)
-        new += u
-        rates[k + 1] = f(t + c * dt, new)
-    return new
+    pair: Pair,
+    f: Callable[[float, Vector], Vector],
+    t: float,
+    u: Vector,
+    dt: float,
+    vectors: StageVectors,
+) -> tuple[Vector, Vector, Vector]:
+    """Return the solution after a step, its error, and the rate there.
 
-
-def _sum(factors: Sequence[float], rates: Vector) -> Vector:
-    """Sum (size,) of the first rates (stages, size) times factors, on the machine of the rates."""
-    weights = np.asarray(factors, dtype=rates.dtype, like=rates)
-    return weights @ rates[: len(factors)]
+    The work space has the rates of all stages but the last, then a stage. The first rate is given.
+    The others are copied, as f may return the same array each time. The error is in the place of
+    the stage.
+    """
+    work, new = vectors.work(len(pair.times)), vectors.new()
+    stage, rate = work[-1], None
+    for n, (c, row) in enumerate(zip(pair.times[1:], pair.rows, strict=True), 1):
+        out = stage if n < len(pair.rows) else new
+        vectors.combine(out, [dt * a for a in row], (1.0, u), rate)
+        rate = None  # its memory serves f again
+        rate = f(t + c * dt, out)
+    assert rate is not None
+    *factors, last = (dt * a for a in pair.errors)
+    vectors.combine(stage, factors, (last, rate))
+    return new, stage, rate

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.parallel import Communicator, communicator
 from femops.solvers.embedded_pairs import PAIRS, Tolerance, take_steps
+from femops.solvers.stage_vectors import StageVectors
 from femops.spaces.restriction import FLOAT_TYPES
 from femops_meshes.arguments import NotNegative, check_takes, checked, shown
 
@@ -42,8 +43,13 @@ class _Method(ABC):
     radius: float
 
     @abstractmethod
-    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
-        """Solution at t + dt."""
+    def step(
+        self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
+    ) -> Vector:
+        """Solution at t + dt, a new vector.
+
+        The rates are read before f is called again: f may return the same array each time.
+        """
 
 
 @final
@@ -62,18 +68,18 @@ class _Means(_Method):
     kept: Sequence[float]
     times: Sequence[float]
 
-    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
+    def step(
+        self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
+    ) -> Vector:
         """See `_Method.step`."""
-        stage = u
-        for share, c in zip(self.kept, self.times, strict=True):
-            moved = dt * f(t + c * dt, stage)
-            moved += stage
-            if share:
-                # in this form rounded shares still have the sum 1, and sums of u do not drift
-                kept = u - moved
-                kept *= share
-                moved += kept
-            stage = limiter(moved)
+        stage, (work,) = u, vectors.work(1)
+        for n, (share, c) in enumerate(zip(self.kept, self.times, strict=True), 1):
+            k = f(t + c * dt, stage)
+            out = work if n < len(self.times) else vectors.new()
+            # a mean in this form has shares of sum 1 in spite of round-off: sums of u do not drift
+            vectors.set((out, ((dt, k), (1.0, stage)), (share, u) if share else None))
+            del k  # its memory serves f again
+            stage = limiter(out)
         return stage
 
 
@@ -82,16 +88,19 @@ class _Means(_Method):
 class _Classical(_Method):
     """The classical method of fourth order."""
 
-    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
+    def step(
+        self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
+    ) -> Vector:
         """See `_Method.step`."""
-        k = f(t, u)
-        total = (dt / 6.0) * k
-        total += u
-        for c, weight in ((0.5, 3.0), (0.5, 3.0), (1.0, 6.0)):
-            stage = c * dt * k
-            stage += u
-            k = f(t + c * dt, limiter(stage))
-            total += (dt / weight) * k
+        total, (stage,) = vectors.new(), vectors.work(1)
+        time, given, before = t, u, u
+        for c, weight in ((0.5, 6.0), (0.5, 3.0), (1.0, 3.0)):
+            k = f(time, given)
+            added = total, ((dt / weight, k), (1.0, before)), None
+            vectors.set(added, (stage, ((c * dt, k), (1.0, u)), None))
+            del k, added  # its memory serves f again
+            time, given, before = t + c * dt, limiter(stage), total
+        vectors.set((total, ((dt / 6.0, f(time, given)), (1.0, total)), None))
         return limiter(total)
 
 
@@ -110,15 +119,19 @@ class _TwoVectors(_Method):
     added: Sequence[float]
     times: Sequence[float]
 
-    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
+    def step(
+        self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
+    ) -> Vector:
         """See `_Method.step`."""
-        change, stage = np.zeros_like(u), u
-        for a, b, c in zip(self.kept, self.added, self.times, strict=True):
-            change *= a
-            change += dt * f(t + c * dt, stage)
-            moved = b * change
-            moved += stage
-            stage = limiter(moved)
+        stage, (change, work) = u, vectors.work(2)
+        stages = zip(self.kept, self.added, self.times, strict=True)
+        for n, (a, b, c) in enumerate(stages, 1):
+            k = f(t + c * dt, stage)
+            out = work if n < len(self.times) else vectors.new()
+            changed = change, ((a, change), (dt, k)) if a else ((dt, k),), None
+            vectors.set(changed, (out, ((b, change), (1.0, stage)), None))
+            del k, changed  # its memory serves f again
+            stage = limiter(out)
         return stage
 
 
@@ -175,9 +188,11 @@ def runge_kutta(
     Parameters
     ----------
     f : callable
-        ``f(t, u)`` returns the rate of change (size,).
+        ``f(t, u)`` returns the rate of change (size,), as a new array or the same array each time.
+        The array u is overwritten later: f must copy it to keep it.
     u : (size,) array
-        Solution at ``start``, on the host or a device. It is not changed.
+        Solution at ``start``, on the host or a device. It is not changed. The solution has its
+        type, and is computed in it.
     end : float
         Time of the result.
     dt : float
@@ -191,9 +206,11 @@ def runge_kutta(
         vectors. The pairs of Bogacki and Shampine (order 3) and of Dormand and Prince (order 5)
         choose the length of each step by an estimate of its error.
     limiter : callable, optional
-        ``limiter(u)`` returns the changed solution. It is called after each stage. Not for pairs.
+        ``limiter(u)`` returns the changed solution, as the array u or another one. It is called
+        after each stage. Not for pairs.
     callback : callable, optional
-        ``callback(t, u)`` is called after each step, with the solution at t.
+        ``callback(t, u)`` is called after each step, with the solution at t. It may keep the array
+        u, which is not changed later.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that each have a part of u, as ``V.comm``. With it all ranks get the same error. It is
         needed if f sends messages. By default this process alone.
@@ -210,9 +227,11 @@ def runge_kutta(
     ------
     SolverError
         Times or ``dt`` make no sense, or ask for more than a billion steps. The method is unknown.
-        A result of f or of the limiter has another shape than u, or a function takes other
-        arguments. The solution is not finite: the message has the longest stable step, estimated
-        from f.
+        A result of f or of the limiter has another shape than u, or complex numbers. A function
+        takes other arguments. The solution is not finite: the message has the longest stable step,
+        estimated from f.
+    VectorError
+        A result of f or of the limiter is in another memory than u.
 
     Examples
     --------
@@ -237,32 +256,41 @@ def runge_kutta(
     _check_functions(f, limiter, callback, start, u)
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
-    ranks, rate = communicator(comm), _checked_result(f, "f(t, u)", u.shape)
+    ranks, vectors = communicator(comm), StageVectors(u)
+    rate, u, start, dt = vectors.result(f, "f(t, u)"), vectors.start, float(start), float(dt)
     if method in PAIRS:
         if limiter is not None or not (rtol or atol):
             raise SolverError(f"{method} takes no limiter, and a tolerance: rtol, atol or both")
-        tolerance, span = Tolerance(rtol, atol, ranks), (float(start), float(end))
-        return take_steps(PAIRS[method], rate, u, span, float(dt), tolerance, callback)
-    scheme, change = METHODS[method], _unchanged
-    if limiter is not None:
-        change = _checked_result(limiter, "limiter(u)", u.shape)
-    steps = float(end - start) / float(dt) * (1.0 - 1e-12)
+        tolerance, span = Tolerance(rtol, atol, ranks), (start, float(end))
+        return take_steps(PAIRS[method], rate, vectors, span, dt, tolerance, callback)
+    scheme, change = METHODS[method], _unchanged if limiter is None else vectors.change(limiter)
+    count = _steps(start, float(end), dt)
+    step, solution, good = float(end - start) / max(count, 1), u, (start, u)
+    reported = np.geterr()
+    with np.errstate(over="ignore", invalid="ignore"):  # the solution is looked at below
+        for k in range(count):
+            before = solution
+            solution = scheme.step(rate, start + k * step, before, step, change, vectors)
+            if callback is None and before is not good[1]:
+                vectors.give_back(before)
+            if (k + 1) % _CHECKED == 0 or k + 1 == count:
+                if not np.isfinite(_largest(solution, ranks)):
+                    raise SolverError(_unstable(f, scheme, step, *good, ranks))
+                good = start + (k + 1) * step, solution
+            if callback is not None:
+                with np.errstate(**reported):
+                    callback(start + (k + 1) * step, solution)
+    return solution
+
+
+def _steps(start: float, end: float, dt: float) -> int:
+    """Return the number of steps, or raise if they would never end."""
+    steps = (end - start) / dt * (1.0 - 1e-12)
     if steps > _MOST_STEPS:
         raise SolverError(
             f"steps of {dt:g} from {start:g} to {end:g} would never end: give another dt"
         )
-    count = int(np.ceil(steps))
-    step, solution, good = (end - start) / max(count, 1), u, (start, u)
-    for k in range(count):
-        with np.errstate(over="ignore", invalid="ignore"):  # it is looked at below
-            solution = scheme.step(rate, start + k * step, solution, step, change)
-        if (k + 1) % _CHECKED == 0 or k + 1 == count:
-            if not np.isfinite(_largest(solution, ranks)):
-                raise SolverError(_unstable(f, scheme, step, *good, ranks))
-            good = start + (k + 1) * step, solution
-        if callback is not None:
-            callback(start + (k + 1) * step, solution)
-    return solution
+    return int(np.ceil(steps))
 
 
 def _unchanged(u: Vector) -> Vector:
@@ -287,26 +315,11 @@ def _check_functions(f: Any, limiter: Any, callback: Any, start: float, u: Vecto
         check_takes(given, arguments, refused)
 
 
-def _checked_result(
-    function: Callable[..., Any], call: str, shape: tuple[int, ...]
-) -> Callable[..., Vector]:
-    """Return a function of a user, with a check of the shape of its results."""
-
-    def checked_function(*arguments: Any) -> Vector:
-        found: Vector = function(*arguments)
-        if getattr(found, "shape", None) != shape:
-            raise SolverError(f"{call} returned {shown(found)}: return an array of shape {shape}")
-        return found
-
-    return checked_function
-
-
 def _unstable(
     f: Rate, scheme: _Method, step: float, t: float, u: Vector, comm: Communicator
 ) -> str:
     """Message about a solution that is not finite after time t."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        rate = _largest_rate(f, t, u, comm)
+    rate = _largest_rate(f, t, u, comm)
     text = f"the solution is not finite soon after t = {t:g}, with steps of {step:.3g}"
     if not 0.0 < rate < np.inf:
         return f"{text}: look whether f is finite"

@@ -1,9 +1,12 @@
-"""Interface for the vectors of multigrid cycles: their memory, updates and inner products."""
+"""Interfaces for updates of vectors: weighted sums, and those of multigrid cycles.
+
+The vectors of multigrid cycles have memory and inner products of their own.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +18,12 @@ Factors = tuple[float, float, float, float]
 Ints = NDArray[np.int64]
 Totals = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 """Function that takes this rank's sums (k, segments) and returns the totals (k,) of all ranks."""
+WeightedSum = tuple[Any, Sequence[tuple[float, Any]], tuple[float, Any] | None]
+"""A vector that is set, the terms of its sum, and a mean or None; all vectors are (n,) arrays.
+
+A term is a weight and a vector. With the mean (share, vector) the vector becomes
+sum + share (vector - sum).
+"""
 
 
 class Directions(ABC):

@@ -38,6 +38,7 @@ KINDS = [
     "diffusion-ranks-3d-p4",
     "diffusion-reproducible-3d-p2",
     "divergence-3d-p2",
+    "explicit-step-3d-p2",
     "hydro-2d-p2",
     "jumps-3d-p4",
     "mass-1d-p5",

@@ -17,6 +17,7 @@ from femops.operators.execution.choice import backend_of
 from femops.tensor import Batch, Interleaved, Layout, Strided
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.cuda.operator.sweep import DeviceSweep
+from femops_kernels.cuda.weighted_sums import set_sums
 from support.cases.kernels import bend, shear, smooth, turned
 from support.cuda.forms import FORMS, MESHES, Site, cases
 from support.cuda.nonlinear_forms import of_flow, of_three, state
@@ -309,6 +310,13 @@ def rows(device: Any) -> None:
     backend_of(V).operator([(1.0, launch)]).apply(np.ones(700), np.zeros(700))
 
 
+def weighted_sums(device: Any, dtype: str) -> None:
+    """Of several blocks, a sum that reads the one before, and one with all terms and a mean."""
+    x, y, *more = np.random.default_rng(2).standard_normal((9, 700)).astype(dtype)
+    set_sums(device, [(x, ((0.5, y), (2.0, x)), None), (y, ((2.0, x), (1.0, y)), (0.5, x))])
+    set_sums(device, [(x, [(0.5, each) for each in (y, *more)], (0.5, y))])
+
+
 def small(device: Any, name: str, n: int, dtype: str, layout: Layout) -> None:
     """Batches of small matrices of several blocks, by the threads of each."""
     numbers = np.random.default_rng(1).standard_normal((2, 300, n, n))
@@ -360,6 +368,8 @@ for _dim, _order, _ncomp in ((1, 4, 1), (2, 4, 1), (3, 2, 1), (2, 2, 2), (3, 2, 
         cycle, dim=_dim, order=_order, ncomp=_ncomp
     )
 USES["rows"] = rows
+for _dtype in ("float64", "float32"):
+    USES[f"weighted sums, {_dtype}"] = partial(weighted_sums, dtype=_dtype)
 for _make in (sum_on_ranks, penalty_on_ranks, stokes_on_ranks):
     USES[_make.__name__] = partial(ranks, make=_make)
 for _function, _n, _dtype, _layout in product(

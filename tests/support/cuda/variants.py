@@ -22,6 +22,7 @@ from femops_kernels.cg import Reduction
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import staged_shapes
+from femops_kernels.cuda.weighted_sums import set_sums
 from support.cases.kernels import bend, smooth
 from support.cases.levels import own, skewed, wind
 from support.simulated_ranks import on_ranks
@@ -283,6 +284,13 @@ def cycled(V: Any, coarse: int) -> None:
     directions.turn(r, y, 1.0, 1.0)
 
 
+def stepped(V: Any) -> None:
+    """Updates of vectors in explicit steps."""
+    for dtype in (np.float64, np.float32):
+        x, y = (V.zeros().astype(dtype) for _ in range(2))
+        set_sums(V.device, [(x, ((1.0, y),), None), (y, ((2.0, x), (1.0, y)), (0.5, x))])
+
+
 def hydro(V: Any) -> Any:
     """Forces, heating and time step of a gas: position, velocity and energy."""
     p = V.order
@@ -326,6 +334,7 @@ def add_on_ranks(name: str, make: Callable[..., Any], p: int, ncomp: int = 1) ->
 for _p, _coarse in ((2, 1), (4, 2), (8, 4)):
     add("cycle", lambda V: V, (3, _p), use=lambda V, coarse=_coarse: cycled(V, coarse))
 add("vector-cycle", lambda V: V, (3, 5), ncomp=3, use=lambda V: cycled(V, 3))
+add("explicit-step", lambda V: V, (3, 2), use=stepped)
 add("hydro", hydro, *in_2d(2, 3), ncomp=2, use=residual)
 add("hydro", hydro, *in_3d(2), ncomp=3, use=residual)
 add_on_ranks("coupled-jacobian", coupled_jacobian, 2, ncomp=3)

@@ -1,0 +1,131 @@
+"""Vectors of explicit methods: results of the user's functions, stages, and work space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops.spaces.weighted_sums import Term, memory_of_array, short, sums_of
+from femops_meshes.arguments import shown
+
+Vector = NDArray[Any]
+
+_ROW = 16  # rows of work space begin at multiples of so many numbers, which are full cache lines
+
+
+@final
+class StageVectors:
+    """Vectors of the length, type and memory of a solution.
+
+    Parameters
+    ----------
+    u : (size,) array
+
+    Attributes
+    ----------
+    start : (size,) array
+        The vector u, as an array of NumPy or CuPy.
+    set : callable
+        ``set(*sums)`` sets vectors to weighted sums, see `femops.spaces.weighted_sums.sums_of`.
+    """
+
+    def __init__(self, u: Any) -> None:
+        self._memory, self._shape, self._dtype = memory_of_array(u), u.shape, np.dtype(u.dtype)
+        self._table: Vector  # work space (count, size)
+        self._work, self._free = list[Vector](), list[Vector]()
+        self.start = self._adopted(u, "u")
+        self.set = sums_of(self._memory, len(self.start))
+        self._short = short(self._memory, len(self.start))
+
+    def new(self) -> Vector:
+        """Return a new vector without values, or one that was given back."""
+        if self._free:
+            return self._free.pop()
+        made: Vector = self._memory.xp.empty_like(self.start)
+        return made
+
+    def give_back(self, vector: Vector) -> None:
+        """Let `new` return a vector again, unless it is the user's: new memory takes time."""
+        if vector is not self.start:
+            self._free.append(vector)
+
+    def work(self, count: int) -> list[Vector]:
+        """Return the vectors of the work space, which are the same each time."""
+        if not self._work:
+            size = self._shape[0]
+            row = -(-size // _ROW) * _ROW
+            self._table = self._memory.xp.empty((count, row), self._dtype)[:, :size]
+            self._work = [self._table[n] for n in range(count)]
+        return self._work
+
+    def combine(
+        self, out: Vector, factors: Sequence[float], term: Term, newest: Vector | None = None
+    ) -> None:
+        """Set a vector to the sum of the work space's first vectors times factors, and of a term.
+
+        Parameters
+        ----------
+        out : (size,) array
+        factors : (k,) floats
+        term : (float, (size,) array)
+        newest : (size,) array, optional
+            Values that the last of the k vectors gets before.
+        """
+        rates = self._work[: len(factors)]
+        if self._short:  # one call of NumPy for all of them
+            if newest is not None:
+                rates[-1][:] = newest
+            np.dot(np.array(factors, self._dtype), self._table[: len(factors)], out)
+            weight, vector = term
+            out += vector if weight == 1.0 else weight * vector
+            return
+        before = () if newest is None else ((rates[-1], ((1.0, newest),), None),)
+        terms = [(a, rate) for a, rate in zip(factors, rates, strict=True) if a]
+        self.set(*before, (out, (*terms, term), None))
+
+    def result(self, function: Callable[..., Any], call: str) -> Callable[..., Vector]:
+        """Return a user's function whose results are checked, and converted to the vectors' type.
+
+        Parameters
+        ----------
+        function : callable
+        call : str
+            Call of the function for messages, as "f(t, u)".
+        """
+        shape, dtype = self._shape, self._dtype
+        usual = np.ndarray if self._memory.device is None else None
+
+        def checked_function(*arguments: Any) -> Vector:
+            found = function(*arguments)
+            if type(found) is usual and found.dtype == dtype and found.shape == shape:
+                return found
+            if getattr(found, "shape", None) != shape:
+                raise SolverError(
+                    f"{call} returned {shown(found)}: return an array of shape {shape}"
+                )
+            return self._adopted(found, call)
+
+        return checked_function
+
+    def change(self, limiter: Callable[[Vector], Any]) -> Callable[[Vector], Vector]:
+        """Return a function that overwrites a vector by what the user's limiter makes of it."""
+        limited = self.result(limiter, "limiter(u)")
+
+        def changed(u: Vector) -> Vector:
+            found = limited(u)
+            if found is not u:  # the limiter may return the same array each time, or a view of u
+                u[...] = found if found.flags.c_contiguous else found.copy()
+            return u
+
+        return changed
+
+    def _adopted(self, array: Any, what: str) -> Vector:
+        """Return an array of this memory and of the vectors' type, a copy only if needed."""
+        found = self._memory.factor(array, what)
+        if found.dtype.kind not in "biuf":
+            raise SolverError(f"{what} has type {found.dtype}: real numbers are needed")
+        return found if found.dtype == self._dtype else found.astype(self._dtype)
