@@ -89,6 +89,17 @@ def test_newton_warns_of_itself_alone() -> None:
     assert told(lambda: femops.newton(F, U.zeros(), b, maxiter=2, warn=False))[0] == []
 
 
+def test_newton_at_round_off_advises_a_larger_rtol() -> None:
+    F = femops.residual(lambda u: {"value": u + u**3, "grad": u.grad}, V)
+    b, exact = femops.load(V, 1.0), {"rtol": 0.0, "atol": 0.0}
+    (text,), (_, info) = told(lambda: femops.newton(F, V.zeros(), b, **exact))
+    assert info.residual < 1e-12 * info.residuals[0]
+    assert "larger rtol or atol" in text
+    assert "better u0" not in text
+    (text,), _ = told(lambda: femops.newton(F, V.zeros(), b, maxiter=1, **exact))
+    assert "better u0" in text
+
+
 def test_newton_returns_its_result_if_there_is_no_jacobian_to_warn_with(monkeypatch: Any) -> None:
     F, b = femops.neo_hookean(U).constrained(U.boundary_dofs()), femops.load(U, [0.0, -1e4])
 
