@@ -14,6 +14,7 @@ import femops
 from femops.errors import ConvergenceWarning, OperatorError
 from femops.solvers.singular import singular_cause
 from support import fixtures
+from support.cases.meshes import split_square
 
 one_thread = fixtures.one_thread
 
@@ -137,6 +138,7 @@ def causes() -> dict[str, tuple[Any, str]]:
     node = U.boundary_dofs(where=lambda x: (x[0] > 1 - 1e-9) & (x[1] < 1e-9))
     low = U.boundary_dofs(where=lambda x: x[1] < 1e-9, components=1)
     H, edge = femops.diffusion(V, kappa), V.boundary_dofs()
+    T = femops.diffusion(femops.H1(split_square(), 2))
     return {
         "free body": (E, "constants of component 0, constants of component 1, rotations to zero"),
         "one node": (E.constrained(node), "takes a rigid motion to zero. Constrain a dof"),
@@ -150,6 +152,8 @@ def causes() -> dict[str, tuple[Any, str]]:
         "convection": (femops.convection(V, (1.0, 2.0)), "takes constants to zero. Was"),
         "scaled": (1e-200 * femops.diffusion(V), "takes constants to zero. Was"),
         "nothing": (femops.mass(V), ""),
+        "two bodies": (T.constrained(T.space.boundary_dofs(1)), "constants in 1 of 2 bodies to"),
+        "two bodies, both held": (T.constrained(T.space.boundary_dofs()), ""),
     }
 
 
