@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,11 @@ from numpy.typing import NDArray
 from femops.geometry.boundary import Attributes, chosen
 from femops_meshes.names import with_numbers
 
-if TYPE_CHECKING:
-    from femops.spaces.base import Space
-
 Ints = NDArray[np.int64]
 
 
 def dofs_of_elements(
-    space: Space, attributes: Attributes, components: int | Iterable[int] | None
+    space: Any, attributes: Attributes, components: int | Iterable[int] | None
 ) -> Ints:
     """See `Space.element_dofs`. Collective."""
     local, whole = space.mesh, space.distributed

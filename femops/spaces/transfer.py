@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,12 @@ from femops.geometry.location import locate
 from femops_meshes.mesh import Mesh
 from femops_meshes.parents import parents_of
 
-if TYPE_CHECKING:
-    from femops.spaces.base import Space
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def values_of_field(source: Space, vector: NDArray[Any], target: Space) -> Floats:
-    """Values (target.size,) of a function of the space `source` at the nodes of `target`.
+def values_of_field(source: Any, vector: NDArray[Any], target: Any) -> Floats:
+    """Values (target.size,) of a function of the space `source` at the nodes of another space.
 
     Raises
     ------
