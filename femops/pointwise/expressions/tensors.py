@@ -110,7 +110,7 @@ def maximum(a: Any, b: Any) -> Any:
 def interp(x: Any, xp: Any, fp: Any) -> Any:
     """Values at x of a table: linear between its points, constant beyond the first and the last.
 
-    As `numpy.interp`. At a point of the table the derivative is that of the piece to its right.
+    As `numpy.interp`. At an inner point the derivative is that of the piece to the right.
 
     Parameters
     ----------
@@ -123,7 +123,8 @@ def interp(x: Any, xp: Any, fp: Any) -> Any:
     Raises
     ------
     TraceError
-        If the table has another shape, or its points are not finite numbers that ascend.
+        If the table has another shape, its points are not finite numbers that ascend, or x is
+        complex.
 
     Examples
     --------
@@ -145,7 +146,9 @@ def interp(x: Any, xp: Any, fp: Any) -> Any:
         raise TraceError("xp of interp are not finite numbers that ascend: sort the table by them")
     places = _entries(x)
     if _graph_of(places, values) is None:
-        return np.interp(_numbers(x), points, _numbers(fp))
+        if np.iscomplexobj(_numbers(x)):
+            raise TraceError("x of interp is complex: a table has real points")
+        return np.interp(x, points, _numbers(fp))
     places = np.asarray(places, dtype=object)
     pieces = np.empty(places.shape, dtype=object)
     for index in np.ndindex(pieces.shape):
