@@ -52,6 +52,7 @@ from femops.pointwise.expressions.matrix_functions import svd_min as svd_min
 from femops.pointwise.expressions.tensors import adjugate as adjugate
 from femops.pointwise.expressions.tensors import det as det
 from femops.pointwise.expressions.tensors import inner as inner
+from femops.pointwise.expressions.tensors import interp as interp
 from femops.pointwise.expressions.tensors import inv as inv
 from femops.pointwise.expressions.tensors import maximum as maximum
 from femops.pointwise.expressions.tensors import minimum as minimum

@@ -94,7 +94,8 @@ class Control:
             ) from error
         if found.shape != self.own_shape:
             raise OperatorError(
-                f"a value of {self.name} has shape {found.shape}: give {self.own_shape}"
+                f"a value of {self.name} has shape {found.shape}: "
+                f"give {self.own_shape or 'a number'}"
             )
         if self.kind != "constant":
             vector: Vector = found.reshape(self.space.shape)

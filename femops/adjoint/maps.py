@@ -173,7 +173,7 @@ class Map(ABC):
         if found.dtype != self.dtype:
             raise VectorError(f"{what} has type {found.dtype}: convert it to {self.dtype}")
         if found.shape != shape:
-            raise VectorError(f"{what} has shape {found.shape}: give {shape}")
+            raise VectorError(f"{what} has shape {found.shape}: give {shape or 'a number'}")
         return found if found.flags.c_contiguous else found.copy()
 
     def _given(self, values: Values) -> dict[str, Vector]:

@@ -184,6 +184,7 @@ def describe(mesh: Mesh) -> dict[str, Any]:
     import numpy as np
 
     import femops
+    from femops.geometry.bodies import bodies, unjoined_faces
 
     lower, upper = mesh.bounding_box()
     classes = femops.geometry.classify(mesh)
@@ -197,6 +198,8 @@ def describe(mesh: Mesh) -> dict[str, Any]:
         "geometry_degree": mesh.order,
         "vertices": mesh.num_vertices,
         "boundary_faces": mesh.num_boundary,
+        "bodies": int(bodies(mesh).max(initial=-1)) + 1,
+        "unjoined_faces": unjoined_faces(mesh),
         "element_attributes": np.unique(mesh.element_attributes).tolist(),
         "boundary_attributes": np.unique(mesh.boundary_attributes).tolist(),
         "element_names": {name: list(group) for name, group in mesh.element_names.items()},

@@ -13,7 +13,7 @@ from femops.operators import Operator
 from femops.operators.matrix_free import ONE_SPACE
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.precision import SINGLE, fits, in_single, trial_product
-from femops_meshes.arguments import type_name
+from femops_meshes.arguments import refusal, type_name
 
 Array = NDArray[Any]
 AnyOperator = Operator
@@ -155,10 +155,8 @@ def _diagonal(A: AnyOperator, M: Any, free: Array) -> Array:
     """Check the diagonal (size,) of a mass, given as an array, and return it."""
     given = A.space.memory.adopt(M, "M")
     if getattr(given, "shape", None) != (A.space.size,):
-        raise SolverError(
-            f"M has shape {getattr(given, 'shape', None)}: give an operator, or the diagonal "
-            f"({A.space.size},) of a lumped mass"
-        )
+        cure = f"an operator, or the diagonal ({A.space.size},) of a lumped mass"
+        raise SolverError(refusal("M", M, cure))
     weights: Array = given
     if weights.dtype.kind != "f" or not _positive(A, weights, free):
         raise SolverError("M is not positive: give a diagonal of numbers > 0")

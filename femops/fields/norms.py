@@ -257,7 +257,7 @@ def _values(space: Space, l_vec: Any, block: DomainBlock) -> Floats:
 
 def _function(f: Function, block: DomainBlock, shape: tuple[int, ...], what: str) -> Floats:
     """Values (n, nq, *shape) of a user's function at the points of a block."""
-    place = place_of(f, block) if callable(f) else (columns(block.points),)
+    place = place_of(f, block, SpaceError) if callable(f) else (columns(block.points),)
     values = evaluate_any(f, place, (shape,), what, SpaceError)
     return values.reshape(*block.points.shape[:2], *shape)
 

@@ -73,7 +73,10 @@ def explain(error: BaseException) -> str:
             "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh and the like"
         )
     if "Cannot cast ufunc" in text or "from dtype('O')" in text:
-        return "numpy.linalg does not take symbols: use femops.det, femops.inv, femops.inner"
+        return (
+            "numpy.linalg and numpy.interp do not take symbols: use femops.det, femops.inv, "
+            "femops.inner, femops.interp"
+        )
     if "jax" in text:
         return "JAX's functions do not take symbols: use NumPy's; femops.jax differentiates forms"
     if "read-only" in text:

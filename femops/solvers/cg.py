@@ -85,8 +85,9 @@ def cg(
     x0 : array of the shape of b, optional
         First guess, zero if omitted.
     rtol, atol : float
-        Done when |b - A x| <= max(rtol |b|, atol), Euclidean norms. The residual in this test comes
-        from a recursion. It decreases even where round-off keeps b - A x from decreasing. So each
+        Done when |b - A x| <= max(rtol |b|, atol), Euclidean norms. Given values at constrained
+        dofs are part of b, and may be most of its norm. The residual in this test comes from a
+        recursion. It decreases even where round-off keeps b - A x from decreasing. So each
         solve ends, at the latest before squares in the recursion underflow (at a norm of 1.5e-154,
         in float32 1.1e-19). ``info`` has the norm of b - A x at the end. ``info.converged`` is
         False if this norm is more than ten times the tolerance. A float32 right-hand side may have

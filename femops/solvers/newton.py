@@ -16,7 +16,7 @@ from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.inner_products import Sums
-from femops.solvers.newton_steps import GAVE_UP, Linear, NewtonSteps, Preconditioning
+from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_meshes import html
@@ -27,6 +27,8 @@ _FORCING, _GAMMA = 0.1, 0.9
 _SHORTEST = 2.0**-12  # step length at which the search gives up
 _DECREASE = 1e-4  # Armijo's constant
 _FLATTER = 0.8  # what the slope along a step must fall to
+_NO_PROGRESS = "no step along the Newton direction makes progress"
+_SOLVED, _STALLED = 1e-6, 3  # of the first residual, and steps that do not halve it: round-off
 
 
 @final
@@ -196,7 +198,7 @@ def newton(
         level = J.level  # "auto" is chosen once
         found = None if failure else _search(F, u, step, load, residual, sums)
         if found is None:
-            reason = failure or "no step along the Newton direction makes progress"
+            reason = failure or _NO_PROGRESS
             break
         u, residual = found
         norms.append(sums.norm(residual))
@@ -225,15 +227,24 @@ def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) ->
 
 def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
     """Warn that a Newton solve has not converged. Collective."""
-    advice = "Apply the load in steps, or begin with a better u0."
-    if info.reason.startswith(GAVE_UP):
-        advice = "Give another preconditioner, or linear=, a solver for such Jacobians."
     warn_unconverged(
         f"femops.newton has not converged: |R(u) - b| is {info.residual:.2g} after "
         f"{info.iterations} steps, not {info.tolerance:.2g} ({info.reason}). "
-        f"{cause or advice}",
+        f"{cause or _advice(info)}",
         comm,
     )
+
+
+def _advice(info: NewtonInfo) -> str:
+    """Advice for a solve whose Jacobian does not look singular."""
+    if info.reason.startswith((GAVE_UP, UNSOLVED)):
+        return "Give another preconditioner, or linear=, a solver for such Jacobians."
+    stalls = info.reason == _NO_PROGRESS or info.residual > 0.5 * min(
+        info.residuals[:-_STALLED], default=np.inf
+    )
+    if stalls and info.residual <= _SOLVED * info.residuals[0]:
+        return "The residual no longer decreases, as at round-off: give a larger rtol or atol."
+    return "Apply the load in steps, or begin with a better u0."
 
 
 def _own(F: Residual, vector: Any, what: str) -> NDArray[Any]:

@@ -25,6 +25,7 @@ Vector = NDArray[Any]
 Linear = Literal["auto", "cg", "minres", "gmres"] | Callable[[Operator, Vector, float], Any]
 Preconditioning = Literal["jacobi", "multigrid"] | Callable[[Operator], Any]
 GAVE_UP = "the linear solver gave up"
+UNSOLVED = "a step's linear problem is not solved"
 _MOST = 3000  # iterations of MINRES or GMRES in a step
 _STALE = 2.0  # times the iterations that a new preconditioner takes, of the same reduction
 
@@ -137,7 +138,7 @@ class NewtonSteps:
 
 
 def _unsolved(info: Info) -> str:
-    return f"a step's linear problem is not solved in {info.iterations} iterations"
+    return f"{UNSOLVED} in {info.iterations} iterations"
 
 
 @final

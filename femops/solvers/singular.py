@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry.bodies import bodies
 from femops.operators import Operator
 from femops.solvers.inner_products import Sums
 from femops.spaces.base import Space
@@ -50,6 +51,11 @@ def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> 
     text = f"{subject} is singular: it takes {names} to zero. "
     if A.space.comm.max(len(A.constraints.columns)):
         text += "Constrain a dof that they move."
+        if "bodies" in names:
+            text += (
+                " Bodies share no vertices: if they should be one, join the faces that "
+                "`femops mesh info` calls unjoined."
+            )
     else:
         then = "" if form else " and b = A.rhs(b, values)"
         text += (
@@ -80,6 +86,10 @@ def _motions(A: Operator) -> Iterator[tuple[str, Vector]]:
             whole[first : first + V.size] = v
             if space.comm.max(int(bool(whole.any()))):
                 yield f"{name} of {field}" if field else name, whole
+        for name, v in _of_bodies(V, columns):
+            whole = space.zeros(A.dtype)
+            whole[first : first + V.size] = v
+            yield f"{name} of {field}" if field else name, whole
         first += V.size
 
 
@@ -99,6 +109,27 @@ def _rigid(V: Space) -> Iterator[tuple[str, Vector]]:
                 return result
 
             yield "rotations", V.interpolate(turned)
+
+
+def _of_bodies(V: Space, held: NDArray[np.int64]) -> Iterator[tuple[str, Vector]]:
+    """Yield constants of each component on the bodies without constrained dofs, if others have any.
+
+    Ranks do not know the bodies of the whole mesh, so on several ranks there are none.
+    """
+    if V.comm.size > 1 or not len(held):
+        return
+    body = bodies(V.mesh)
+    of_node = np.zeros(V.ndofs, dtype=np.int64)
+    of_node[V.restriction.indices] = body[:, np.newaxis]
+    free = np.ones((int(body.max(initial=0)) + 1, V.ncomp), dtype=bool)
+    free[of_node[held // V.ncomp], held % V.ncomp] = False
+    for c in range(V.ncomp):
+        count = int(free[:, c].sum())
+        if 0 < count < len(free):
+            v = np.zeros((V.ndofs, V.ncomp))
+            v[:, c] = free[of_node, c]
+            name = f"constants of component {c}" if V.ncomp > 1 else "constants"
+            yield f"{name} in {count} of {len(free)} bodies", V.memory.put(v.reshape(-1))
 
 
 def _unheld(

@@ -24,11 +24,12 @@ from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.domain_space import DomainSpace
+from femops.spaces.elements import dofs_of_elements
 from femops.spaces.functions import Function, Predicate, evaluate, parts_of
 from femops.spaces.memory import DeviceLike, Memory, check_shape, find_memory
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.summary import as_table, field_table, one_line
-from femops.spaces.transfer import places_of_nodes, values_at
+from femops.spaces.transfer import values_of_field
 from femops.spaces.vectors import by_components, float64_or_complex, zeros
 from femops_kernels.cuda.device.device import Device
 from femops_meshes.arguments import checked, names_checked, whole_numbers
@@ -197,6 +198,30 @@ class Space(DomainSpace, ABC):
             not return n booleans, or the space is L2, which has no dofs on the boundary.
         """
 
+    def element_dofs(
+        self, attributes: Attributes = None, components: int | Iterable[int] | None = None
+    ) -> Ints:
+        """Flat positions (k,) of the dofs of a part of the elements, such as a material.
+
+        Parameters
+        ----------
+        attributes : int, name, or several, optional
+            Element attributes, or names of ``mesh.element_names``. By default all.
+        components : int or ints, optional
+            Components to select. By default all.
+
+        Returns
+        -------
+        (k,) int64
+            Ascending, as of `boundary_dofs`. Nodes on the surface of the part are among them.
+
+        Raises
+        ------
+        SpaceError
+            If the mesh has no such attribute, or the space no such component.
+        """
+        return dofs_of_elements(self, attributes, components)
+
     # --- vectors ---------------------------------------------------------------------------------
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Vector:
@@ -334,31 +359,11 @@ class Space(DomainSpace, ABC):
         if isinstance(f, tuple) and len(f) == 2 and isinstance(f[0], Space):
             f = GridFunction(*f)
         if isinstance(f, GridFunction):
-            values = self._of_field(f.space, f.vector)
+            values = values_of_field(f.space, f.vector, self)
         else:
             x = np.ascontiguousarray(self.dof_coordinates().T)
             values = evaluate(f, x, self._trailing).reshape(-1)
         return self.memory.put(values if self.basis.is_nodal else self.from_nodal(values))
-
-    def _of_field(self, source: Space, vector: Vector) -> Floats:
-        """Values (size,) of a function of another space at the nodes."""
-        if (source.ncomp, source.dim) != (self.ncomp, self.dim):
-            raise SpaceError(
-                f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
-                f"to {self!r}: take a space with as many"
-            )
-        same = source.mesh is self.mesh and source.distributed is self.distributed
-        if not same and max(source.comm.size, self.comm.size) > 1:
-            raise SpaceError(
-                "a field on another mesh cannot be interpolated where ranks share a mesh, as each "
-                "has but a part: interpolate in one process, or evaluate it by femops.Probe"
-            )
-        owners = np.divmod(self.restriction.owner[: self.ndofs], self.p1d**self.dim)
-        elements, reference = places_of_nodes(
-            source.mesh, self.mesh, owners, self.basis.nodes, self.dof_coordinates()
-        )
-        l_vec, indices = source.l_vec(vector), source.restriction.indices
-        return values_at(source.basis, l_vec, indices, elements, reference).reshape(-1)
 
     def from_nodal(self, values: Floats) -> Floats:
         """Return the vector (size,), on the host, of the function with nodal values (size,)."""

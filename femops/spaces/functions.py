@@ -129,7 +129,9 @@ def columns(points: Floats) -> Floats:
     return np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
 
 
-def place_of(function: Callable[..., Any], block: DomainBlock) -> tuple[Floats, ...]:
+def place_of(
+    function: Callable[..., Any], block: DomainBlock, error: type[FemopsError]
+) -> tuple[Floats, ...]:
     """Arguments of a user's function: points; on a boundary also normals, if it takes two.
 
     The function's signature decides whether normals are passed.
@@ -137,11 +139,29 @@ def place_of(function: Callable[..., Any], block: DomainBlock) -> tuple[Floats, 
     Returns
     -------
     tuple of (dim, n) arrays
+
+    Raises
+    ------
+    error
+        On a boundary, the function's first argument is called n: it would take points for normals.
     """
     x = columns(block.points)
-    if block.geometry.domain.has_normals and takes_normals(function):
-        return x, columns(block.normals)
-    return (x,)
+    if not block.geometry.domain.has_normals:
+        return (x,)
+    if _first_argument(function) == "n":
+        raise error(
+            "the first argument of a function on the boundary is the position, not the normal n: "
+            "write lambda x, n: ..."
+        )
+    return (x, columns(block.normals)) if takes_normals(function) else (x,)
+
+
+def _first_argument(function: Callable[..., Any]) -> str:
+    """Name of a function's first argument; empty if it has none, or does not tell."""
+    try:
+        return next(iter(inspect.signature(function).parameters), "")
+    except (TypeError, ValueError):
+        return ""
 
 
 def takes_normals(function: Callable[..., Any]) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Basis1D
-from femops.errors import ProbeError
+from femops.errors import ProbeError, SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.evaluation import point_values
 from femops.geometry.location import locate
@@ -18,6 +18,33 @@ from femops_meshes.parents import parents_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def values_of_field(source: Any, vector: NDArray[Any], target: Any) -> Floats:
+    """Values (target.size,) of a function of the space `source` at the nodes of another space.
+
+    Raises
+    ------
+    SpaceError, ProbeError
+        See `Space.interpolate`.
+    """
+    if (source.ncomp, source.dim) != (target.ncomp, target.dim):
+        raise SpaceError(
+            f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
+            f"to {target!r}: take a space with as many"
+        )
+    same = source.mesh is target.mesh and source.distributed is target.distributed
+    if not same and max(source.comm.size, target.comm.size) > 1:
+        raise SpaceError(
+            "a field on another mesh cannot be interpolated where ranks share a mesh, as each "
+            "has but a part: interpolate in one process, or evaluate it by femops.Probe"
+        )
+    owners = np.divmod(target.restriction.owner[: target.ndofs], target.p1d**target.dim)
+    elements, reference = places_of_nodes(
+        source.mesh, target.mesh, owners, target.basis.nodes, target.dof_coordinates()
+    )
+    l_vec, indices = source.l_vec(vector), source.restriction.indices
+    return values_at(source.basis, l_vec, indices, elements, reference).reshape(-1)
 
 
 def places_of_nodes(

@@ -143,7 +143,7 @@ NAMED = femops.functional(lambda w, u: w * u, V, u=2.0)
         (lambda: residual(u=START[1:]), r"u has shape \(34,\): give \(35,\)"),
         (lambda: residual(u=START, c=np.ones(3)), r"c has shape \(3,\): give \(2,\)"),
         (lambda: residual(u=START, kappa=1.0), r"kappa has shape \(\): give \(12,\)"),
-        (lambda: residual(u=START, a=np.ones(1)), r"a has shape \(1,\): give \(\)"),
+        (lambda: residual(u=START, a=np.ones(1)), r"a has shape \(1,\): give a number"),
         (lambda: residual(u="text"), "u has type <U4: convert it to float64"),
     ],
 )

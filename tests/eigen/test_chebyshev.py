@@ -403,6 +403,7 @@ def test_bad_input(pair):
         ((A, np.full(V.size, np.nan)), {}, "not positive"),
         ((A, np.ones(V.size, int)), {}, "not positive"),
         ((A, np.ones(V.size - 1)), {}, "diagonal"),
+        ((A, 20, M), {}, "M is 20: give an operator, or the diagonal"),
         ((A, M), {"state": few}, "3 vectors"),
         ((A, M), {"state": foreign}, "9 vectors"),
         ((A, M), {"state": few.vectors}, "is a MultiVector"),

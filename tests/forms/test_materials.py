@@ -74,12 +74,12 @@ def test_update_keeps_them_for_elements():
         ({3: 1.0}, 1.0, "no element has the attribute 3"),
         ({"water": 1.0}, 1.0, "no element has the attribute 'water'"),
         ({2: 1.0, "rock": 2.0}, 1.0, "attribute 2 has two values"),
-        ({1: 1.0}, None, "no value for the attribute 2"),
+        ({1: 1.0}, None, "no value for the attribute 2, 'steel': give it one"),
         ({}, None, "no value for the attribute 1"),
         ({1: np.nan}, 1.0, "the value of 1 is not finite"),
         ({1: (1.0, 2.0), 2: 3.0}, (0.0, 0.0), "the value of 2 has shape"),
-        ({1: "stiff"}, 1.0, "give real numbers"),
-        ({1: np.eye(3)}, np.eye(3), "the default has shape"),
+        ({1: "stiff"}, 1.0, "the value of 1 is 'stiff': give real numbers"),
+        ({1: np.eye(3)}, np.eye(3), r"the default is an array of shape \(3, 3\)"),
     ],
 )
 def test_what_makes_no_sense_is_refused(values, default, says):

@@ -46,6 +46,8 @@ def test_refused_coefficients():
         (lambda: femops.boundary_load(W, np.ones(3)), r"g has shape \(3,\)"),
         (lambda: femops.boundary_load(V, lambda x, n: n), "g gives an array of shape"),
         (lambda: femops.boundary_load(V, lambda x, y, z: 1.0), "g is called with"),
+        (lambda: femops.boundary_load(V, lambda n: n[0]), "write lambda x, n"),
+        (lambda: femops.boundary_mass(V, lambda n, x: n[0] * x[0]), "write lambda x, n"),
         (lambda: femops.boundary_load(V, np.nan), "g is nan: give a finite number"),
         (lambda: femops.boundary_load(V, lambda x: np.log(x[0] - 9)), "g is not finite at"),
         (lambda: femops.boundary_load(V, np.full((nf, nq), np.inf)), "not finite"),

@@ -19,6 +19,7 @@ UNARY = [getattr(np, name) for name in operations.UNARY if hasattr(np, name)] + 
     np.abs,
     np.negative,
 ]
+TABLE = [-1.0, 0.0, 0.2, 2.0], [3.0, 1.0, 2.0, 0.0]
 BINARY = [np.add, np.subtract, np.multiply, np.true_divide, np.minimum, np.maximum, np.arctan2]
 
 
@@ -173,6 +174,8 @@ def test_arrays_of_symbols():
         (tensors.where(F[0, 0] > 0.0, F, -F), numbers if numbers[0, 0] > 0 else -numbers),
         (tensors.maximum(F, 0.5), np.maximum(numbers, 0.5)),
         (tensors.minimum(0.5, F), np.minimum(numbers, 0.5)),
+        (tensors.interp(F, *TABLE), np.interp(numbers, *TABLE)),
+        (tensors.interp(0.5, TABLE[0][:3], F[0]), np.interp(0.5, TABLE[0][:3], numbers[0])),
     ]
     for symbolic, expected in cases:
         np.testing.assert_allclose(value(symbolic), expected, rtol=1e-13)
@@ -183,6 +186,7 @@ def test_tensors_on_numbers(n):
     a = np.random.default_rng(n).standard_normal((n, n)) + 2 * np.eye(n)
     np.testing.assert_allclose(tensors.det(a), np.linalg.det(a), rtol=1e-13)
     np.testing.assert_allclose(tensors.inv(a), np.linalg.inv(a), rtol=1e-13)
+    np.testing.assert_array_equal(tensors.interp(a, *TABLE), np.interp(a, *TABLE))
     assert tensors.where(a[0, 0] > 0, 1.0, 2.0) == (1.0 if a[0, 0] > 0 else 2.0)
 
 
@@ -196,6 +200,12 @@ def test_tensors_on_numbers(n):
         (lambda x, F: x + "a", None),
         (lambda x, F: x * 1j, None),
         (lambda x, F: tensors.det(F[:1]), "shape"),
+        (lambda x, F: tensors.interp(x, [0.0, 1.0], [1.0, 2.0, 3.0]), "as many values"),
+        (lambda x, F: tensors.interp(x, [0.0], [1.0]), "at least two"),
+        (lambda x, F: tensors.interp(x, [0.0, 1.0, 1.0], F[0]), "as many values"),
+        (lambda x, F: tensors.interp(x, [1.0, 1.0], F[0]), "ascend"),
+        (lambda x, F: tensors.interp(x, [0.0, np.inf], F[0]), "finite"),
+        (lambda x, F: tensors.interp(x, F[0], [0.0, 1.0]), "finite numbers"),
         (lambda x, F: x + Graph().input("other"), "another form"),
     ],
 )

@@ -14,6 +14,7 @@ import femops
 from femops.errors import ConvergenceWarning, OperatorError
 from femops.solvers.singular import singular_cause
 from support import fixtures
+from support.cases.meshes import split_square
 
 one_thread = fixtures.one_thread
 
@@ -89,6 +90,17 @@ def test_newton_warns_of_itself_alone() -> None:
     assert told(lambda: femops.newton(F, U.zeros(), b, maxiter=2, warn=False))[0] == []
 
 
+def test_newton_at_round_off_advises_a_larger_rtol() -> None:
+    F = femops.residual(lambda u: {"value": u + u**3, "grad": u.grad}, V)
+    b, exact = femops.load(V, 1.0), {"rtol": 0.0, "atol": 0.0}
+    (text,), (_, info) = told(lambda: femops.newton(F, V.zeros(), b, **exact))
+    assert info.residual < 1e-12 * info.residuals[0]
+    assert "larger rtol or atol" in text
+    assert "better u0" not in text
+    (text,), _ = told(lambda: femops.newton(F, V.zeros(), b, maxiter=1, **exact))
+    assert "better u0" in text
+
+
 def test_newton_returns_its_result_if_there_is_no_jacobian_to_warn_with(monkeypatch: Any) -> None:
     F, b = femops.neo_hookean(U).constrained(U.boundary_dofs()), femops.load(U, [0.0, -1e4])
 
@@ -126,6 +138,7 @@ def causes() -> dict[str, tuple[Any, str]]:
     node = U.boundary_dofs(where=lambda x: (x[0] > 1 - 1e-9) & (x[1] < 1e-9))
     low = U.boundary_dofs(where=lambda x: x[1] < 1e-9, components=1)
     H, edge = femops.diffusion(V, kappa), V.boundary_dofs()
+    T = femops.diffusion(femops.H1(split_square(), 2))
     return {
         "free body": (E, "constants of component 0, constants of component 1, rotations to zero"),
         "one node": (E.constrained(node), "takes a rigid motion to zero. Constrain a dof"),
@@ -139,6 +152,8 @@ def causes() -> dict[str, tuple[Any, str]]:
         "convection": (femops.convection(V, (1.0, 2.0)), "takes constants to zero. Was"),
         "scaled": (1e-200 * femops.diffusion(V), "takes constants to zero. Was"),
         "nothing": (femops.mass(V), ""),
+        "two bodies": (T.constrained(T.space.boundary_dofs(1)), "constants in 1 of 2 bodies to"),
+        "two bodies, both held": (T.constrained(T.space.boundary_dofs()), ""),
     }
 
 

@@ -188,6 +188,16 @@ def test_solves_that_fail_are_reasons() -> None:
         assert np.isfinite(u).all()
 
 
+def test_advice_where_a_linear_solve_does_not_end() -> None:
+    F, b = scalar()
+
+    def short(J: Any, b: Array, rtol: float) -> Any:
+        return femops.cg(J, b, rtol=0.0, maxiter=1, warn=False)
+
+    with pytest.warns(ConvergenceWarning, match="Give another preconditioner, or linear="):
+        femops.newton(F, V.zeros(), b, linear=short)
+
+
 def test_functions_see_copies_and_their_errors_are_passed_on() -> None:
     F, b = scalar()
 

@@ -68,6 +68,18 @@ def check_fields_and_predicates(comm, mesh, whole):
             np.testing.assert_array_equal(dofs + own.start, mine)
 
 
+@pytest.mark.parallel(1, 2, 4)
+def test_dofs_of_elements_of_any_rank(comm):
+    """A rank owns dofs of a part of which it has no element."""
+    whole = femops.box((6, 5)).with_names({"row": lambda x: x[1] > 0.8})
+    mesh = femops.distribute(whole, comm)
+    for make in (H1, L2):
+        V, W = make(mesh, 2), make(whole, 2)
+        dofs, own = W.element_dofs("row"), slice(V.first_dof, V.first_dof + V.ndofs)
+        mine = dofs[(dofs >= own.start) & (dofs < own.stop)]
+        np.testing.assert_array_equal(V.element_dofs("row") + own.start, mine)
+
+
 @pytest.mark.parallel(2, 4)
 def test_ranks_without_elements(comm):
     mesh, whole = femops.box((1, 1), comm=comm), femops.box((1, 1))

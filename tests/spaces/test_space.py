@@ -178,6 +178,20 @@ def test_unknown_attributes_and_components_list_the_known():
             call()
 
 
+@pytest.mark.parametrize("make", [H1, L2])
+def test_dofs_of_elements_by_attribute_and_name(make):
+    mesh = femops.box((4, 3)).with_names({"low": lambda x: x[0] < 0.5})
+    space = make(mesh, 2, ncomp=2)
+    low = [i for i, x in enumerate(mesh.element_centers()) if x[0] < 0.5]
+    nodes = np.unique(space.restriction.indices[low])
+    np.testing.assert_array_equal(space.element_dofs("low", components=1), 2 * nodes + 1)
+    both = np.union1d(2 * nodes, 2 * nodes + 1)
+    np.testing.assert_array_equal(space.element_dofs(mesh.element_names["low"]), both)
+    np.testing.assert_array_equal(space.element_dofs(), np.arange(space.size))
+    with pytest.raises(SpaceError, match="no element attribute 'left': it has low, 1, 2"):
+        space.element_dofs("left")
+
+
 # --- vectors, rules, arguments -------------------------------------------------------------------
 
 

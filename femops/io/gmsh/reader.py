@@ -188,8 +188,8 @@ def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints,
         raise MeshFormatError(
             f"its elements of dimension {dim} lie curved or tilted in space (size "
             f"{' x '.join(f'{length:.3g}' for length in size)}): surfaces and curves in a higher "
-            "dimension are not supported; give the file the elements inside, or lay a 2-D mesh "
-            "into the plane z = 0"
+            "dimension are not supported; give the file the elements inside (if there are physical "
+            "groups, Gmsh saves only what is in one), or lay a 2-D mesh into the plane z = 0"
         )
     to_gll = lagrange_matrix(equispaced(degree + 1), gauss_lobatto(degree + 1)[0])
     coordinates = tensor_apply([to_gll] * dim, np.ascontiguousarray(lattice[..., :dim]))

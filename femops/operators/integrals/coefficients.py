@@ -215,7 +215,7 @@ class FormCoefficient:
     def _any_shape(self, block: DomainBlock) -> tuple[int, ...]:
         nq, ne = block.geometry.num_points, block.geometry.num_elements
         if callable(self.value):
-            place = place_of(self.value, block.geometry.block(0, 1))
+            place = place_of(self.value, block.geometry.block(0, 1), OperatorError)
             n = place[0].shape[1]
             shape = self._shape_at(place)
             if n and shape and shape[-1] == n:
@@ -328,7 +328,7 @@ def _at_points(
         raise OperatorError(f"{name} is a dict: give femops.by_attribute(mesh, values)")
     ne, nq, n = block.geometry.num_elements, block.geometry.num_points, block.stop - block.start
     if callable(coefficient):
-        values = _evaluate(coefficient, place_of(coefficient, block), shapes, name)
+        values = _evaluate(coefficient, place_of(coefficient, block, OperatorError), shapes, name)
         return values.reshape(n, nq, *values.shape[1:])
     given = _shape(coefficient, name)
     for shape in shapes:

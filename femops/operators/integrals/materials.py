@@ -12,9 +12,9 @@ from femops.errors import OperatorError
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import L2
-from femops_meshes.arguments import array_of, checked
+from femops_meshes.arguments import array_of, checked, refusal
 from femops_meshes.mesh import Mesh
-from femops_meshes.names import listing, with_numbers
+from femops_meshes.names import Names, listing, with_numbers
 
 
 @checked(OperatorError)
@@ -78,19 +78,30 @@ def by_attribute(
             result[attributes == number] = _checked(value, shape, f"the value of {key!r}")
     missing = sorted(known - used)
     if missing and default is None:
-        raise OperatorError(f"no value for the attribute {missing[0]}: give it one, or a default")
+        raise OperatorError(
+            f"no value for the attribute {_named(missing[0], mesh.element_names)}: "
+            "give it one, or a default"
+        )
     space = L2(mesh, 0, ncomp=int(np.prod(shape, dtype=int)))
     vector = space.zeros()
     space.components(vector)[space.restriction.indices[:, 0]] = result.reshape(-1, space.ncomp)
     return GridFunction(space, vector)
 
 
+def _named(number: int, names: Names) -> str:
+    """Return the number of an attribute, with its name if it has one."""
+    found = [name for name, group in names.items() if number in group]
+    return f"{number}, {found[0]!r}" if found else f"{number}"
+
+
 def _checked(value: Any, shape: tuple[int, ...], what: str) -> Any:
     """Convert a value to a real, finite array of shape ``shape``."""
     array = array_of(value, what, OperatorError)
-    if array.shape != shape or len(shape) > 1 or array.dtype.kind not in "biuf":
+    if len(shape) > 1 or array.dtype.kind not in "biuf":
+        raise OperatorError(refusal(what, value, "real numbers, or vectors of one length"))
+    if array.shape != shape:
         raise OperatorError(
-            f"{what} has shape {array.shape} and type {array.dtype}: "
+            f"{what} has shape {array.shape}, the first value {shape}: "
             "give real numbers, or vectors of one length"
         )
     if not np.isfinite(array).all():

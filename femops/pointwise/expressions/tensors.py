@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,65 @@ def maximum(a: Any, b: Any) -> Any:
     a, b : symbols, numbers or arrays that broadcast
     """
     return _pairwise("maximum", np.maximum, a, b)
+
+
+def interp(x: Any, xp: Any, fp: Any) -> Any:
+    """Values at x of a table: linear between its points, constant beyond the first and the last.
+
+    As `numpy.interp`. At an inner point the derivative is that of the piece to the right.
+
+    Parameters
+    ----------
+    x : symbol, number or array
+    xp : (n,) numbers
+        Points of the table, ascending, at least two.
+    fp : (n,) symbols or numbers
+        Values at the points.
+
+    Raises
+    ------
+    TraceError
+        If the table has another shape, its points are not finite numbers that ascend, or x is
+        complex.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((2, 2)), order=2)
+    >>> k = lambda T: femops.interp(T, [0.0, 100.0, 300.0], [0.3, 0.4, 0.8])
+    >>> F = femops.residual(lambda T: {"grad": k(T) * T.grad}, V)
+    >>> round(float(k(200.0)), 12)
+    0.6
+    """
+    points, values = array_of(xp, "xp", TraceError), _entries(fp)
+    if points.ndim != 1 or len(points) < 2 or np.shape(values) != points.shape:
+        raise TraceError(
+            f"interp is given xp of shape {points.shape} and fp of shape {np.shape(values)}: give "
+            "(n,) points, at least two, and as many values"
+        )
+    real = points.dtype.kind in "iuf" and bool(np.isfinite(points).all())
+    if not real or not (np.diff(points) > 0.0).all():
+        raise TraceError("xp of interp are not finite numbers that ascend: sort the table by them")
+    places = _entries(x)
+    if _graph_of(places, values) is None:
+        if np.iscomplexobj(_numbers(x)):
+            raise TraceError("x of interp is complex: a table has real points")
+        return np.interp(x, points, _numbers(fp))
+    places = np.asarray(places, dtype=object)
+    pieces = np.empty(places.shape, dtype=object)
+    for index in np.ndindex(pieces.shape):
+        pieces[index] = _piecewise(places[index], points.tolist(), values)
+    return pieces if pieces.ndim else pieces[()]
+
+
+def _piecewise(x: Any, points: list[float], values: Any) -> Any:
+    """Value at one symbol or number of a table that `interp` has checked."""
+    x = minimum(maximum(x, points[0]), points[-1])
+    result: Any = None
+    for i, (low, high) in enumerate(pairwise(points)):
+        piece = values[i] + (values[i + 1] - values[i]) / (high - low) * (x - low)
+        result = piece if result is None else where(x >= low, piece, result)
+    return result
 
 
 def _pairwise(op: str, function: Any, a: Any, b: Any) -> Any:

@@ -91,3 +91,11 @@ def same_place(points, periods=None, tolerance=1e-9):
     n = len(points)
     graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), (n, n))
     return pairs, connected_components(graph, directed=False)[0]
+
+
+def split_square() -> femops.Mesh:
+    """Two halves of a square, which have the vertices between them twice."""
+    halves = [[0, 0], [1, 0], [0, 2], [1, 2]]
+    vertices = [*halves, *([x + 1, y] for x, y in halves)]
+    mesh = femops.Mesh.from_arrays(vertices=vertices, elements=[[0, 1, 2, 3], [4, 5, 6, 7]])
+    return mesh.with_attributes(boundary=[1, 1, 1, 1, 2, 2, 2, 2])
