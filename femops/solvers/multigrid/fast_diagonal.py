@@ -101,4 +101,4 @@ def _diagonals(factors: Floats, stiffness: Floats, mass: Floats) -> Floats:
             product = np.multiply.outer(stiffness if d == along else mass, product).reshape(-1)
         products.append(product)
     # not as a product of matrices, whose bits may depend on the number of elements
-    return np.einsum("ek,kn->en", factors, np.array(products))
+    return np.asarray(np.einsum("ek,kn->en", factors, np.array(products)))
