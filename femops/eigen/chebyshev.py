@@ -94,7 +94,8 @@ def chebyshev_subspace(
         Done when all k pairs have ``|A x - lambda M x| <= tol s``. Here s is the largest absolute
         value of the k eigenvalues, x has ``x.M x = 1``, and the norm is that of the inverse of M
         (of its row sums, if M is not diagonal). The error of an eigenvalue is less than the
-        residual, and about its square over d if the next eigenvalues are a distance d away. The
+        residual, and about its square over d if the next eigenvalues are a distance d away. With
+        row sums the error is less than a few times the residual, about (2 + 1/p)**(dim / 2). The
         bound is never below round-off, 16 times the precision times the largest eigenvalue.
     guard : int, optional
         Number of guard vectors: vectors besides k, which speed up convergence. The default is about

@@ -282,7 +282,7 @@ class ComplexOperator(MatrixFree):
 
     @checked(OperatorError)
     def assemble(self) -> csr_array:
-        """Assemble the complex matrix in compressed rows, with the essential conditions.
+        """Assemble the matrix (the rank's rows) in compressed rows, with the essential conditions.
 
         Raises
         ------
@@ -292,7 +292,8 @@ class ComplexOperator(MatrixFree):
         pairs = self.real.assemble()[::2].tocsr()  # rows of the real parts: (a, -b) for a + i b
         row = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
         values = np.where(pairs.indices % 2, -1j, 1.0).astype(self.dtype) * pairs.data
-        matrix = csr_array((values, (row, pairs.indices // 2)), shape=self.shape)
+        shape = pairs.shape[0], pairs.shape[1] // 2
+        matrix = csr_array((values, (row, pairs.indices // 2)), shape=shape)
         matrix.sum_duplicates()
         return matrix
 

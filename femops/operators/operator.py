@@ -438,7 +438,7 @@ class Operator(MatrixFree):
 
     @checked(OperatorError)
     def assemble(self) -> csr_array:
-        """Assemble the matrix in compressed rows, with the essential conditions.
+        """Assemble the matrix (the rank's rows) in compressed rows, with the essential conditions.
 
         Sum factorisation forms the element matrices, (1a)-(2c) of the tensor report.
 
@@ -460,10 +460,10 @@ class Operator(MatrixFree):
             return block.assemble()
         if test != field:
             return None
-        local = self.constraints.of_block(self.space, test, field)
-        rows, n = local.rows, self.space.spaces[test].size
-        values = np.full(len(rows), local.identity, self.dtype)
-        return csr_array((values, (rows, rows)), shape=(n, n))
+        local, space = self.constraints.of_block(self.space, test, field), self.space.spaces[test]
+        values = np.full(len(local.rows), local.identity, self.dtype)
+        at = local.rows, local.rows + space.first_dof * space.ncomp
+        return csr_array((values, at), shape=(space.size, space.global_size))
 
     @checked(OperatorError)
     def cost(self) -> Cost:

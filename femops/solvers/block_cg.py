@@ -195,11 +195,14 @@ class _Block:
         return found
 
     def _inner(self, left: Array, right: Any) -> Small:
-        """Inner products of the columns of two arrays, read by blocks of rows. Collective."""
+        """Inner products of the columns of two arrays, read by blocks of rows. Collective.
+
+        They are formed in float64: eigenvalues near `_DEPENDENT` are round-off in float32.
+        """
         k = left.shape[1]
         total = self._xp.zeros((k, k))  # in float64
         for rows in self._rows():
-            total += left[rows].T @ right(rows)
+            total += left[rows].astype(float, copy=False).T @ right(rows)
         return np.asarray(self.first.A.space.comm.sum(self._memory.get(total).reshape(-1))).reshape(
             k, k
         )

@@ -8,7 +8,7 @@ depend on the index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -22,6 +22,7 @@ from femops_kernels.cuda.device.arguments import Place
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.tensor.contraction import DeviceContraction
 from femops_kernels.cuda.tensor.kernel import Batches, DeviceContractionKernel
+from femops_kernels.simd.lanes import WIDEST
 from femops_kernels.simd.tensor.offsets import Offsets, offsets
 
 Table = NDArray[np.int64]
@@ -119,13 +120,19 @@ def launches_on_host(
     size = c.view.array.itemsize
     steps = tuple(one.step for one in views)
     reads = factors[1] != (0.0, 0.0)
-    lanes_of_kernel = lanes if standing else 1
+    parts = 2 if c.view.dtype.kind == "c" else 1
+    lanes_of_kernel = min(lanes, WIDEST // parts)  # of larger groups one part after the other
     kernel, runs = launches_of(_forms(a, b, c), c.view.number, lanes_of_kernel, standing, reads)
     launches = []
     for run in runs:
         strides = (*steps, *(size * one for one in run.distance))
         inside = -(-members // lanes), run.products
-        launches.append((kernel.launch(strides, inside, *factors), run))
+        launch = kernel.launch(strides, inside, *factors)
+        for part in range(0, lanes, lanes_of_kernel):
+            first, second, third = (
+                at + part * (one.lanes > 1) for at, one in zip(run.begin, views, strict=True)
+            )
+            launches.append((launch, replace(run, begin=(first, second, third))))
     return kernel, launches
 
 

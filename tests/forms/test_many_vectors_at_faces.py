@@ -60,6 +60,18 @@ def test_the_columns(mesh: Any, order: int, options: Any) -> None:
     check(femops.upwind_convection(V, wind), 3)
 
 
+def test_a_basis_of_layers_after_another() -> None:
+    """The first field needs all nodes, the second one two layers of them."""
+    V, W = femops.L2(FLAT, 2), femops.L2(FLAT, 4, family="hermite")
+    check(femops.form(lambda u, n: {"jump": u.mean.grad @ n}, V, W, faces="interior"))
+    pairs = femops.Product(u=V, w=W)
+
+    def between(u: Any, w: Any, n: Any) -> dict[str, Any]:
+        return {"u": {"jump": w.mean.grad @ n}, "w": {"mean": {"grad": w.jump * n + u.jump * n}}}
+
+    check(femops.form(between, pairs, faces="interior"))
+
+
 def test_other_spaces() -> None:
     """Functions of different orders and types; continuous ones, whose elements share dofs."""
     V, W = femops.L2(FLAT, 3, family="hermite"), femops.L2(FLAT, 1)

@@ -10,7 +10,7 @@ import pytest
 import femops
 from femops.errors import FemopsError
 from femops.parallel import Serial
-from support.cases.rank_operators import of_rank_0, piece
+from support.cases.rank_operators import every_fifth, of_rank_0, piece
 
 
 def damped(u: Any, x: Any, k2: Any) -> Any:
@@ -65,6 +65,26 @@ def test_as_on_one_rank(comm: Any, reproducible: bool) -> None:
             assert mine.tobytes() == one[here].tobytes()
         else:
             assert abs(mine - one[here]).max() <= tolerance * abs(one).max()
+
+
+@pytest.mark.parallel(2, 3)
+def test_rows_of_a_matrix(comm: Any) -> None:
+    """Of one field, and of two whose second one has no block on the diagonal."""
+    whole = femops.box((3, 2))
+
+    def pair(mesh: Any) -> Any:
+        W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
+
+        def saddle(u: Any, p: Any) -> Any:
+            return {"u": {"grad": 1j * u.grad - p * np.eye(2)}, "p": {"value": -u.div}}
+
+        S = femops.form(saddle, W, dtype=complex)
+        return S.constrained(W.positions(p=every_fifth(W.spaces["p"])))
+
+    for make in (operator, pair):
+        A, B = make(femops.distribute(whole, comm)), make(whole)
+        rows = B.assemble().toarray()[piece(A.space)]
+        assert abs(A.assemble().toarray() - rows).max(initial=0.0) <= 1e-13 * abs(rows).max()
 
 
 @pytest.mark.parallel(3)

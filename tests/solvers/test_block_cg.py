@@ -77,6 +77,18 @@ def test_columns_of_all_sizes_and_dependent_ones(exponents: list[int], seed: int
     assert (off <= 1e-8 * sizes).all()
 
 
+def test_columns_that_are_close_in_float32() -> None:
+    """Their difference is more than the round-off of that type, its square is less."""
+    V = femops.L2(femops.box((5, 6)), 2, family="gll")
+    mass = femops.mass(V, dtype="float32")
+    for seed in range(12):
+        one, other = np.random.default_rng(seed).standard_normal((2, V.size))
+        B = np.stack([one, one + 1e-4 * other], axis=1).astype("float32")
+        X, info = femops.cg(mass, B, M=femops.jacobi(mass), rtol=1e-5)
+        assert info.converged
+        np.testing.assert_allclose(mass @ X, B, rtol=0, atol=2e-4)
+
+
 @pytest.mark.parametrize("values", [0.0, 2.0, "x"])
 def test_right_hand_sides_with_essential_values(device: Any, values: Any) -> None:
     for where, put in ((None, np.array), (device, device.upload)):

@@ -95,6 +95,19 @@ def test_batches_and_indexed_tensors(runs, layout):
     assert Batch.wrap(x).lanes == 1
 
 
+def test_large_groups_of_complex_numbers():
+    """A group of 16 has more real numbers than lanes have slots."""
+    x, y, z = numbers(np.random.default_rng(0), (3, 37, 3, 3), "complex64")
+    a, b, c = (Batch.wrap(one).copy(Interleaved(16)) for one in (x, y, z))
+    for _ in range(2):
+        c.assign(z)
+        gemm(a, y, c, alpha=1j, beta=1.0)
+        assert np.allclose(c.numpy(), z + 1j * (x @ y), atol=1e-5)
+    assert np.allclose(gemm(a, b).numpy(), x @ y, atol=1e-5)
+    gemm(a[:, :, :2], b[:, 1:], c, beta=0.0)
+    assert np.allclose(c.numpy(), x[:, :, :2] @ y[:, 1:], atol=1e-5)
+
+
 def test_arrays_are_looked_at_each_time(runs):
     rng = np.random.default_rng(1)
     a, b, block = (numbers(rng, (4, 3, 3)) for _ in range(3))

@@ -66,7 +66,7 @@ def vector_term(
         See `Backend.launch`.
     """
     kernel, data = work
-    layered = bool(kernel.source.runs.layers)
+    layered = not isinstance(kernel, ElementKernel)
     plans = vector_plans(term.fields, term.tests, term.dtype, layered=layered)
     return VectorTerm(kernel, _sweep_dofs(term, plans, constraints, keep), data)
 
