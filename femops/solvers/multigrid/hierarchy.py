@@ -45,6 +45,7 @@ from femops.solvers.multigrid.precision import (
 )
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
+from femops_kernels.cpu.freed_memory import give_back
 from femops_kernels.derived import Derived
 from femops_meshes.coarsening import Coarsening
 
@@ -58,6 +59,7 @@ _STIFF = 50.0
 """Ratio of diagonal entries from which faces are stiff. A constant conductivity has up to 40."""
 
 _FEW = 600  # a level with at most so many dofs gets no coarser mesh
+_LARGE = 500_000  # dofs of this rank from which memory that the setup has freed is given back
 
 
 @final
@@ -150,6 +152,7 @@ def build(
         dtype, operators = kind, [A if exact else in_precision(A, np.dtype(np.float64), "partial")]
     else:
         finest, dtype, reason = _in_type(A, kind, reason, dtype, product)
+        del product  # levels take its memory
         operators = _operators(A, finest, spaces, dtype, swept=coarsening is not None)
     levels, matrices = list[Level](), LevelMatrices(A, spaces[-1])
     for fine, (space, coarse) in zip(operators, pairwise(spaces), strict=False):
@@ -159,6 +162,8 @@ def build(
         matrices.add_space(space)
     made = _with_matrices(levels, matrices, operators[-1], spaces[-1], last, dtype, degree)
     change = None if spaces[0] is A.space else BasisChange(A, spaces[0], dtype)
+    if A.space.size >= _LARGE:
+        give_back()
     return Hierarchy(levels, *made, dtype, reason, change, matrices)
 
 
