@@ -274,10 +274,16 @@ def product_kernel(
 
 def mode_sweep(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Sweep:
     """See `Backend.launch_modes`, on a rank that has elements."""
-    width = lane_width(dtype, None)
-    pair, n = _element_plans(space, space, dtype, width), space.p1d
-    given = pair[0].number_bytes, pair[0].runs, space.any_width
-    side = Side(space.ncomp, np.ascontiguousarray(modes.vectors.T), *given)
-    code, none = modes.code(space.ncomp), np.empty(0, dtype=np.int64)
-    kernel = Kernel(space.dim, (side,), (side,), np.eye(n), code, dtype, width, np.ones(n))
-    return Sweep(kernel, [SweepDofs(*pair, none, none, 0.0)], modes.data(width, dtype))
+    kernel, none = mode_kernel(space, modes.vectors, dtype), np.empty(0, dtype=np.int64)
+    pair = _element_plans(space, space, dtype, kernel.width)
+    return Sweep(kernel, [SweepDofs(*pair, none, none, 0.0)], modes.data(kernel.width, dtype))
+
+
+def mode_kernel(space: Space, vectors: NDArray[np.float64], dtype: np.dtype[Any]) -> Kernel:
+    """Kernel of products with `ElementModes` that have the given eigenvectors."""
+    width, n = lane_width(dtype, None), space.p1d
+    plan, _ = _element_plans(space, space, dtype, width)
+    given = plan.number_bytes, plan.runs, space.any_width
+    side = Side(space.ncomp, np.ascontiguousarray(vectors.T), *given)
+    code = ElementModes.code(space.ncomp)
+    return Kernel(space.dim, (side,), (side,), np.eye(n), code, dtype, width, np.ones(n))

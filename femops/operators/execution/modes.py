@@ -7,10 +7,13 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
+from femops.basis import Basis1D, gauss
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
+from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 
@@ -64,3 +67,36 @@ class ElementModes:
         text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n    return ({scaled},), ux, uy, uz\n"
         components = tuple(range(ncomp))
         return QFunctionCode(text, QFunctionInputs(point=1), components, (), components, ())
+
+
+def matrices_of(basis: Basis1D) -> tuple[Floats, Floats]:
+    """1-D matrices of stiffness and mass, both (p1d, p1d)."""
+    rule = gauss(basis.p1d)
+    slopes, values = basis.gradient(rule.points), basis.interpolation(rule.points)
+    weights = rule.weights[:, np.newaxis]
+    return slopes.T @ (weights * slopes), values.T @ (weights * values)
+
+
+def modes_of(basis: Basis1D) -> tuple[Floats, Floats]:
+    """Eigenvalues and eigenvectors of stiffness K and mass M of an element among equal ones."""
+    return tuple(eigh(*map(_closed, matrices_of(basis))))
+
+
+def _closed(matrix: Floats) -> Floats:
+    """1-D matrix of the nodes of an element between two equal elements."""
+    closed = matrix.copy()
+    closed[0, 0] += matrix[-1, -1]
+    closed[-1, -1] += matrix[0, 0]
+    return closed
+
+
+def looks_stretched(mesh: Mesh) -> bool:
+    """True if an element is about twice as long in one direction as in another, or longer."""
+    n, dim = mesh.order + 1, mesh.dim
+    lattice = mesh.coordinates.reshape(-1, *[n] * dim, dim)
+    lengths = []
+    for axis in range(1, dim + 1):
+        edges = lattice.take(-1, axis) - lattice.take(0, axis)
+        means = edges.reshape(len(lattice), -1, dim).mean(axis=1)
+        lengths.append(np.linalg.norm(means, axis=1))
+    return bool((np.max(lengths, axis=0) >= 2.0 * np.min(lengths, axis=0)).any())

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from femops.geometry.jacobians import Geometry
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.kernels import product_kernel
-from femops.operators.execution.modes import ElementModes
+from femops.operators.execution.kernels import mode_kernel, product_kernel
+from femops.operators.execution.modes import ElementModes, looks_stretched, modes_of
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans
 from femops.operators.integrals.constraints import FREE
 from femops.spaces.base import Space
+from femops.spaces.h1_l2 import H1
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu import machine
@@ -104,7 +105,11 @@ def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
         updates, *others = cycle_parts(outer, dtype)
         chunk = chunk_parts(lane_width(dtype), dtype, [first.ncomp], [first.ncomp])
         transfers = [product_kernel(*ends, dtype).parts for ends in _transfers(steps)]
-        return [updates, chunk, *reversed(transfers), *others]
+        relaxed = [space for space in spaces if space.order > 1 and space.ncomp == 1]
+        if not (relaxed and isinstance(first, H1) and looks_stretched(first.mesh)):
+            relaxed = []  # levels will hardly relax by elements
+        modes = [mode_kernel(V, modes_of(V.basis)[1], dtype).parts for V in reversed(relaxed)]
+        return [*modes, updates, chunk, *reversed(transfers), *others]
 
     if steps:
         backend_of(first).compile_ahead(needed, first.comm.size)

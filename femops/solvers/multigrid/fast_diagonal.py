@@ -13,12 +13,10 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
-from femops.basis import Basis1D, gauss
 from femops.errors import SolverError
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.modes import ElementModes
+from femops.operators.execution.modes import ElementModes, matrices_of, modes_of
 from femops.operators.execution.transfer import compiled_modes
 from femops.solvers.multigrid.level import Blocks
 from femops.spaces.h1_l2 import H1
@@ -57,11 +55,10 @@ class Elements(Blocks):
         sums = factors.sum(axis=1)
         if space.comm.max(int(not (sums > 0.0).all())):
             raise SolverError("the matrix of an element is not positive")
-        stiffness, mass = _matrices(space.basis)
-        values, vectors = eigh(_closed(stiffness), _closed(mass))
+        values, vectors = modes_of(space.basis)
         modes, dtype = ElementModes(vectors, values, factors, sums), inverse.dtype
         self._compiled = compiled_modes(space, modes, dtype)
-        diagonals = _diagonals(factors, np.diagonal(stiffness), np.diagonal(mass))
+        diagonals = _diagonals(factors, *map(np.diagonal, matrices_of(space.basis)))
         shares = np.broadcast_to(sums[:, np.newaxis], diagonals.shape)
         correction = space.sum_elements(diagonals) / space.sum_elements(shares)
         each = np.repeat(correction, space.ncomp) if space.ncomp > 1 else correction
@@ -73,22 +70,6 @@ class Elements(Blocks):
     def apply(self, r: Array, z: Array) -> None:
         """See `Blocks.apply`."""
         self._compiled.apply(r, z)
-
-
-def _matrices(basis: Basis1D) -> tuple[Floats, Floats]:
-    """1-D matrices of stiffness and mass, both (p1d, p1d)."""
-    rule = gauss(basis.p1d)
-    slopes, values = basis.gradient(rule.points), basis.interpolation(rule.points)
-    weights = rule.weights[:, np.newaxis]
-    return slopes.T @ (weights * slopes), values.T @ (weights * values)
-
-
-def _closed(matrix: Floats) -> Floats:
-    """1-D matrix of the nodes of an element between two equal elements."""
-    closed = matrix.copy()
-    closed[0, 0] += matrix[-1, -1]
-    closed[-1, -1] += matrix[0, 0]
-    return closed
 
 
 def _diagonals(factors: Floats, stiffness: Floats, mass: Floats) -> Floats:

@@ -11,7 +11,7 @@ from scipy.linalg import eigh
 
 import femops
 from femops.errors import ConvergenceWarning, SolverError
-from femops.operators.execution.modes import ElementModes
+from femops.operators.execution.modes import ElementModes, looks_stretched
 from femops.operators.execution.transfer import compiled_modes
 from femops.solvers.multigrid.elements import element_matrices
 from femops.solvers.multigrid.fast_diagonal import Elements
@@ -120,6 +120,23 @@ def test_iterations_hardly_grow_on_the_disc() -> None:
     counts = [iterations(A, femops.multigrid(A)) for A in (poisson(m, 4) for m in meshes)]
     assert max(counts) <= 8
     assert max(counts) - min(counts) <= 2
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: femops.box((4, 3, 3)), False),
+        (lambda: femops.box((4, 4), upper=(1.0, 2.1)), True),
+        (lambda: femops.disc(1).refine(2), True),
+        (lambda: femops.box((5,)), False),
+    ],
+)
+def test_kernels_are_compiled_ahead_where_meshes_look_stretched(make: Any, expected: bool) -> None:
+    mesh = make()
+    assert looks_stretched(mesh) == expected
+    if mesh.dim > 1:  # small problems of one direction have factors alone
+        M = femops.multigrid(poisson(mesh.refine(2), 2))
+        assert (M.relaxation == "elements") == expected
 
 
 def test_coefficients_that_vary_in_an_element() -> None:
