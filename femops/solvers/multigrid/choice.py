@@ -27,16 +27,17 @@ _DOUBTFUL = (4, 0.25), (6, 0.4)
 # dimension (measured: 1.8 to 5, and 6 to 11). Their solves take so many iterations or more. The
 # first with a factor below the last number is the last that is tried.
 _LONGER, _FEWEST, _GOOD = {1: 2, 2: 3, 3: 10}, 5, 0.5
+_SMALL = 25  # expected iterations from which factors of a small problem are tried
 # Ratio of an element's couplings from which on levels relax by elements: measured, cubes of which
 # one edge is half as long take 0.95 of the time.
 _STRETCHED = 4.0
 # Ratio from which on the finest level may be slow where a coarse one is not.
 _FLAT = 100.0
-# Above the first, by dimension, the cycle is measured for longer, and above the second a solve
-# takes many iterations.
-_UNSETTLED, _MANY = {1: 0.8, 2: 0.8, 3: 0.9}, 0.9
-# Measured energies of errors: of another relaxation, and for longer.
-_TRIAL, _LONG = 6, 40
+# Above the first the cycle is measured for longer, and above the second a solve takes many
+# iterations.
+_UNSETTLED, _MANY = 0.8, 0.9
+# Measured energies of errors: of another relaxation, and for longer, of quick and slow cycles.
+_TRIAL, _LONG, _LONG_ENOUGH = 6, 40, 20
 # Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
 # with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
 _FACTORED, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
@@ -111,7 +112,8 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
         first, enough = "elements", f"couplings in an element differ by a factor of {ratio:.2g}"
         M.take(_hierarchy(M, first))
     measured = _measured(M) if ratio < _FLAT else _settled_factor(M)
-    if iterations(measured) <= _LONGER[M.operator.space.dim] * _FEWEST:
+    few = _LONGER[M.operator.space.dim] * _FEWEST
+    if iterations(measured) <= (min(few, _SMALL) if "direct" in _candidates(M) else few):
         return Choice(first, enough)
     slow = f"by {first} a cycle has the factor {measured:.2f}"
     if obstacle:
@@ -161,8 +163,10 @@ def _measured(M: Changeable) -> float:
 
 def _settled_factor(M: Changeable) -> float:
     """Factor of a cycle. Where it is large, more cycles show slower errors."""
-    found, enough = _factor(M, 0), _UNSETTLED[M.operator.space.dim]
-    return found if found <= enough else _factor(M, 0, _LONG)
+    found, quick = _factor(M, 0), M.operator.space.dim < 3 or "direct" in _candidates(M)
+    if found <= _UNSETTLED:
+        return found
+    return _factor(M, 0, _LONG if quick else _LONG_ENOUGH)
 
 
 def _factor(M: Changeable, k: int, cycles: int = FACTOR_CYCLES) -> float:
