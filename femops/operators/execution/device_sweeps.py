@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops.operators.execution.backend import Work
 from femops.operators.execution.kernels import blocks_of_tests, geometry_map
-from femops.operators.execution.modes import ElementModes
+from femops.operators.execution.modes import ElementModes, scaling, value_code
 from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.spaces.base import Space
@@ -104,8 +104,7 @@ def inverse_sweep(device: Device, term: KernelTerm, work: Work) -> DeviceSweep:
     else:
         assert isinstance(host, Kernel)
         bases, numbers = (host.source.b1d, host.target.b1d), QFunctionInputs(point=1)
-    scaled = ", ".join(f"q[0] * u[{c}]" for c in range(space.ncomp))
-    code = _code(f"({scaled},)", space.ncomp, numbers)
+    code = scaling(space.ncomp, numbers)
     return product_sweep(device, Products((space, space), bases, code, data))
 
 
@@ -115,21 +114,17 @@ def element_product(
     """See `Backend.element_products`, on a rank that has elements."""
     to, fro = matrix.shape
     bases = (matrix, np.eye(to)) if to >= fro else (np.eye(fro), matrix.T)
-    code, data = _code("u", source.ncomp, QFunctionInputs()), Data(np.zeros((0, 0, 0, 1), dtype))
+    code, data = (
+        value_code("u", source.ncomp, QFunctionInputs()),
+        Data(np.zeros((0, 0, 0, 1), dtype)),
+    )
     return Products((source, target), bases, code, data)
 
 
 def mode_products(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Products:
     """See `Backend.launch_modes`, on a rank that has elements."""
-    bases = modes.vectors.T, modes.vectors.T
-    return Products((space, space), bases, modes.code(space.ncomp), modes.data(1, dtype))
-
-
-def _code(values: str, ncomp: int, numbers: QFunctionInputs) -> QFunctionCode:
-    """Code of a q-function of values alone. ``values`` is the expression that it returns."""
-    text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n    return {values}, ux, uy, uz\n"
-    components = tuple(range(ncomp))
-    return QFunctionCode(text, numbers, components, (), components, ())
+    bases, code = (modes.vectors.T,) * 2, scaling(space.ncomp, QFunctionInputs(point=1))
+    return Products((space, space), bases, code, modes.data(1, dtype))
 
 
 def product_kernel(device: Device, products: Products) -> CudaKernel:
@@ -167,7 +162,7 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
     """Dof tables of a space on the device, uploaded once."""
     if space not in _dofs:
         indices, sizes = space.restriction.indices, (space.dim, space.p1d, _broken(space))
-        inside = (table := DofTable.of(indices, DofRuns(*sizes))).inside(DofRuns(*sizes))
+        table = DofTable.of(indices, DofRuns(*sizes))
         shared = None
         if space.volume.reproducible:
             runs = DofRuns(*sizes, single=not space.domain.covers)
@@ -177,7 +172,7 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
         on_device, num_touched = device.upload(touched), int(touched[-1])
         owned = None if space.halo is None else space.volume.ndofs
         size = space.volume.ndofs
-        tables = starts, turned, on_device, indices
+        tables, inside = (starts, turned, on_device, indices), table.inside(DofRuns(*sizes))
         _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size, inside)
     return _dofs[space]
 

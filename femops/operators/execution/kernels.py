@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops.geometry.legendre import LegendreGeometry, mode_values
 from femops.operators.execution.backend import Work
-from femops.operators.execution.modes import ElementModes
+from femops.operators.execution.modes import ElementModes, scaling
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans, vector_plans
 from femops.operators.integrals.constraints import Constraints
@@ -31,7 +31,7 @@ from femops_kernels.cpu.multivector import VectorTerm
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import DRIVER_PARTS, Sweep, SweepDofs
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.pointwise.qfunction import QFunctionCode
+from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 
@@ -285,5 +285,5 @@ def mode_kernel(space: Space, vectors: NDArray[np.float64], dtype: np.dtype[Any]
     plan, _ = _element_plans(space, space, dtype, width)
     given = plan.number_bytes, plan.runs, space.any_width
     side = Side(space.ncomp, np.ascontiguousarray(vectors.T), *given)
-    code = ElementModes.code(space.ncomp)
+    code = scaling(space.ncomp, QFunctionInputs(point=1))
     return Kernel(space.dim, (side,), (side,), np.eye(n), code, dtype, width, np.ones(n))

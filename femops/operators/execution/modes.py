@@ -60,13 +60,18 @@ class ElementModes:
         np.divide(given[dim + 1], points, out=points)
         return Data(points.reshape(batches, n**dim, 1, width))
 
-    @staticmethod
-    def code(ncomp: int) -> QFunctionCode:
-        """Q-function that multiplies the components of a vector by the same number at a point."""
-        scaled = ", ".join(f"q[0] * u[{c}]" for c in range(ncomp))
-        text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n    return ({scaled},), ux, uy, uz\n"
-        components = tuple(range(ncomp))
-        return QFunctionCode(text, QFunctionInputs(point=1), components, (), components, ())
+
+def scaling(ncomp: int, numbers: QFunctionInputs) -> QFunctionCode:
+    """Q-function that multiplies all components by the same number, the only one in ``numbers``."""
+    scaled = ", ".join(f"q[0] * u[{c}]" for c in range(ncomp))
+    return value_code(f"({scaled},)", ncomp, numbers)
+
+
+def value_code(values: str, ncomp: int, numbers: QFunctionInputs) -> QFunctionCode:
+    """Code of a q-function of values alone. ``values`` is the expression that it returns."""
+    text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n    return {values}, ux, uy, uz\n"
+    components = tuple(range(ncomp))
+    return QFunctionCode(text, numbers, components, (), components, ())
 
 
 def matrices_of(basis: Basis1D) -> tuple[Floats, Floats]:

@@ -187,7 +187,7 @@ def _forced(M: Changeable, asked: Relaxation) -> Choice:
 
 
 def _tried(M: Changeable, first: Relaxation, measured: float, slow: str) -> Choice:
-    """Try other relaxations. Take the one with which a solve is expected to take the least time."""
+    """Try other relaxations, and take the one that is expected to solve in the least time."""
     best, least = first, iterations(measured)
     kept, failed = M.hierarchy, list[str]()
     factors: dict[Relaxation, float] = {first: measured}

@@ -166,13 +166,13 @@ class Level:
         width : float, optional
             See `reduced`, whose result is the default.
         """
-        size, given = self.size, (self._updates.vector(self.size.own, self.right.dtype),)
-        scales = blocks.scales
+        size, scales = self.size, blocks.scales
+        z: Array = self._updates.vector(size.own, self.right.dtype)
         if scales is None:
             scales = self._updates.vector(size.own, self.right.dtype)
             scales[:] = self.weights > 0.0
-        self._advance = partial(self._by_blocks, blocks, scales, *given)
-        largest = _MARGIN * self._highest_of(blocks, scales, *given)
+        self._advance = partial(self._by_blocks, blocks, scales, z)
+        largest = _MARGIN * self._highest_of(blocks, scales, z)
         low = largest / (width or reduced(size.order, affine=size.affine))
         self._steps = chebyshev_steps(low, largest, degree or self._degree)
 
