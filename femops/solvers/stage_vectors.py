@@ -112,7 +112,7 @@ class StageVectors:
         return checked_function
 
     def change(self, limiter: Callable[[Vector], Any]) -> Callable[[Vector], Vector]:
-        """Return a function that overwrites a vector by what the user's limiter makes of it."""
+        """Return a function that applies the user's limiter and stores the result in its argument."""
         limited = self.result(limiter, "limiter(u)")
 
         def changed(u: Vector) -> Vector:
