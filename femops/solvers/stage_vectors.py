@@ -112,7 +112,7 @@ class StageVectors:
         return checked_function
 
     def change(self, limiter: Callable[[Vector], Any]) -> Callable[[Vector], Vector]:
-        """Return a function that applies the user's limiter and stores the result in its argument."""
+        """Return a function that replaces a vector by the user's limiter of it."""
         limited = self.result(limiter, "limiter(u)")
 
         def changed(u: Vector) -> Vector:
