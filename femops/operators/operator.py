@@ -390,8 +390,8 @@ class Operator(MatrixFree):
             values = self._check(values, "values", self.space)
         self.constraints.check_imposed(values, self.space.comm)
         b, xp = self._check(b, "b", self.test_space), self._arrays
-        held, put = self.constraints, self.space.memory.put
-        rows, columns = put(held.rows), put(held.columns)
+        held, memory = self.constraints, self.space.memory
+        rows, columns = held.rows_in(memory), held.columns_in(memory)
         g = xp.zeros(self.space.size, dtype=self.dtype)
         g[columns] = xp.broadcast_to(xp.asarray(values), g.shape)[columns]
         if not (xp.isfinite(g[columns]).all() and xp.isfinite(b).all()):
@@ -409,7 +409,7 @@ class Operator(MatrixFree):
         result: NDArray[Any] = loads + one[:, np.newaxis]
         if not self._arrays.isfinite(result).all():
             raise VectorError("the load is not finite: look where it is from")
-        rows = self.space.memory.put(self.constraints.rows)
+        rows = self.constraints.rows_in(self.space.memory)
         result[rows] = one[rows][:, np.newaxis]
         return result
 
@@ -420,7 +420,7 @@ class Operator(MatrixFree):
         """
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
-        constraints, put = self.constraints, self.space.memory.put
+        constraints, memory = self.constraints, self.space.memory
         if isinstance(self.space, Product):
             values = self.space.zeros(self.dtype)
             for name in self.space.names:
@@ -431,9 +431,9 @@ class Operator(MatrixFree):
             stored = self._level_data.as_stored
             values = self._level_data.backend.diagonal(stored, lambda: self.compiled)
         if len(constraints.columns):  # eliminated columns need not be eliminated rows
-            values[put(constraints.columns)] = 0.0
+            values[constraints.columns_in(memory)] = 0.0
         if len(constraints.rows):
-            values[put(constraints.rows)] = constraints.identity
+            values[constraints.rows_in(memory)] = constraints.identity
         return values
 
     @checked(OperatorError)

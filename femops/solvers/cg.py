@@ -85,13 +85,14 @@ def cg(
     x0 : array of the shape of b, optional
         First guess, zero if omitted.
     rtol, atol : float
-        Done when |b - A x| <= max(rtol |b|, atol), Euclidean norms. Given values at constrained
-        dofs are part of b, and may be most of its norm. The residual in this test comes from a
-        recursion. It decreases even where round-off keeps b - A x from decreasing. So each
-        solve ends, at the latest before squares in the recursion underflow (at a norm of 1.5e-154,
-        in float32 1.1e-19). ``info`` has the norm of b - A x at the end. ``info.converged`` is
-        False if this norm is more than ten times the tolerance. A float32 right-hand side may have
-        any size. If its squares are out of range, the solver scales it by a power of two.
+        Done when |b - A x| <= max(rtol |b|, atol), Euclidean norms over the dofs that are not
+        constrained: at constrained dofs x is what b gives, whatever x0 is there. The residual in
+        this test comes from a recursion. It decreases even where round-off keeps b - A x from
+        decreasing. So each solve ends, at the latest before squares in the recursion underflow (at
+        a norm of 1.5e-154, in float32 1.1e-19). ``info`` has the norm of b - A x at the end.
+        ``info.converged`` is False if this norm is more than ten times the tolerance. A float32
+        right-hand side may have any size. If its squares are out of range, the solver scales it by
+        a power of two.
     maxiter : int, optional
         Maximum number of iterations. The default is ten times the number of unknowns.
     M : Preconditioner, LinearOperator or matrix, optional
@@ -170,12 +171,12 @@ def cg(
         x, info = solve_refined(cg, given, merged, progress, history=history)
         advice = "Leave inner_dtype out if float32 does not resolve A, or give a larger maxiter."
     else:
-        watch = Watch(history, progress, callback, arrays=A.space.memory.xp)
+        watch = Watch(history, progress, given.shown(callback), arrays=A.space.memory.xp)
         x, info = _of_one(given, merged, watch)
         advice = ""
     if warn and not info.converged:
         warn_of("cg", given, M, info, advice)
-    return x, info
+    return given.completed(x), info
 
 
 def _of_one(given: LinearProblem, merged: bool | None, watch: Watch) -> tuple[NDArray[Any], Info]:

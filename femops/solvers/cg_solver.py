@@ -19,6 +19,7 @@ from femops.solvers.convergence import warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
+    Held,
     Info,
     LinearProblem,
     checked_guess,
@@ -27,6 +28,7 @@ from femops.solvers.linear_problem import (
     enlarged,
     excess_of,
     norm_of,
+    without_held,
 )
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.singular import singular_cause
@@ -36,8 +38,9 @@ from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
 from femops_meshes.arguments import Count, Fraction, checked, names_checked, shown
 
-_System = tuple[NDArray[Any], NDArray[Any] | None, int]
-"""Right-hand side, first guess, and the exponent of the power of two that divides both."""
+_System = tuple[NDArray[Any], NDArray[Any] | None, int, Held | None]
+"""Right-hand side, first guess, the exponent of the power of two that divides both, and the given
+values that both are without."""
 _BURST = 64  # iterations
 _TRANSIENT = frozenset({"_solve", "_solved", "_sums"})
 """Attributes of a solver that copies do not have."""
@@ -113,7 +116,7 @@ class CGSolver:
         x0 : (size,) array, optional
             First guess, zero if omitted.
         rtol : float
-            Done when the recursion's residual is at most rtol |b|.
+            Done when the recursion's residual is at most rtol |b|, without given values as in `cg`.
         maxiter : int, optional
             Maximum number of iterations. If it is reached, the last iterate is returned.
         warn : bool
@@ -204,19 +207,21 @@ class CGSolver:
     def _given(self, b: Any, x0: Any) -> _System:
         """Check a right-hand side and a first guess, and divide them by a power of two."""
         A = self._A
-        right = checked_right(A, b, "b")
-        guess = checked_guess(A, x0, self._sums)
+        right, guess = checked_right(A, b, "b"), checked_guess(A, x0, self._sums)
+        right, guess, held = without_held(A, right, guess)
         exponent = excess_of(A, right, *(() if guess is None else (guess,)))
-        if not exponent:
-            return right, guess, 0
-        ldexp = A.space.memory.xp.ldexp
-        return ldexp(right, -exponent), None if guess is None else ldexp(guess, -exponent), exponent
+        if exponent:
+            ldexp = A.space.memory.xp.ldexp
+            right = ldexp(right, -exponent)
+            guess = None if guess is None else ldexp(guess, -exponent)
+        return right, guess, exponent, held
 
     def _found(self, system: _System, rtol: float, limit: int) -> tuple[NDArray[Any], Info]:
         """Return the solution and the report of a system that the compiled loop has solved."""
+        right, guess, exponent, held = system
         if self._M is None:
-            return self._end(system[2], rtol)
-        right, guess, exponent = system
+            x, info = self._end(exponent, rtol)
+            return x if held is None else held.put_into(x), info
         norm = norm_of(self._A, right, self._sums)
         tolerance, first = rtol * norm, self._A.space.memory.xp.zeros_like(right)
         if self._natural:
@@ -228,7 +233,7 @@ class CGSolver:
         self._norm, self._solved = norm, (info, right)
         if exponent:
             x = self._enlarged(x, exponent, rtol, norm)
-        return x, info.scaled(exponent)
+        return x if held is None else held.put_into(x), info.scaled(exponent)
 
     def _ending(self, rtol: float) -> tuple[Info, NDArray[Any]]:
         """Report and right-hand side of the last solve, both still scaled by the power of two."""
@@ -349,15 +354,15 @@ def _advance_all(
 ) -> None:
     """Run one solve of each solver to its end."""
     group = _group(solvers)
-    if group is not None and all(guess is None for _, guess, _ in systems):
-        rights = [right for right, _, _ in systems]
+    if group is not None and all(guess is None for _, guess, _, _ in systems):
+        rights = [right for right, _, _, _ in systems]
         group.restart(rights, rtol, [solver._least for solver in solvers])
         group.advance(limit)
         for solver, right in zip(solvers, rights, strict=True):
             solver._check_norm(right)
         return
     given = zip(solvers, systems, strict=True)
-    goals = [solver._begin(right, guess, rtol) for solver, (right, guess, _) in given]
+    goals = [solver._begin(right, guess, rtol) for solver, (right, guess, _, _) in given]
     if group is not None:
         group.advance(limit, goals)
         return

@@ -96,10 +96,11 @@ def gmres(
         directions = min(int(restart), steps)
         return _cycle(algebra, problem.tolerance, residual / norm, norm, directions, seen)
 
-    x, info = solve_in_rounds(problem, one_round, Watch(history, progress, system.callback))
+    watch = Watch(history, progress, problem.shown(system.callback))
+    x, info = solve_in_rounds(problem, one_round, watch)
     if warn and not info.converged:
         warn_of("gmres", problem, M, info)
-    return system.solution(x), info
+    return system.solution(problem.completed(x)), info
 
 
 def _cycle(

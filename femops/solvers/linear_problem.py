@@ -17,6 +17,7 @@ from femops.solvers.any_preconditioner import as_preconditioner
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.preconditioner import Preconditioner
+from femops.solvers.watch import Callback
 from femops_kernels.cg import LEAST_NORM
 from femops_meshes import html
 
@@ -38,9 +39,10 @@ class Info:
         Whether the residual is at most the tolerance; with `cg` at most ten times the tolerance.
     iterations : int
     residual : float
-        Euclidean norm of b - A x, computed at the end; see also `CGSolver.solve`.
+        Euclidean norm of b - A x, computed at the end; see also `CGSolver.solve`. It is that of the
+        free dofs: at constrained dofs x has the given values.
     tolerance : float
-        Bound for the residual, max(rtol |b|, atol).
+        Bound for the residual, max(rtol |b|, atol), without given values.
     merged : bool
         Whether vectors were updated inside the operator's sweep.
     residuals : tuple of float
@@ -72,6 +74,54 @@ class Info:
 
 @final
 @dataclass(frozen=True)
+class Held:
+    """Given values of constrained dofs, which solves leave out.
+
+    Their equations have no other unknowns. Their numbers may be of quite another size, and have
+    other units, so they do not count in norms of residuals.
+
+    Attributes
+    ----------
+    rows : (k,) int64 array
+        Constrained dofs, in the memory of the vectors.
+    values : (k,) array
+        Their part of the solution.
+    """
+
+    rows: Vector
+    values: Vector
+
+    def put_into(self, x: Vector) -> Vector:
+        """Write the values into a solution x (size,), and return it."""
+        x[self.rows] = self.values
+        return x
+
+
+def without_held(
+    A: Operator, right: Vector, guess: Vector | None
+) -> tuple[Vector, Vector | None, Held | None]:
+    """Return b and x0 with zeros at constrained dofs, and the given values that were there.
+
+    Arrays that have zeros there already are returned as they are, and so is b if the values are not
+    finite: `norm_of` refuses it.
+    """
+    constraints, memory = A.constraints, A.space.memory
+    if not (constraints.identity and constraints.symmetric and len(constraints.rows)):
+        return right, guess, None
+    rows = constraints.rows_in(memory)
+    if guess is not None and guess[rows].any():
+        guess = guess.copy()
+        guess[rows] = 0.0
+    values = right[rows]
+    if not (values.any() and memory.xp.isfinite(values).all()):
+        return right, guess, None
+    right = right.copy()
+    right[rows] = 0.0
+    return right, guess, Held(rows, values / right.dtype.type(constraints.identity))
+
+
+@final
+@dataclass(frozen=True)
 class LinearProblem:
     """Checked system A x = b, with the options of the solve.
 
@@ -79,7 +129,7 @@ class LinearProblem:
     ----------
     A : Operator
     right, guess : (size,) arrays
-        Right-hand side, and first guess (zeros by default).
+        Right-hand side, and first guess (zeros by default). Both are zero at constrained dofs.
     from_zero : bool
         Whether the user gave no first guess.
     sums : Sums
@@ -91,6 +141,8 @@ class LinearProblem:
     limit : int
         Maximum number of iterations.
     M : Preconditioner or None
+    held : Held or None
+        Given values of constrained dofs, unless all are zero.
     """
 
     A: Operator
@@ -102,6 +154,7 @@ class LinearProblem:
     tolerance: float
     limit: int
     M: Preconditioner | None
+    held: Held | None = None
 
     @classmethod
     def checked(
@@ -133,13 +186,32 @@ class LinearProblem:
         if solver == "cg":
             _check_eliminated(A, right)
         sums = Sums(A.space)
-        guess = checked_guess(A, x0, sums)
+        norm = norm_of(A, right, sums)
+        right, guess, held = without_held(A, right, checked_guess(A, x0, sums))
         if guess is None:
             guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # pages not touched
-        norm = norm_of(A, right, sums)
+        if A.space.comm.max(int(held is not None)):
+            norm = norm_of(A, right, sums)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         tolerance = max(rtol * norm, atol)
-        return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own)
+        return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own, held)
+
+    def completed(self, x: Vector) -> Vector:
+        """Write the given values of constrained dofs into a solution x (size,), and return it."""
+        return x if self.held is None else self.held.put_into(x)
+
+    def shown(self, callback: Callback | None) -> Callback | None:
+        """Return a callback for iterates without given values that passes iterates with them."""
+        held = self.held
+        if held is None or callback is None:
+            return callback
+
+        def complete(x: Vector) -> Any:
+            x = held.put_into(x.copy())
+            self.A.space.memory.protect(x)
+            return callback(x)
+
+        return complete
 
     def scaled(self, exponent: int) -> LinearProblem:
         """Copy of the problem for x / 2**exponent, exact except for underflow."""
@@ -236,7 +308,7 @@ def _check_eliminated(A: Operator, right: Vector) -> None:
     rows = A.constraints.rows
     if A.constraints.identity or not A.space.comm.max(len(rows)):
         return
-    if A.space.comm.max(int(bool(right[A.space.memory.put(rows)].any()))):
+    if A.space.comm.max(int(bool(right[A.constraints.rows_in(A.space.memory)].any()))):
         raise SolverError(
             "b has entries other than zero in rows that A has eliminated, so there is no solution: "
             "set b[A.constrained_dofs] = 0, or take A.unconstrained.constrained(dofs)"

@@ -109,11 +109,11 @@ def minres(
         update, count = _reduced(problem, precondition, unit, part, least, flat, steps, told)
         return norm * update, count
 
-    watch = Watch(history, progress, system.callback)
+    watch = Watch(history, progress, problem.shown(system.callback))
     x, info = solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
     if warn and not info.converged:
         warn_of("minres", problem, M, info)
-    return system.solution(x), info
+    return system.solution(problem.completed(x)), info
 
 
 def _reduced(

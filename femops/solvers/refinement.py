@@ -52,7 +52,7 @@ def solve_refined(
     """
     A, sums, tolerance = problem.A, problem.sums, problem.tolerance
     short = _rounded(A)
-    x = _start(problem)
+    x = problem.guess.copy()
     residual = problem.right - A.apply(x)
     norm, spent, is_merged = sums.norm(residual), 0, False
     told = [norm]
@@ -83,18 +83,6 @@ def solve_refined(
             break
     info = Info(norm <= tolerance, spent, norm, tolerance, is_merged, tuple(told) * history)
     return backend_of(A.space).placed(x), info
-
-
-def _start(problem: LinearProblem) -> Vector:
-    """First guess, which solves the equations of constrained dofs.
-
-    These are apart from the others, whose numbers may be of quite another size.
-    """
-    A, x = problem.A, problem.guess.copy()
-    held = A.space.memory.put(A.constrained_dofs)
-    if A.constraints.identity:
-        x[held] = problem.right[held] / A.constraints.identity
-    return x
 
 
 def _rounded(A: Operator) -> Operator:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
 from femops.parallel.comm import Communicator
+from femops.spaces.memory import Memory
 from femops.spaces.product import Product
 from femops_meshes.arguments import number_of
 
@@ -44,6 +46,17 @@ class Constraints:
     columns: NDArray[np.int64] = field(default_factory=_none)
     identity: float = 0.0
     symmetric: bool = True
+
+    def rows_in(self, memory: Memory) -> NDArray[Any]:
+        """Return the rows (k,) in a memory. A device gets its copy once."""
+        copies = _copies.setdefault(self, {})
+        if memory not in copies:
+            copies[memory] = memory.put(self.rows)
+        return copies[memory]
+
+    def columns_in(self, memory: Memory) -> NDArray[Any]:
+        """Return the columns (k,) in a memory. A device has one copy if they are the rows."""
+        return self.rows_in(memory) if self.columns is self.rows else memory.put(self.columns)
 
     def same(self, other: Constraints) -> bool:
         """True if the same rows and columns are constrained."""
@@ -117,6 +130,7 @@ class Constraints:
 
 
 FREE = Constraints()
+_copies: WeakKeyDictionary[Constraints, dict[Memory, NDArray[Any]]] = WeakKeyDictionary()
 
 
 def product_of_factors(factor: float, other: float, dtype: np.dtype[Any]) -> float:
