@@ -201,13 +201,12 @@ def _relative_permutations(kind: int, n: int) -> Ints:
     return inverse[:, rows]
 
 
-def boundary_nodes(topology: Topology, p: int, indices: Ints, listed: NDArray[np.bool_]) -> Ints:
-    """Ascending dofs (k,) on the boundary faces for which `listed` (nb,) is true."""
-    faces = topology.boundary_faces[listed]
+def boundary_nodes(faces: Ints, dim: int, p: int, indices: Ints) -> Ints:
+    """Ascending dofs (k,) on faces (nf, 2), which are elements and ternary codes."""
     found = [
         indices[faces[faces[:, 1] == code, 0][:, None], local_nodes(digits, p, closed=True)]
-        for code, digits in ternary_codes(topology.dim)
-        if digits.count(1) == topology.dim - 1
+        for code, digits in ternary_codes(dim)
+        if digits.count(1) == dim - 1
     ]
     return distinct(np.concatenate([dofs.ravel() for dofs in found]))
 

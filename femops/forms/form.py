@@ -331,7 +331,7 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
 
 
 def _attributes(space: Space | Product, boundary: Any) -> Any:
-    """Boundary attributes for a user's argument ``boundary=``. None stands for all."""
+    """Boundary attributes for a user's argument ``boundary=``. None stands for all outer faces."""
     names = space.mesh.boundary_names if isinstance(space, Space | Product) else ()
     return asked_attributes(boundary, names)
 

@@ -15,9 +15,9 @@ from femops.forms.elasticity import elasticity
 from femops.forms.form import arguments_of, build_sides, check_displacements, scalars
 from femops.forms.options import FormOptions, NonlinearOptions, built_in
 from femops.forms.residual import build_residual
-from femops.geometry.boundary import asked_attributes
+from femops.geometry.boundary import asked_attributes, outer_attributes
 from femops.geometry.interior import are_joined
-from femops.geometry.outer import outer_attributes, outer_boundary
+from femops.geometry.outer import has_outer
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient, on_several_domains
 from femops.operators.operator import Operator
@@ -55,7 +55,9 @@ def _prescribed_on(V: Space, boundary: Any) -> Any:
     if boundary is None:
         return None
     mesh, asked = V.distributed or V.mesh, asked_attributes(boundary, V.mesh.boundary_names)
-    return (outer_boundary(mesh) or None) if asked is None else outer_attributes(mesh, asked)
+    if asked is None:
+        return True if has_outer(mesh) else None
+    return outer_attributes(mesh, asked)
 
 
 def _summed(

@@ -11,7 +11,7 @@ import numpy as np
 from femops.forms.form import arguments_of, build_sides
 from femops.forms.options import FormOptions, built_in
 from femops.geometry.interior import are_joined
-from femops.geometry.outer import outer_boundary
+from femops.geometry.outer import has_outer
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, on_several_domains
 from femops.operators.operator import Operator
@@ -62,7 +62,7 @@ def upwind_convection(V: Space, velocity: Coefficient, **options: Unpack[FormOpt
         domains.append((_inside, Arguments.of(V)))
     if are_joined(V.distributed or V.mesh):
         domains.append((_between, Arguments.on_sides(V)))
-    if outer := outer_boundary(V.distributed or V.mesh):
-        domains.append((_out, arguments_of(V, outer)))
+    if has_outer(V.distributed or V.mesh):
+        domains.append((_out, arguments_of(V, True)))
     terms = [build_sides(function, at, at, given, options) for function, at in domains]
     return functools.reduce(operator.add, terms)

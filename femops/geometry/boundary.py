@@ -18,6 +18,7 @@ from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.geometry.face_groups import BATCH, size_of_groups
+from femops.geometry.outer import are_inner, has_outer, outer_faces
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
 from femops_kernels.cpu.in_order import computed_once
@@ -59,9 +60,7 @@ def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
 
 
 def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
-    """Convert boundary attributes to ascending numbers (n,). None stands for all.
-
-    On a distributed mesh, all means the attributes of all ranks.
+    """Convert boundary attributes to ascending numbers (n,), which may be of any rank.
 
     Raises
     ------
@@ -73,8 +72,50 @@ def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) ->
     return chosen(numbers, have, "boundary attribute", "mesh")
 
 
+def listed_faces(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
+    """Element and code (n, 2) of the faces that the mesh, or this rank's part, lists.
+
+    Raises
+    ------
+    SpaceError
+        If the mesh has no such attribute.
+    """
+    numbers = boundary_attributes(mesh, attributes)
+    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
+    return own.topology.boundary_faces[np.isin(own.boundary_attributes, numbers)]
+
+
+def outer_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> list[int]:
+    """Convert boundary attributes to ascending numbers, and check that their faces are outside.
+
+    Collective on many ranks.
+
+    Raises
+    ------
+    SpaceError
+        If the mesh has no such attribute, or an attribute has faces between elements.
+    """
+    asked = boundary_attributes(mesh, attributes)
+    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
+    between = are_inner(mesh)[own.topology.entity[tuple(own.topology.boundary_faces.T)]]
+    kinds = np.array([np.isin(asked, own.boundary_attributes[k]) for k in (between, ~between)])
+    inside, outside = kinds if isinstance(mesh, Mesh) else mesh.comm.max(kinds.astype(np.int64)) > 0
+    if inside.any():
+        first = int(np.argmax(inside))
+        cure = (
+            "give its faces of one element another attribute"
+            if outside[first]
+            else "leave it out of boundary="
+        )
+        raise SpaceError(
+            f"boundary attribute {asked[first]} has faces between elements, where no solution can "
+            f"be prescribed: {cure}"
+        )
+    return [int(number) for number in asked]
+
+
 def asked_attributes(boundary: Any, names: Container[str]) -> Attributes:
-    """Convert a user's argument ``boundary=`` to boundary attributes. None stands for all.
+    """Convert a user's argument ``boundary=`` to boundary attributes. None: all outer faces.
 
     Parameters
     ----------
@@ -162,7 +203,7 @@ def values_on_faces(
 
 @final
 class BoundaryFaces(Domain):
-    """Faces of boundary attributes of a mesh. Each occurs once.
+    """Faces of boundary attributes of a mesh, or its outer boundary. Each occurs once.
 
     Groups of 128 to 1024 faces are ordered by element. In a group faces are ordered by code, then
     by element, as kernels are faster if the elements of all faces of a batch lie in the same way.
@@ -177,7 +218,7 @@ class BoundaryFaces(Domain):
     ----------
     mesh : Mesh or DistributedMesh
     attributes : int, name, or several, optional
-        Boundary attributes. By default all listed faces.
+        Boundary attributes. By default all outer faces: those of one element.
 
     Attributes
     ----------
@@ -187,8 +228,8 @@ class BoundaryFaces(Domain):
         Ternary code of each face in its element.
     num_elements : int
         Number of faces, nf. A sweep treats faces as elements.
-    attributes : tuple of int
-        Numbers of the attributes.
+    attributes : tuple of int or None
+        Numbers of the attributes. None for the outer boundary.
     group_elements, group_start : (k + 1,) int64
         First element, and first face, of each group; then the numbers of elements and faces. An
         element whose faces are in two groups belongs to the second. Groups begin with batches.
@@ -204,29 +245,14 @@ class BoundaryFaces(Domain):
     has_normals = True
 
     def __init__(self, mesh: Mesh | DistributedMesh, attributes: Attributes = None) -> None:
-        numbers = boundary_attributes(mesh, attributes)
-        if not len(numbers):
-            raise SpaceError(
-                "no boundary attribute was chosen: name one, or leave the attributes out"
-                if len(_everywhere(mesh))
-                else "the mesh has no boundary (it is periodic, or its file lists none): "
-                "there is nothing to integrate over"
-            )
+        faces, self.attributes = _chosen_faces(mesh, attributes)
         reproducible = isinstance(mesh, DistributedMesh) and mesh.reproducible
-        mesh = mesh if isinstance(mesh, Mesh) else mesh.mesh
-        listed = np.isin(mesh.boundary_attributes, numbers)
-        try:
-            check_sides(mesh, listed)  # never fails on one rank alone: parts of a mesh are checked
-        except MeshTopologyError as error:
-            text = f"an integral over these faces is not defined: {error}"
-            raise SpaceError(text) from error.__cause__
-        faces = np.unique(mesh.topology.boundary_faces[listed], axis=0)
-        count = len(faces)
+        mesh, count = mesh if isinstance(mesh, Mesh) else mesh.mesh, len(faces)
         self._divide(faces[:, 0], mesh.num_elements, reproducible)
         if not reproducible:
             group = np.searchsorted(self.group_start[1:], np.arange(count), side="right")
             faces = faces[np.lexsort((faces[:, 1], group))]
-        self.mesh, self.order, self.attributes = mesh, mesh.order, tuple(numbers.tolist())
+        self.mesh, self.order = mesh, mesh.order
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)
         self.num_elements = count
 
@@ -254,6 +280,36 @@ class BoundaryFaces(Domain):
         return [*[q1d] * (self.mesh.dim - 1), 1]
 
 
+def _chosen_faces(
+    mesh: Mesh | DistributedMesh, attributes: Attributes
+) -> tuple[Ints, tuple[int, ...] | None]:
+    """Element and code (nf, 2) of the faces of attributes, ascending, and the attributes' numbers.
+
+    Raises
+    ------
+    SpaceError
+        See `BoundaryFaces`.
+    """
+    if attributes is None:
+        if not has_outer(mesh):
+            raise SpaceError(
+                "the mesh has no boundary: every face is between two elements, as in a periodic "
+                "mesh, so there is nothing to integrate over"
+            )
+        return np.unique(outer_faces(mesh), axis=0), None
+    numbers = boundary_attributes(mesh, attributes)
+    if not len(numbers):
+        raise SpaceError("no boundary attribute was chosen: name one, or leave the attributes out")
+    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
+    listed = np.isin(own.boundary_attributes, numbers)
+    try:
+        check_sides(own, listed)  # never fails on one rank alone: parts of a mesh are checked
+    except MeshTopologyError as error:
+        text = f"an integral over these faces is not defined: {error}"
+        raise SpaceError(text) from error.__cause__
+    return np.unique(own.topology.boundary_faces[listed], axis=0), tuple(numbers.tolist())
+
+
 @final
 @checked(GeometryError)
 class BoundaryGeometry(DomainGeometry):
@@ -269,7 +325,7 @@ class BoundaryGeometry(DomainGeometry):
     mesh : Mesh or DistributedMesh
     quadrature : Quadrature1D
     attributes : int, name, or several, optional
-        Boundary attributes or their names. By default all listed faces.
+        Boundary attributes or their names. By default all outer faces: those of one element.
 
     Attributes
     ----------

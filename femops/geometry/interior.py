@@ -25,6 +25,7 @@ from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import face_digits, nodes_inwards
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.geometry.face_groups import BATCH, in_batches, size_of_groups
+from femops.geometry.outer import are_inner
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
 from femops_kernels.cpu.in_order import computed_once
@@ -201,15 +202,6 @@ def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
     near = neighbours(mesh)
     made = partial(InteriorFaces, mesh.mesh, near, reproducible=mesh.reproducible)
     return _interiors.get(mesh.mesh, made, "shared")
-
-
-def are_inner(mesh: Mesh | DistributedMesh) -> NDArray[np.bool_]:
-    """True for each face (nf,) of the mesh, or of this rank's part, that is between elements."""
-    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
-    inner = own.topology.faces[:, 1] >= 0
-    if isinstance(mesh, DistributedMesh):
-        inner[own.topology.entity[tuple(mesh.part.interface.T)]] = True
-    return inner
 
 
 def are_joined(mesh: Mesh | DistributedMesh) -> bool:

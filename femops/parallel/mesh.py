@@ -43,6 +43,8 @@ class DistributedMesh:
         Part with this rank's elements.
     whole_element_attributes, whole_boundary_attributes
         Shape (k,) int64, ascending: attributes that occur on any rank.
+    has_outer_faces
+        Whether a face of any rank's part belongs to only one element of the global mesh.
     checksum
         Checksum of the global mesh. It does not depend on the number of ranks or the partition.
     element_groups
@@ -55,6 +57,7 @@ class DistributedMesh:
     part: Part
     whole_element_attributes: Ints
     whole_boundary_attributes: Ints
+    has_outer_faces: bool
     checksum: int
     element_groups: Ints | None
     _given_as = "a mesh, as femops.box(counts) or femops.read_mesh(path)"
@@ -96,6 +99,7 @@ class DistributedMesh:
             part,
             _on_any_rank(ranks, part.mesh.element_attributes),
             _on_any_rank(ranks, part.mesh.boundary_attributes),
+            bool(ranks.max(int(_outer_faces(part) > 0))),
             int(ranks.sum(np.array([hashes], dtype=np.uint64))[0]),
             cuts,
         )
@@ -233,6 +237,12 @@ def _on_any_rank(comm: Communicator, attributes: NDArray[np.int32]) -> Ints:
     union = np.unique(np.concatenate([*told.values()])) if comm.rank == 0 else None
     result: Ints = comm.broadcast(union)
     return result
+
+
+def _outer_faces(part: Part) -> int:
+    """Number of faces of a part that belong to one element of the global mesh."""
+    alone = part.mesh.topology.faces[part.mesh.topology.faces[:, 0] >= 0, 1] < 0
+    return int(alone.sum()) - len(part.interface)
 
 
 def _check_part(comm: Communicator, part: object, groups: Ints | None) -> None:

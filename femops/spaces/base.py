@@ -178,8 +178,8 @@ class Space(DomainSpace, ABC):
         Parameters
         ----------
         attributes : int, name, or several, optional
-            Boundary attributes, or names of ``mesh.boundary_names``. By default all. A callable is
-            taken as `where`.
+            Boundary attributes, or names of ``mesh.boundary_names``. By default all outer faces:
+            those of one element, listed or not. A callable is taken as `where`.
         components : int or ints, optional
             Components to select. By default all.
         where : callable, optional

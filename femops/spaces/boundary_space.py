@@ -105,7 +105,7 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
     ----------
     space : Space
     attributes : int, name, or several, optional
-        Boundary attributes. None for all faces that the mesh lists.
+        Boundary attributes. None for all outer faces: those of one element.
     slopes : bool
         Whether the functions have derivatives. If the basis has no nodes on faces, as Gauss points
         have none, they always have, because their values there depend on all nodes.
@@ -118,7 +118,7 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
     if not isinstance(space, Space):
         raise SpaceError(f"a boundary integral was asked for on {space!r}: take a space")
     mesh, slopes = space.distributed or space.mesh, slopes or space.basis.family == "gauss"
-    chosen = tuple(boundary_attributes(mesh, attributes).tolist())
+    chosen = None if attributes is None else tuple(boundary_attributes(mesh, attributes).tolist())
     faces = _faces.get(space.mesh, lambda: BoundaryFaces(mesh, chosen), chosen)
     made = partial(BoundarySpace, space, faces, slopes=slopes)
     return _spaces.get(space, made, chosen, slopes)

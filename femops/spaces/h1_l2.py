@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from femops.basis import Family
 from femops.errors import SpaceError
-from femops.geometry.boundary import boundary_attributes, chosen
+from femops.geometry.boundary import chosen, listed_faces
+from femops.geometry.outer import outer_faces
 from femops.numbering import boundary_nodes, h1_numbering
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
@@ -126,10 +127,10 @@ class H1(Space):
             if where is not None:
                 raise SpaceError("boundary_dofs was given two predicates: join them by & in one")
             attributes, where = None, attributes
-        numbers = boundary_attributes(self.distributed or self.mesh, attributes)
+        mesh = self.distributed or self.mesh
+        faces = outer_faces(mesh) if attributes is None else listed_faces(mesh, attributes)
         picked = chosen(components, list(range(self.ncomp)), "component", "space")
-        listed = np.isin(self.mesh.boundary_attributes, numbers)
-        nodes = boundary_nodes(self.mesh.topology, self.order, self.restriction.indices, listed)
+        nodes = boundary_nodes(faces, self.dim, self.order, self.restriction.indices)
         if self.halo is not None:  # a rank may touch the boundary at an edge only
             nodes = self.halo.marked(nodes)
         if where is not None:

@@ -95,6 +95,7 @@ def test_mesh_info(run):
     assert code == 0
     assert (facts["dimension"], facts["elements"], facts["boundary_faces"]) == (3, 56, 24)
     assert (facts["bodies"], facts["unjoined_faces"]) == (1, 0)
+    assert (facts["outer_faces"], facts["boundary_faces_inside"]) == (facts["boundary_faces"], 0)
     assert facts["volume"] == pytest.approx(4 * np.pi / 3, rel=1e-3)
     classes = [facts[f"{kind}_elements"] for kind in ("affine", "multilinear", "curved")]
     assert sum(classes) == 56

@@ -16,7 +16,8 @@ def test_groups(shape, attributes):
     """Each face is there once. Groups follow the elements, and are ordered by code inside."""
     mesh = femops.box(shape)
     faces = BoundaryFaces(mesh, attributes)
-    chosen = np.isin(mesh.boundary_attributes, faces.attributes)
+    assert faces.attributes == (None if attributes is None else tuple(attributes))
+    chosen = np.isin(mesh.boundary_attributes, attributes or mesh.boundary_attributes)
     expected = np.unique(mesh.topology.boundary_faces[chosen], axis=0)
     found = np.stack([faces.elements, faces.codes], axis=1)
     np.testing.assert_array_equal(found[np.lexsort(found.T[::-1])], expected)

@@ -15,8 +15,8 @@ import femops
 from femops.cli.problems.krylov import solution
 from femops.cli.problems.manufactured import AnyMesh, Field, Waves
 from femops.errors import MissingExtraError, SpaceError
+from femops.geometry.outer import has_outer
 from femops.solvers.watch import Progress
-from femops_meshes import Mesh
 
 Vector = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ class Problem(ABC):
                 f"the {self.title} needs order {self.least_order} or more, got {order}: "
                 f"give --order {self.least_order}"
             )
-        self.closed = not has_boundary(mesh)
+        self.closed = not has_outer(mesh)
         if self.needs_boundary and self.closed:
             raise SpaceError(
                 f"the {self.title} needs values on a boundary, this mesh has none: take another, "
@@ -189,12 +189,6 @@ class Result:
             **self.problem.more(),
             "seconds": self.seconds,
         }
-
-
-def has_boundary(mesh: AnyMesh) -> bool:
-    """True if the global mesh has a boundary."""
-    whole = mesh.num_boundary if isinstance(mesh, Mesh) else len(mesh.whole_boundary_attributes)
-    return whole > 0
 
 
 def solve(
