@@ -32,13 +32,14 @@ from femops_kernels.skeletons.chunk.table import *
 
 Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
 PLANE = Q2 * Q1D
+X_LINES = Q2 * Q3
 VALUE_BYTES = POINTS * LANE_BYTES
 NCOMP = max(NCOMP_IN, NCOMP_OUT)
 GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
 OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
 # What a later batch meets is asked for line by line, or plane by plane where lines are short.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
-ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
+ASKS = X_LINES if ASK_BY_LINE else Q3
 # Measured: with one vector, where memory is the limit, lines in registers are slower.
 IN_REGISTERS = OVER_VECTORS and SHORT and NCOMP == 1 and GRAD_IN and GRAD_OUT
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
@@ -49,21 +50,54 @@ def has_slopes(side, ranges):
     return any(first <= side.first < end for first, end, _ in ranges)
 
 
+def steps_in(side):
+    """Contractions from the nodes to the points, for one component of a field."""
+    p = side.p1d
+    along_z, along_y = p * p if DIM > 2 else 0, p if DIM > 1 else 0
+    slopes = PLANE if DIM > 2 and has_slopes(side, SLOPES_IN) else 0
+    return along_z + Q3 * (along_y + Q2) + slopes
+
+
+def steps_out(side):
+    """Contractions from the points to the nodes, for one component of a test function."""
+    p2, p3 = side.p1d if DIM > 1 else 1, side.p1d if DIM > 2 else 1
+    return (PLANE if DIM > 2 else 0) + p3 * ((Q1D if DIM > 1 else 0) + p2)
+
+
+def steps_at_points():
+    """Contractions at the points, and the q-function counted in contractions (measured)."""
+    slopes = sum([end - first for first, end, _ in (*SLOPES_IN, *SLOPES_OUT)])
+    return slopes * (X_LINES + (Q3 * Q1D if DIM > 1 else 0)) + X_LINES * max(1, NQDATA // 2)
+
+
+STEPS_IN = sum([side.ncomp * steps_in(side) for side in SOURCES])
+STEPS_OUT = sum([side.ncomp * steps_out(side) for side in TARGETS])
+AT_LINE, AT_STEP, ASK_IN, ASK_POINTS, ASK_OUT = asked(
+    X_LINES, STEPS_IN, steps_at_points(), STEPS_OUT
+)
+STEP_BYTES = AT_STEP * CACHE_LINE
+
+
 @traced
-def interpolate(x, side, matrix, c, value, slab):
+def interpolate(x, side, matrix, c, value, slab, asks):
     """Values at the quadrature points of one component of a field."""
     p, pieces = side.p1d, by_pieces(side)
     p2, p3 = p if DIM > 1 else 1, p if DIM > 2 else 1
+    along_y = p if DIM > 1 else 0
     if DIM == 3:
         for j in range(p2 * p):
+            ask_numbers(asks, j, AT_STEP)
             if pieces:
                 line = load_line(LANE, value, j, PLANE, p3)
             else:
                 line = gather_nodes(LANE, side.runs, side.ncomp, x, 2, j, c)
             store_line(LANE, value, j, PLANE, contract(matrix, line))
+        asks = asks + p2 * p * STEP_BYTES
     for k3 in range(Q3):
+        begin = asks + k3 * (along_y + Q2) * STEP_BYTES
         if DIM > 1:
             for j1 in range(p):
+                ask_numbers(begin, j1, AT_STEP)
                 if DIM == 3:
                     line = load_line(LANE, value, k3 * PLANE + j1, p, p2)
                 elif pieces:
@@ -72,6 +106,7 @@ def interpolate(x, side, matrix, c, value, slab):
                     line = gather_nodes(LANE, side.runs, side.ncomp, x, 1, j1, c)
                 store_line(LANE, slab, j1, p, contract(matrix, line))
         for k2 in range(Q2):
+            ask_numbers(begin, along_y + k2, AT_STEP)
             if DIM == 1:
                 line = gather_nodes(LANE, side.runs, side.ncomp, x, 0, 0, c)
             else:
@@ -80,19 +115,23 @@ def interpolate(x, side, matrix, c, value, slab):
 
 
 @traced
-def integrate(y, side, matrix, c, value, slab):
+def integrate(y, side, matrix, c, value, slab, asks):
     """Contract one component of a test function along y and x, and add it to y.
 
     ``value`` holds (nodes in z, Q2, Q1): z is contracted already.
     """
     p = side.p1d
     p2, p3 = p if DIM > 1 else 1, p if DIM > 2 else 1
+    along_y = Q1D if DIM > 1 else 0
     for j3 in range(p3):
+        begin = asks + j3 * (along_y + p2) * STEP_BYTES
         if DIM > 1:
             for k1 in range(Q1D):
+                ask_numbers(begin, k1, AT_STEP)
                 line = load_line(LANE, value, j3 * PLANE + k1, Q1D, Q2)
                 store_line(LANE, slab, k1, Q1D, contract(matrix, line))
         for j2 in range(p2):
+            ask_numbers(begin, along_y + j2, AT_STEP)
             line = load_line(LANE, slab if DIM > 1 else value, j2 * Q1D, 1, Q1D)
             line = contract(matrix, line)
             if added_by_pieces(side):
@@ -102,23 +141,29 @@ def integrate(y, side, matrix, c, value, slab):
 
 
 @inner
-def field_at_points(x, side, matrix, value, slab, along_z):
-    """Compute values of a field at the points, all components, and z-derivatives if used."""
+def field_at_points(x, side, matrix, value, slab, along_z, asks):
+    """Compute values of a field at the points, all components, and z-derivatives if used.
+
+    Meanwhile stored numbers are asked for, from the address ``asks`` on.
+    """
     own = value + side.first * VALUE_BYTES
     places = places_of(x, side)
     if by_pieces(side):
         gather_runs(places, side, own, PLANE, POINTS)
     for c in range(side.ncomp):
-        interpolate(places, side, matrix, c, own + c * VALUE_BYTES, slab)
+        begin = asks + c * steps_in(side) * STEP_BYTES
+        interpolate(places, side, matrix, c, own + c * VALUE_BYTES, slab, begin)
         if DIM == 3 and has_slopes(side, SLOPES_IN):
+            begin = begin + (steps_in(side) - PLANE) * STEP_BYTES
             for k in range(PLANE):
+                ask_numbers(begin, k, AT_STEP)
                 at = (side.first + c) * POINTS + k
                 line = load_line(LANE, value, at, PLANE, Q3)
                 store_line(LANE, along_z, at, PLANE, contract(D, line))
 
 
 @inner
-def add_to_test(y, side, matrix, value, slab, along_z):
+def add_to_test(y, side, matrix, value, slab, along_z, asks):
     """Integrate all components of a test function, and add the results to y.
 
     This is the transpose of `field_at_points`.
@@ -126,15 +171,18 @@ def add_to_test(y, side, matrix, value, slab, along_z):
     own = value + side.first * VALUE_BYTES
     places = target_of(y, side)
     for c in range(side.ncomp):
+        begin = asks + c * steps_out(side) * STEP_BYTES
         if DIM == 3:
             for k in range(PLANE):
+                ask_numbers(begin, k, AT_STEP)
                 at = (side.first + c) * POINTS + k
                 line = load_line(LANE, value, at, PLANE, Q3)
                 if has_slopes(side, SLOPES_OUT):
                     z_line = load_line(LANE, along_z, at, PLANE, Q3)
                     line = add_lines(line, contract(DT, z_line))
                 store_line(LANE, value, at, PLANE, contract(matrix, line))
-        integrate(places, side, matrix, c, own + c * VALUE_BYTES, slab)
+            begin = begin + PLANE * STEP_BYTES
+        integrate(places, side, matrix, c, own + c * VALUE_BYTES, slab, begin)
     if added_by_pieces(side):
         scatter_runs(places, side, own, PLANE, POINTS)
 
@@ -179,6 +227,7 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead
     """
     if ASK_BY_LINE:
         ask_ahead(ahead, k3 * Q2 + k2, ASKS)
+    ask_numbers(source[2] + ASK_POINTS, k3 * Q2 + k2, AT_LINE)
     start = k3 * PLANE + k2 * Q1D
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
@@ -256,9 +305,11 @@ def batch(table, b, x, y, work, ahead):
     along_y = along_x + NCOMP * Q1D * LANE_BYTES
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
     modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
-    for side, matrix in zip(SOURCES, BASES, strict=True):
-        field_at_points(x, side, matrix, value, slab, along_z)
     source = sources(table, b)
+    asks = source[2] + ASK_IN
+    for side, matrix in zip(SOURCES, BASES, strict=True):
+        field_at_points(x, side, matrix, value, slab, along_z, asks)
+        asks = asks + side.ncomp * steps_in(side) * STEP_BYTES
     if MAPPED:
         ask_modes(modes)
     for k3 in range(Q3):
@@ -266,5 +317,7 @@ def batch(table, b, x, y, work, ahead):
     if MINIMA or SUMS:
         out = word(table, FUNCTIONALS) + b * (len(MINIMA) + len(SUMS)) * LANE_BYTES
         functionals_at_points(out, value)
+    asks = source[2] + ASK_OUT
     for side, matrix in zip(TARGETS, TRANSPOSED, strict=True):
-        add_to_test(y, side, matrix, value, slab, along_z)
+        add_to_test(y, side, matrix, value, slab, along_z, asks)
+        asks = asks + side.ncomp * steps_out(side) * STEP_BYTES

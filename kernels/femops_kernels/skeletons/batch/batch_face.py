@@ -28,6 +28,7 @@ ALONG = POINTS * LANE_BYTES
 VALUE_BYTES = 2 * ALONG
 OWN_LANES = NCOMP * 4 * POINTS + POINTS
 WORK_LANES = OWN_LANES + NODE_LANES
+X_LINES = Q2
 
 
 def tangential(side):
@@ -40,38 +41,66 @@ def planes_of(side, ranges):
     return (0, 1) if has_slopes(side, ranges) else (0,)
 
 
+def steps_in(side):
+    """Contractions to points, and lines of nodes that lead inwards, of one component of a field."""
+    p1, p2 = tangential(side)
+    return p2 * p1 + (len(planes_of(side, SLOPES_IN)) * (p1 + Q2) if DIM > 1 else 0)
+
+
+def steps_out(side):
+    """The same for one component of a test function."""
+    p1, p2 = tangential(side)
+    return p2 * p1 + (2 * (Q1 + p2) if DIM > 1 else 0)
+
+
+SLOPES = sum([end - first for first, end, _ in (*SLOPES_IN, *SLOPES_OUT)])
+POINT_STEPS = SLOPES * (Q2 + Q1) + X_LINES * max(1, NQDATA // 2)
+STEPS_IN = sum([side.ncomp * steps_in(side) for side in SOURCES])
+STEPS_OUT = sum([side.ncomp * steps_out(side) for side in TARGETS])
+AT_LINE, AT_STEP, ASK_IN, ASK_POINTS, ASK_OUT = asked(X_LINES, STEPS_IN, POINT_STEPS, STEPS_OUT)
+STEP_BYTES = AT_STEP * CACHE_LINE
+
+
 @traced
-def interpolate_face(x, side, matrix, end, c, own, slab, nodes, turns):
+def interpolate_face(x, side, matrix, end, c, own, slab, nodes, turns, asks):
     """Values, and inward derivatives, of one component of a field at the points of the face."""
     p1, p2 = tangential(side)
     for j2 in range(p2):
         for j1 in range(p1):
+            ask_numbers(asks, j2 * p1 + j1, AT_STEP)
             line = line_inwards(x, side, nodes, turns, c, j1, j2)
             store_line(LANE, own, j2 * p1 + j1, POINTS, contract(end, line))
     for k in planes_of(side, SLOPES_IN) if DIM > 1 else ():
         plane = own + k * ALONG
+        begin = asks + (p2 * p1 + k * (p1 + Q2)) * STEP_BYTES
         for j1 in range(p1):
+            ask_numbers(begin, j1, AT_STEP)
             line = load_line(LANE, plane, j1, p1, p2)
             store_line(LANE, slab, j1, p1, contract(matrix, line) if DIM > 2 else line)
         for k2 in range(Q2):
+            ask_numbers(begin, p1 + k2, AT_STEP)
             line = contract(matrix, load_line(LANE, slab, k2 * p1, 1, p1))
             store_line(LANE, plane, k2 * Q1, 1, line)
 
 
 @traced
-def integrate_face(y, side, matrix, end, c, own, slab, nodes, turns):
+def integrate_face(y, side, matrix, end, c, own, slab, nodes, turns, asks):
     """Integrate one component of a test function: the transpose of `interpolate_face`."""
     p1, p2 = tangential(side)
     for k in (0, 1) if DIM > 1 else ():
         plane = own + k * ALONG
+        begin = asks + k * (Q1 + p2) * STEP_BYTES
         for k1 in range(Q1):
+            ask_numbers(begin, k1, AT_STEP)
             line = load_line(LANE, plane, k1, Q1, Q2)
             store_line(LANE, slab, k1, Q1, contract(matrix, line) if DIM > 2 else line)
         for j2 in range(p2):
+            ask_numbers(begin, Q1 + j2, AT_STEP)
             line = contract(matrix, load_line(LANE, slab, j2 * Q1, 1, Q1))
             store_line(LANE, plane, j2 * p1, 1, line)
     for j2 in range(p2):
         for j1 in range(p1):
+            ask_numbers(asks, steps_out(side) - p2 * p1 + j2 * p1 + j1, AT_STEP)
             line = contract(end, load_line(LANE, own, j2 * p1 + j1, POINTS, 2))
             keep_inwards(y, side, nodes, turns, c, j1, j2, line)
 
@@ -131,6 +160,7 @@ def points_of_face(source, value, along_x, along_y, ahead):
     slopes_along(value, along_x, along_y)
     for k2 in range(Q2):
         ask_ahead(ahead, k2, Q2)
+        ask_numbers(source[2] + ASK_POINTS, k2, AT_LINE)
         across = fill_entry(LANE, WEIGHTS, k2) if NWEIGHT and DIM > 2 else fill(LANE, 1.0)
         for k1 in range(Q1):
             k = k2 * Q1 + k1
@@ -155,20 +185,27 @@ def batch(table, b, x, y, work, ahead):
     along_x = slab + ALONG
     along_y = along_x + NCOMP * ALONG
     nodes = work + OWN_LANES * LANE_BYTES
+    source = sources(table, b)
+    asks = source[2] + ASK_IN
     for side, matrix, end in zip(SOURCES, BASES, ENDS_IN, strict=True):
         places, turns = places_of(x, side), turns_in(table, side, b)
         read_nodes(places, side, nodes, turns)
         for c in range(side.ncomp):
             own = value + (side.first + c) * VALUE_BYTES
-            interpolate_face(places, side, matrix, end, c, own, slab, nodes, turns)
-    points_of_face(sources(table, b), value, along_x, along_y, ahead)
+            begin = asks + c * steps_in(side) * STEP_BYTES
+            interpolate_face(places, side, matrix, end, c, own, slab, nodes, turns, begin)
+        asks = asks + side.ncomp * steps_in(side) * STEP_BYTES
+    points_of_face(source, value, along_x, along_y, ahead)
     if MINIMA or SUMS:
         out = word(table, FUNCTIONALS) + b * (len(MINIMA) + len(SUMS)) * LANE_BYTES
         functionals_at_points(out, value)
+    asks = source[2] + ASK_OUT
     for side, matrix, end in zip(TARGETS, TRANSPOSED, ENDS_OUT, strict=True):
         places, turns = target_of(y, side), turns_out(table, side, b)
         kept = results_of(y, side, nodes)
         for c in range(side.ncomp):
             own = value + (side.first + c) * VALUE_BYTES
-            integrate_face(places, side, matrix, end, c, own, slab, kept, turns)
+            begin = asks + c * steps_out(side) * STEP_BYTES
+            integrate_face(places, side, matrix, end, c, own, slab, kept, turns, begin)
+        asks = asks + side.ncomp * steps_out(side) * STEP_BYTES
         add_nodes(y, side, kept, nodes, turns)

@@ -10,13 +10,18 @@ from femops_kernels.simd.compiling import traced
 from femops_kernels.simd.lanes import Lane, fill, narrow, word
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.skeletons.batch.batch import (
+    ASK_IN,
+    ASK_POINTS,
+    AT_LINE,
     NCOMP,
     OWN_LANES,
     PLANE,
     Q2,
     Q3,
+    STEP_BYTES,
     VALUE_BYTES,
     field_at_points,
+    steps_in,
 )
 from femops_kernels.skeletons.batch.geometry import *
 from femops_kernels.skeletons.batch.pieces import *
@@ -32,6 +37,7 @@ FILLED_BYTES = 64
 @traced
 def fill_points_of_line(source, out, value, along_x, along_y, along_z, modes, plane, k3, k2):
     """Numbers at the points of an x-line."""
+    ask_numbers(source[2] + ASK_POINTS, k3 * Q2 + k2, AT_LINE)
     start = k3 * PLANE + k2 * Q1D
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
@@ -75,9 +81,11 @@ def batch(table, b, x, y, work, ahead):
     along_y = along_x + NCOMP * Q1D * LANE_BYTES
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
     modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
-    for side, matrix in zip(SOURCES, BASES, strict=True):
-        field_at_points(x, side, matrix, value, slab, along_z)
     source = sources(table, b)
+    asks = source[2] + ASK_IN
+    for side, matrix in zip(SOURCES, BASES, strict=True):
+        field_at_points(x, side, matrix, value, slab, along_z, asks)
+        asks = asks + side.ncomp * steps_in(side) * STEP_BYTES
     out = word(table, FILLED_AT) + b * POINTS * FILLED * FILLED_BYTES
     for k3 in range(Q3):
         fill_points_of_plane(source, out, value, along_x, along_y, along_z, modes, plane, k3)

@@ -36,6 +36,11 @@ ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
 IN_REGISTERS = SHORT and DIM > 1 and NCOMP == 1
 SOURCE, TARGET = SOURCES[0], TARGETS[0]
 IN_PIECES, OUT_PIECES = by_pieces(SOURCE) and Q3 >= I3, added_by_pieces(TARGET) and Q3 >= O3
+X_LINES = Q2 * Q3
+STEPS_IN = NCOMP_IN * I2 * P_IN if DIM > 2 else 0  # contractions along z
+STEPS_OUT = NCOMP_OUT * O2 * P_OUT if DIM > 2 else 0
+POINT_STEPS = Q3 * (NCOMP_IN * (P_IN + Q2) + NCOMP_OUT * (P_OUT + Q2))
+AT_LINE, AT_STEP, ASK_IN, ASK_POINTS, ASK_OUT = asked(X_LINES, STEPS_IN, POINT_STEPS, STEPS_OUT)
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
@@ -85,7 +90,8 @@ def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
                     store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
     for k2 in range(Q2):
         if ASK_BY_LINE:
-            ask_ahead(ahead, k3 * Q2 + k2, Q3 * Q2)
+            ask_ahead(ahead, k3 * Q2 + k2, X_LINES)
+        ask_numbers(source[2] + ASK_POINTS, k3 * Q2 + k2, AT_LINE)
         if IN_REGISTERS:
             line = load_line(LANE, slab, k2 * LINE, 1, P_IN)
             line = line_at_points(source, line, k3, k2)
@@ -105,13 +111,14 @@ def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
 
 
 @traced
-def planes_of_nodes(x, value):
+def planes_of_nodes(x, value, asks):
     """Gather the nodes; in three dimensions interpolate their z-lines to planes of points."""
     if IN_PIECES:
         gather_runs(x, SOURCE, value, SIDE, Q3 * SIDE)
     if DIM > 2:
         for c in range(NCOMP_IN):
             for j in range(I2 * P_IN):
+                ask_numbers(asks, c * I2 * P_IN + j, AT_STEP)
                 if IN_PIECES:
                     line = load_line(LANE, value, c * Q3 * SIDE + j, SIDE, I3)
                 else:
@@ -120,11 +127,12 @@ def planes_of_nodes(x, value):
 
 
 @traced
-def add_planes_of_nodes(y, value):
+def add_planes_of_nodes(y, value, asks):
     """Contract the z-lines of planes of points, and add to y: transpose of `planes_of_nodes`."""
     if DIM > 2:
         for c in range(NCOMP_OUT):
             for j in range(O2 * P_OUT):
+                ask_numbers(asks, c * O2 * P_OUT + j, AT_STEP)
                 line = contract(BT, load_line(LANE, value, c * Q3 * SIDE + j, SIDE, Q3))
                 if OUT_PIECES:
                     store_line(LANE, value, c * Q3 * SIDE + j, SIDE, line)
@@ -144,7 +152,7 @@ def batch(table, b, x, y, work, ahead):
     source = sources(table, b)
     if MAPPED:
         ask_modes(modes)
-    planes_of_nodes(x, value)
+    planes_of_nodes(x, value, source[2] + ASK_IN)
     for k3 in range(Q3):
         if ASK_BY_PLANE:
             ask_ahead(ahead, k3, Q3)
@@ -164,4 +172,4 @@ def batch(table, b, x, y, work, ahead):
                         store_line(LANE, value, c * SIDE + j1, P_OUT, line)
                     else:
                         scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 1, j1, c, line)
-    add_planes_of_nodes(y, value)
+    add_planes_of_nodes(y, value, source[2] + ASK_OUT)

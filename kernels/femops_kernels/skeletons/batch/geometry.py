@@ -25,6 +25,7 @@ PLANE_MODE_LANES = 2 * DIM * G2 if MAPPED and DIM > 2 else 0
 LINE_MODE_LANES = DIM * DIM * G1D if MAPPED else 0
 # How far ahead quadrature data is asked for by the first-level cache: two lines of points.
 NEAR = 2 * Q1D * NQDATA * STORED_BYTES
+DATA_LINES = -(-POINTS * NQDATA * STORED_BYTES // CACHE_LINE)  # cache lines of a batch's numbers
 
 
 @traced
@@ -134,8 +135,44 @@ def numbers(source, modes, across, k, k1):
         for i in range(NQDATA):
             at = (k * NQDATA + i) * STORED_BYTES
             prefetch(source[2], at + NEAR, 1)
-            prefetch(source[2], at + FAR, 2)
     return q + widen(LANE, load_line(STORED, source[2], k * NQDATA, 1, NQDATA))
+
+
+def asked(x_lines, steps_in, point_steps, steps_out):
+    """Return when and where a batch asks for the stored numbers behind its own.
+
+    Memory brings them to the second-level cache during all of a batch's work, not only while
+    numbers are read. Where a batch has less than FAR bytes of numbers, it asks at the points alone.
+
+    Parameters
+    ----------
+    x_lines : int
+        Number of x-lines of points.
+    steps_in, point_steps, steps_out : int
+        Contractions, and what takes as long, from nodes to points, at the points, and back.
+
+    Returns
+    -------
+    at_line, at_step : int
+        Cache lines to ask for at each x-line of points, and at each other step.
+    before, at_points, after : int
+        Bytes between a batch's first number and the first that it asks for in each of the three.
+    """
+    others = steps_in + steps_out
+    if not others or DATA_LINES * CACHE_LINE <= FAR:
+        return -(-DATA_LINES // x_lines), 0, FAR, FAR, FAR
+    at_line = round(DATA_LINES * point_steps / (point_steps + others) / x_lines)
+    at_step = -(-max(DATA_LINES - at_line * x_lines, 0) // others)
+    before = FAR + steps_out * at_step * CACHE_LINE
+    at_points = before + steps_in * at_step * CACHE_LINE
+    return at_line, at_step, before, at_points, at_points + x_lines * at_line * CACHE_LINE
+
+
+@inner
+def ask_numbers(begin, k, lines):
+    """Prefetch the k-th share of ``lines`` cache lines of the stored numbers from an address on."""
+    for i in range(lines if PREFETCH else 0):
+        prefetch(begin, (k * lines + i) * CACHE_LINE, 2)
 
 
 @inner

@@ -16,6 +16,7 @@ from femops_kernels.skeletons.multivector.vector_table import *
 # </defaults>
 
 gather_nodes, scatter_nodes = gather_rows, scatter_rows
+CACHE_LINE = 64  # bytes
 LINES_ASK = 1
 OVER_VECTORS = True  # a slot of a lane is a vector
 MAPPED, MODE_LANES, PLANE_MODE_LANES, LINE_MODE_LANES = False, 0, 0, 0
@@ -97,6 +98,16 @@ def element_line(table, b, first, count):
 def point_line(table, b, k):
     """All numbers of a point."""
     return fill_line(LANE, b, NELEMENT + k * NQDATA, NQDATA)
+
+
+def asked(x_lines, steps_in, point_steps, steps_out):
+    """Return zeros: nothing is asked for."""
+    return 0, 0, 0, 0, 0
+
+
+@inner
+def ask_numbers(begin, k, lines):
+    """Do nothing."""
 
 
 @inner
