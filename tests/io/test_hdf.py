@@ -110,6 +110,30 @@ def test_existing_files(tmp_path):
         femops.io.TimeSeries(path, "continue")
 
 
+def test_fields_that_differ_between_steps(tmp_path):
+    """They would be rounded, or an array of another step would appear: also after a restart."""
+    path, V = tmp_path / "run.vtkhdf", femops.H1(femops.box((2, 2)), 2)
+    W, u = femops.H1(V.mesh, 2, ncomp=2), V.interpolate(lambda x: x[0] / 3.0)
+    with femops.io.TimeSeries(path) as series:
+        series.save(0.0, V, u=u.astype(np.float32))
+    with femops.io.TimeSeries(path, "continue") as series:
+        for owner, fields in ((V, {"u": u}), (W, {"u": W.zeros("float32")}), (V, {"v": u})):
+            with pytest.raises(FileError, match="save the same at each step"):
+                series.save(1.0, owner, **fields)
+        series.save(1.0, V, u=2.0 * u.astype(np.float32))
+    last = [grid for _, grid in steps_of(path)][-1]
+    assert "v" not in last.point_data and last["u"].max() == 2.0 * np.float32(1.0 / 3.0)
+
+
+@pytest.mark.parametrize("name", ["a/b", "."])
+def test_names_of_groups_are_refused(tmp_path, name):
+    V, path = femops.H1(femops.box((2, 2)), 1), tmp_path / "run.vtkhdf"
+    with pytest.raises(FileError, match="choose another name"):
+        femops.save(path, V, **{name: V.zeros()})
+    with pytest.raises(FileError, match="choose another name"):
+        femops.io.TimeSeries(path).save(0.0, V, **{name: V.zeros()})
+
+
 def test_a_program_that_stops_leaves_a_series(tmp_path, monkeypatch):
     """A step counts when its last number is written; no mesh is taken for that of the next step."""
     path, spaces = tmp_path / "run.vtkhdf", [femops.H1(femops.box((n, 1)), 2) for n in (2, 3)]

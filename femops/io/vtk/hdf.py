@@ -20,6 +20,8 @@ from femops.io.vtk.hdf_file import (
     ROOT,
     append_fields,
     append_piece,
+    check_hdf_names,
+    check_rows,
     growing,
     h5py,
     in_turns,
@@ -57,11 +59,17 @@ class HdfFile(Store):
         self.path, self._comm = path, comm
         self._times: tuple[float, ...] = ()
         self._mesh = ""
+        self._fields: set[str] | None = None
 
     @property
     def times(self) -> tuple[float, ...]:
         """See `Store.times`."""
         return self._times
+
+    @property
+    def fields(self) -> set[str] | None:
+        """See `Store.fields`."""
+        return self._fields
 
     def begin(self, existing: Existing) -> None:
         """See `Store.begin`. Rank 0 reads and writes."""
@@ -72,10 +80,11 @@ class HdfFile(Store):
                 with replacing(self.path) as temporary:
                     write_empty(temporary, {_MESH: ""}, series=True)
                     to_disk(temporary)
-        self._times, self._mesh = self._comm.broadcast((self._times, self._mesh))
+        found = self._times, self._mesh, self._fields
+        self._times, self._mesh, self._fields = self._comm.broadcast(found)
 
     def _read(self) -> None:
-        """Read the times of an existing series, and the hash of its last mesh."""
+        """Read the times and fields of an existing series, and the hash of its last mesh."""
         try:
             with h5py().File(self.path, "r") as file:
                 if _MESH not in file[ROOT].attrs:
@@ -83,6 +92,7 @@ class HdfFile(Store):
                 steps = file[ROOT]["Steps"]
                 self._times = tuple(steps["Values"][: steps.attrs["NSteps"]].tolist())
                 self._mesh = file[ROOT].attrs[_MESH]
+                self._fields = {*steps["PointDataOffsets"]} if self._times else None
         except (OSError, KeyError) as error:
             if isinstance(error, FileError):
                 raise
@@ -95,8 +105,14 @@ class HdfFile(Store):
 
         Numbers that such a program left are overwritten, or stay without a step.
         """
+        with check(self._comm):
+            check_hdf_names(fields)
         first, found = same_fields(space, fields, "TimeSeries.save")
         piece = lagrange_piece(first, found, in_memory=True, warn=self._comm.rank == 0)
+        with check(self._comm), refused(self.path):
+            if self._comm.rank == 0:
+                with h5py().File(self.path, "r") as file:
+                    check_rows(file[ROOT], piece, self.path)
         mesh = self._fingerprint(piece)
         same = bool(self._times) and mesh == self._mesh
         self._mesh = mesh if same else ""

@@ -8,7 +8,7 @@ pieces of ranks are one grid: the first rank begins it, and the others extend it
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +50,42 @@ def h5py() -> ModuleType:
             f".vtkhdf files need h5py ({error}): pip install h5py, or take a .vtu or .pvd file"
         ) from error
     return module  # type: ignore[no-any-return]
+
+
+def check_hdf_names(names: Iterable[str]) -> None:
+    """Raise if HDF5 cannot name an array so: it takes a slash, or a lone dot, for a path.
+
+    Raises
+    ------
+    FileError
+        A name has a slash, or is a dot.
+    """
+    for name in names:
+        if "/" in name or name == ".":
+            raise FileError(
+                f"the field {name!r} cannot be written to a .vtkhdf file, where it is the path of "
+                "a group: choose another name, or a .vtu or .pvd file"
+            )
+
+
+def check_rows(root: Any, piece: Piece, path: Path) -> None:
+    """Raise unless the file's arrays can hold the piece's fields as they are.
+
+    Raises
+    ------
+    FileError
+        A field has another number of components than in the file, or numbers of a wider type.
+    """
+    for name, values in piece.sections["PointData"].items():
+        array = root["PointData"].get(name)
+        if array is None:
+            continue
+        if array.shape[1:] != values.shape[1:] or not np.can_cast(values.dtype, array.dtype):
+            raise FileError(
+                f"{name} has {values.dtype} numbers of shape {values.shape[1:]} at each point, in "
+                f"'{path}' {array.dtype} numbers of shape {array.shape[1:]}: save the same at each "
+                "step, or choose a .pvd file"
+            )
 
 
 def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:

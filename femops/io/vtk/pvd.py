@@ -38,6 +38,11 @@ class PvdFiles(Store):
         """See `Store.times`."""
         return tuple(time for time, _ in self._steps)
 
+    @property
+    def fields(self) -> None:
+        """See `Store.fields`."""
+        return None
+
     def begin(self, existing: Existing) -> None:
         """See `Store.begin`. Rank 0 reads and writes."""
         with check(self._comm):

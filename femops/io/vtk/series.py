@@ -82,7 +82,6 @@ class TimeSeries:
             check_name(self.path.stem, "the series")
         facts = {"the path": str(self.path.absolute()), "existing": existing}
         check_same(self._comm, "a series", facts)
-        self._fields: set[str] | None = None
         self._closed = False
         self._store: Store = _STORES[self.path.suffix.lower()](self.path, self._comm)
         with check(self._comm), refused(self.path):
@@ -93,6 +92,7 @@ class TimeSeries:
                 )
         with refused(self.path):
             self._store.begin(existing)
+        self._fields = self._store.fields
 
     @property
     def times(self) -> tuple[float, ...]:
@@ -110,7 +110,8 @@ class TimeSeries:
         space : Space, Product, Mesh or DistributedMesh, optional
             As for `femops.save`. The mesh may differ between steps.
         **fields : (size,) array or GridFunction
-            As for `femops.save`, with the same names in each step.
+            As for `femops.save`, with the same names in each step. In a .vtkhdf series they also
+            have the same number of components, and no wider type than in the first step.
 
         Returns
         -------
@@ -120,9 +121,9 @@ class TimeSeries:
         Raises
         ------
         FileError
-            The time is not finite or not later than the last step, names of fields differ from
-            earlier steps, the series is closed, the space is on other ranks, or a file cannot be
-            written. Then the series does not change.
+            The time is not finite or not later than the last step, fields differ from earlier
+            steps, the series is closed, the space is on other ranks, the format cannot hold a name,
+            or a file cannot be written. Then the series does not change.
         CommunicatorError
             Ranks disagree about the time or the fields.
         SpaceError, VectorError

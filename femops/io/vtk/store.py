@@ -19,6 +19,14 @@ class Store(ABC):
     def times(self) -> tuple[float, ...]:
         """Times of the steps, ascending."""
 
+    @property
+    @abstractmethod
+    def fields(self) -> set[str] | None:
+        """Names of the fields of each step; None if the format does not have them all in one place.
+
+        It is None before the first step, too.
+        """
+
     @abstractmethod
     def begin(self, existing: Existing) -> None:
         """Read the steps of an existing series or remove them, and write the series without more.
