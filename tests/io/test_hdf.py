@@ -122,7 +122,29 @@ def test_fields_that_differ_between_steps(tmp_path):
                 series.save(1.0, owner, **fields)
         series.save(1.0, V, u=2.0 * u.astype(np.float32))
     last = [grid for _, grid in steps_of(path)][-1]
-    assert "v" not in last.point_data and last["u"].max() == 2.0 * np.float32(1.0 / 3.0)
+    assert "v" not in last.point_data
+    assert last["u"].max() == 2.0 * np.float32(1.0 / 3.0)
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="cannot reserve space on a disk")
+def test_a_full_disk(tmp_path):
+    """HDF5 that finds no room would leave a file without any step, or end the process."""
+    import resource
+
+    path, V = tmp_path / "run.vtkhdf", femops.H1(femops.box((6, 6)), 3)
+    series, (soft, hard) = femops.io.TimeSeries(path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    series.save(0.0, V, u=V.zeros())
+    before = path.read_bytes()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, hard))
+    try:
+        for file in (path, tmp_path / "other.vtkhdf"):
+            with pytest.raises(FileError, match="too large"):
+                series.save(1.0, V, u=V.zeros()) if file is path else femops.save(file, V.mesh)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == before
+    series.save(1.0, V, u=V.zeros() + 1.0)
+    assert [grid["u"].max() for _, grid in steps_of(path)] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("name", ["a/b", "."])

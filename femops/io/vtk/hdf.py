@@ -25,6 +25,7 @@ from femops.io.vtk.hdf_file import (
     growing,
     h5py,
     in_turns,
+    make_room,
     write_empty,
 )
 from femops.io.vtk.store import Existing, Store
@@ -123,9 +124,10 @@ class HdfFile(Store):
             root.attrs[_MESH] = ""
             return append_piece(root, piece, self._comm.rank > 0)
 
-        places = in_turns(self.path, self._comm, append)
+        places = in_turns(self.path, self._comm, piece, append)
         with check(self._comm), refused(self.path):
             if self._comm.rank == 0:
+                make_room(self.path)
                 with h5py().File(self.path, "r+") as file:
                     self._count(file[ROOT], time, places)
                     file[ROOT].attrs[_MESH] = mesh

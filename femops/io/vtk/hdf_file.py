@@ -8,6 +8,8 @@ pieces of ranks are one grid: the first rank begins it, and the others extend it
 from __future__ import annotations
 
 import io
+import os
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +27,7 @@ from femops.parallel.comm import Communicator
 
 ROOT = "VTKHDF"
 _CHUNK = 1 << 16  # bytes of a chunk, in which HDF5 stores arrays that grow
+_HEADS = 1 << 19  # bytes that suffice for the heads of arrays, and for counts of steps
 
 PARTS = ("NumberOfPoints", "NumberOfCells", "NumberOfConnectivityIds")
 """Arrays with a number for each grid."""
@@ -107,7 +110,11 @@ def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:
             if comm.rank == 0:
                 write_empty(hidden, {})
         file = Path(comm.broadcast(str(hidden.absolute())))
-        in_turns(file, comm, lambda root: append_piece(root, piece, comm.rank > 0), locked=True)
+
+        def append(root: Any) -> dict[str, Any]:
+            return append_piece(root, piece, comm.rank > 0)
+
+        in_turns(file, comm, piece, append, locked=True)
         with check(comm), refused(target):
             if comm.rank == 0:
                 to_disk(file)
@@ -116,7 +123,12 @@ def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:
 
 
 def in_turns(
-    path: Path, comm: Communicator, append: Callable[[Any], Any], *, locked: bool = False
+    path: Path,
+    comm: Communicator,
+    piece: Piece,
+    append: Callable[[Any], Any],
+    *,
+    locked: bool = False,
 ) -> Any:
     """Let one rank after the other append to a file. Return the result on this rank. Collective.
 
@@ -125,6 +137,8 @@ def in_turns(
     path : Path
         File in a folder that all ranks see.
     comm : Communicator
+    piece : Piece
+        What the rank appends at most. The file gets room for it before.
     append : callable
         Called with the group of the file that holds all arrays.
     locked : bool
@@ -143,9 +157,36 @@ def in_turns(
                     raise FileError(
                         f"rank {rank} does not see '{path}': choose a folder that all ranks share"
                     )
+                make_room(path, piece)
                 with h5py().File(path, "r+", locking=False if locked else None) as file:
                     result = append(file[ROOT])
     return result
+
+
+def make_room(path: Path, piece: Piece | None = None) -> None:
+    """Reserve disk space behind a file for a piece, or for the counts of a step.
+
+    HDF5 loses the file, and often the process, if the disk is full when it writes. So the file is
+    not opened unless there is room. HDF5 gives back what it does not use when it closes the file.
+    Does nothing where the system cannot reserve space: on macOS and Windows.
+
+    Raises
+    ------
+    OSError
+        The disk is full. The file is as it was.
+    """
+    if sys.platform == "darwin" or sys.platform == "win32":
+        return
+    sections = [] if piece is None else [*piece.sections.values()]
+    arrays = [array for section in sections for array in section.values()]
+    size = sum(array.nbytes for array in arrays) + len(arrays) * _CHUNK  # of chunks not filled
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            os.posix_fallocate(file.fileno(), end, size + size // 64 + _HEADS)
+        except OSError:
+            file.truncate(end)
+            raise
 
 
 def append_piece(root: Any, piece: Piece, extend: bool) -> dict[str, Any]:

@@ -81,8 +81,8 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     ------
     FileError
         The file cannot be written or has a wrong suffix, the format cannot hold a name, or ranks do
-        not see each other's files. Or there are fields, or several ranks, for a .mesh file. Or there is
-        not one field of one process for a .gf file.
+        not see each other's files. Or there are fields, or several ranks, for a .mesh file. Or
+        there is not one field of one process for a .gf file.
     MissingExtraError
         `path` ends in .vtkhdf, and h5py is missing.
     MeshError
