@@ -233,7 +233,7 @@ def test_newton_takes_coefficients_of_any_size(dtype, size):
     assert info.converged
     assert 2 <= info.iterations <= 6
     assert u == pytest.approx(expected, abs={"float64": 1e-8, "float32": 1e-6}[dtype])
-    again, info = femops.newton(F, u, rtol=1e-13)
+    _, info = femops.newton(F, u, rtol=1e-13)
     assert info.converged
     assert info.iterations <= 3
 
