@@ -28,7 +28,7 @@ from femops.io.vtk.hdf_file import (
     make_room,
     write_empty,
 )
-from femops.io.vtk.store import Existing, Store
+from femops.io.vtk.store import Existing, Store, check_steps
 from femops.io.vtk.vtu import Owner, lagrange_piece, same_fields
 from femops.io.vtk.vtu_file import Piece
 from femops.parallel.collective_checks import check
@@ -90,10 +90,9 @@ class HdfFile(Store):
             with h5py().File(self.path, "r") as file:
                 if _MESH not in file[ROOT].attrs:
                     raise FileError(f"'{self.path}' was not written by femops: choose another name")
-                steps = file[ROOT]["Steps"]
-                self._times = tuple(steps["Values"][: steps.attrs["NSteps"]].tolist())
+                self._times = _times(file[ROOT])
                 self._mesh = file[ROOT].attrs[_MESH]
-                self._fields = {*steps["PointDataOffsets"]} if self._times else None
+                self._fields = {*file[ROOT]["Steps/PointDataOffsets"]} if self._times else None
         except (OSError, KeyError) as error:
             if isinstance(error, FileError):
                 raise
@@ -113,6 +112,7 @@ class HdfFile(Store):
         with check(self._comm), refused(self.path):
             if self._comm.rank == 0:
                 with h5py().File(self.path, "r") as file:
+                    check_steps(self.path, _times(file[ROOT]) == self._times)
                     check_rows(file[ROOT], piece, self.path)
         mesh = self._fingerprint(piece)
         same = bool(self._times) and mesh == self._mesh
@@ -154,6 +154,12 @@ class HdfFile(Store):
                 found.update(np.ascontiguousarray(array).view(np.uint8).data)
         of_ranks = self._comm.gather_all(np.frombuffer(found.digest(), dtype=np.int64))
         return hashlib.blake2b(of_ranks.tobytes(), digest_size=16).hexdigest()
+
+
+def _times(root: Any) -> tuple[float, ...]:
+    """Times of the steps that are complete."""
+    steps = root["Steps"]
+    return tuple(steps["Values"][: steps.attrs["NSteps"]].tolist())
 
 
 def _put(steps: Any, name: str, step: int, value: Any) -> None:

@@ -123,7 +123,8 @@ class TimeSeries:
         FileError
             The time is not finite or not later than the last step, fields differ from earlier
             steps, the series is closed, the space is on other ranks, the format cannot hold a name,
-            or a file cannot be written. Then the series does not change.
+            a file cannot be written, or another program has added steps. Then the series does not
+            change.
         CommunicatorError
             Ranks disagree about the time or the fields.
         SpaceError, VectorError
