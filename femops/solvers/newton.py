@@ -31,6 +31,7 @@ _DECREASE = 1e-4  # Armijo's constant
 _FLATTER = 0.8  # what the slope along a step must fall to
 _SMALL = 1e-12  # a residual that may be rounding, where coefficients are of size 1
 _ROUNDING = 4.0  # times the residual that rounding u causes; up to 1.0 was seen, for p to 7
+_ROUNDED = "converged to round-off"
 _NO_PROGRESS = "no step along the Newton direction makes progress"
 _SOLVED, _STALLED = 1e-6, 3  # of the first residual, and steps that do not halve it: round-off
 
@@ -196,7 +197,8 @@ def newton(
             "the residual of the first guess has entries other than zero, but their squares "
             "underflow: multiply F and b by a large number"
         )
-    goal, forcing = max(rtol * norms[0], atol), _FORCING  # see `_with_rounding`
+    asked, forcing = max(rtol * norms[0], atol), _FORCING
+    goal = asked
     steps = NewtonSteps(linear, preconditioner, history=history)
     reason, watch = "converged", Watch(False, progress, callback)
     watch.tell(0, norms[0], u.view)
@@ -220,7 +222,8 @@ def newton(
     spent = sum(info.iterations for info in steps.infos)
     inner = tuple(info.residuals for info in steps.infos) if history else ()
     goal = _with_rounding(F, u, norms, goal, ended=True)
-    reason = "converged" if norms[-1] <= goal else reason
+    if norms[-1] <= goal:
+        reason = "converged" if norms[-1] <= asked else _ROUNDED
     ended = norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), goal
     info = NewtonInfo(*ended, inner)
     if warn and not info.converged:
