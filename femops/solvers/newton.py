@@ -189,14 +189,7 @@ def newton(
     load = sums.arrays.zeros_like(u) if b is None else _own(F, b, "b")
     load[F.space.memory.put(F.constrained_dofs)] = 0.0
     residual = F.residual(u) - load
-    norms = [sums.norm(residual)]
-    if not np.isfinite(norms[0]):
-        raise SolverError("the residual of the first guess is not a number: begin with another")
-    if max(norms[0], atol) < LEAST_NORM and F.space.comm.max(int(bool(residual.any()))):
-        raise SolverError(
-            "the residual of the first guess has entries other than zero, but their squares "
-            "underflow: multiply F and b by a large number"
-        )
+    norms = [_first_norm(F, residual, atol, sums)]
     asked, forcing = max(rtol * norms[0], atol), _FORCING
     goal = asked
     steps = NewtonSteps(linear, preconditioner, history=history)
@@ -229,6 +222,19 @@ def newton(
     if warn and not info.converged:
         _warn(info, _cause(F, u, residual, goal), F.space.comm)
     return u, info
+
+
+def _first_norm(F: Residual, residual: NDArray[Any], atol: float, sums: Sums) -> float:
+    """Norm of the residual of the first guess. Raise if it is not finite or underflows."""
+    norm = sums.norm(residual)
+    if not np.isfinite(norm):
+        raise SolverError("the residual of the first guess is not a number: begin with another")
+    if max(norm, atol) < LEAST_NORM and F.space.comm.max(int(bool(residual.any()))):
+        raise SolverError(
+            "the residual of the first guess has entries other than zero, but their squares "
+            "underflow: multiply F and b by a large number"
+        )
+    return norm
 
 
 def rounding_of(F: Residual, u: NDArray[Any]) -> float:
