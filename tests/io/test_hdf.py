@@ -8,6 +8,8 @@ import pytest
 
 import femops
 from femops.errors import FileError, MissingExtraError, RankError
+from femops.io.vtk import journal
+from femops.io.vtk.journal import recover
 from support import fixtures
 from support.vtk import needs_vtk, read_vtk
 
@@ -145,6 +147,32 @@ def test_a_full_disk(tmp_path):
     assert path.read_bytes() == before
     series.save(1.0, V, u=V.zeros() + 1.0)
     assert [grid["u"].max() for _, grid in steps_of(path)] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_a_program_killed_while_it_overwrites(tmp_path, monkeypatch, when):
+    """It appends numbers, then counts the step. Both leave a journal, which does the rest."""
+    path, V = tmp_path / "run.vtkhdf", femops.H1(femops.box((2, 2)), 2)
+    series, calls = femops.io.TimeSeries(path), []
+    series.save(0.0, V, u=V.zeros())
+
+    def killed(file):
+        calls.append(file)
+        if len(calls) == when:
+            raise KeyboardInterrupt
+        recover(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "recover", killed)
+        with pytest.raises(KeyboardInterrupt):
+            series.save(1.0, V, u=V.zeros() + 1.0)
+    assert len(list(tmp_path.iterdir())) == 2
+    with femops.io.TimeSeries(path, "continue") as series:
+        assert series.times == ((0.0,), (0.0, 1.0))[when - 1]
+        series.save(2.0, V, u=V.zeros() + 2.0)
+    assert [path] == list(tmp_path.iterdir())
+    expected = [0.0, 1.0, 2.0] if when == 2 else [0.0, 2.0]
+    assert [grid["u"].max() for _, grid in steps_of(path)] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["a/b", "."])

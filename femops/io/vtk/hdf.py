@@ -25,9 +25,10 @@ from femops.io.vtk.hdf_file import (
     growing,
     h5py,
     in_turns,
-    make_room,
+    opened,
     write_empty,
 )
+from femops.io.vtk.journal import recover
 from femops.io.vtk.store import Existing, Store, check_steps
 from femops.io.vtk.vtu import Owner, lagrange_piece, same_fields
 from femops.io.vtk.vtu_file import Piece
@@ -75,6 +76,8 @@ class HdfFile(Store):
     def begin(self, existing: Existing) -> None:
         """See `Store.begin`. Rank 0 reads and writes."""
         with check(self._comm):
+            if self._comm.rank == 0:
+                recover(self.path)
             if self._comm.rank == 0 and existing == "continue" and self.path.exists():
                 self._read()
             elif self._comm.rank == 0:
@@ -103,7 +106,8 @@ class HdfFile(Store):
     def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
         """See `Store.add`. The step is counted last, so a file of a program that stopped is whole.
 
-        Numbers that such a program left are overwritten, or stay without a step.
+        Each change of the file takes place at once, by a journal. Numbers that a stopped program
+        left are overwritten, or stay without a step.
         """
         with check(self._comm):
             check_hdf_names(fields)
@@ -127,11 +131,9 @@ class HdfFile(Store):
         places = in_turns(self.path, self._comm, piece, append)
         with check(self._comm), refused(self.path):
             if self._comm.rank == 0:
-                make_room(self.path)
-                with h5py().File(self.path, "r+") as file:
-                    self._count(file[ROOT], time, places)
-                    file[ROOT].attrs[_MESH] = mesh
-                to_disk(self.path)
+                with opened(self.path) as root:
+                    self._count(root, time, places)
+                    root.attrs[_MESH] = mesh
         self._times, self._mesh = (*self._times, time), mesh
         return self.path
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from femops.errors import FileError, MissingExtraError
 from femops.io.atomic import refused, replacing, to_disk
+from femops.io.vtk.journal import journaled, recover
 from femops.io.vtk.vtu_file import Piece
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
@@ -157,23 +158,47 @@ def in_turns(
                     raise FileError(
                         f"rank {rank} does not see '{path}': choose a folder that all ranks share"
                     )
-                make_room(path, piece)
-                with h5py().File(path, "r+", locking=False if locked else None) as file:
-                    result = append(file[ROOT])
+                with (_opened_locked if locked else opened)(path, piece) as root:
+                    result = append(root)
     return result
 
 
-def make_room(path: Path, piece: Piece | None = None) -> None:
-    """Reserve disk space behind a file for a piece, or for the counts of a step.
+@contextmanager
+def opened(path: Path, piece: Piece | None = None) -> Iterator[Any]:
+    """Open the group of all arrays for a change that takes place at the end of the block, or never.
 
-    HDF5 loses the file, and often the process, if the disk is full when it writes. So the file is
-    not opened unless there is room. HDF5 gives back what it does not use when it closes the file.
-    Does nothing where the system cannot reserve space: on macOS and Windows.
+    Parameters
+    ----------
+    path : Path
+    piece : Piece, optional
+        What is appended. Nothing else than counts of a step if omitted.
 
     Raises
     ------
     OSError
         The disk is full. The file is as it was.
+    """
+    recover(path)
+    end = path.stat().st_size
+    _make_room(path, piece)
+    with journaled(path, end) as raw, h5py().File(raw, "r+") as file:
+        yield file[ROOT]
+
+
+@contextmanager
+def _opened_locked(path: Path, piece: Piece) -> Iterator[Any]:
+    """Open a file that is not under its name yet: it may be lost."""
+    _make_room(path, piece)
+    with h5py().File(path, "r+", locking=False) as file:
+        yield file[ROOT]
+
+
+def _make_room(path: Path, piece: Piece | None) -> None:
+    """Reserve disk space behind a file for a piece, or for the counts of a step.
+
+    HDF5 loses the file, and often the process, if the disk is full when it writes. So the file is
+    not opened unless there is room. HDF5 gives back what it does not use when it closes the file.
+    Does nothing where the system cannot reserve space: on macOS and Windows.
     """
     if sys.platform == "darwin" or sys.platform == "win32":
         return
