@@ -144,7 +144,7 @@ class JournaledFile(io.RawIOBase):
 
 
 def _journal(path: Path) -> Path:
-    return path.with_name(f".{path.name}-femops.journal")
+    return path.with_name(f".{path.name}-femops-journal")
 
 
 def recover(path: Path) -> None:

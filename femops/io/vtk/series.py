@@ -35,7 +35,7 @@ class TimeSeries:
 
     A .vtkhdf series is one file in the format VTKHDF. It needs h5py (extra ``hdf``). The mesh is
     stored again only where it changes. It was read by VTK 9.7. Each step is first written to a
-    journal, ``.run.vtkhdf-femops.journal``, which is there for a moment. If the program is killed
+    journal, ``.run.vtkhdf-femops-journal``, which is there for a moment. If the program is killed
     in this moment, the journal stays. Open the series with ``existing="continue"`` to end the step.
 
     Several ranks of `comm` write a .pvtu file per step, and a .vtu file per step and rank. To a
