@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from femops.adjoint.checkpoints import STORED, Checkpoints, actions_of
@@ -21,8 +20,7 @@ from femops.errors import OperatorError, SolverError, VectorError
 from femops.operators import Functional, Residual
 from femops.operators.execution.vectors import checked_vector
 from femops.operators.matrix_free import ONE_SPACE
-from femops.solvers.inner_products import Sums
-from femops.solvers.newton import newton
+from femops.solvers.newton import newton, rounding_of
 from femops.solvers.newton_steps import Linear, Preconditioning
 from femops.spaces.base import GridFunction
 from femops.spaces.product import Product
@@ -32,8 +30,6 @@ Vector = NDArray[Any]
 Coefficients = Callable[[int], Mapping[str, Any]]
 INITIAL = "initial"
 """Name of the state before the first step among the controls."""
-
-_ROUNDING = 4.0  # times the residual that rounding the state causes; up to 1.0 was seen, for p to 7
 
 
 @final
@@ -280,7 +276,7 @@ class Steps:
                 F,
                 guess,
                 rtol=self._rtol,
-                atol=self._rounding(F, guess),
+                atol=rounding_of(F, guess),
                 linear=self._linear,
                 preconditioner=self._preconditioner,
                 warn=False,
@@ -294,16 +290,6 @@ class Steps:
                 "by begin, or shorter steps"
             )
         return solved
-
-    def _rounding(self, F: Residual, u: Vector) -> float:
-        """Norm that a residual may have by rounding alone, whatever the size of the state.
-
-        Near a steady state the first guess has a residual of this size, which does not get smaller.
-        """
-        terms = F.jacobian(u).diagonal() * u
-        terms[F.space.memory.put(F.constrained_dofs)] = 0.0
-        norm = Sums(F.space).norm(terms)
-        return _ROUNDING * float(np.finfo(F.dtype).eps) * norm if np.isfinite(norm) else 0.0
 
     def _running_at(self, now: Mapping[str, Any]) -> Functional | None:
         """The running goal of a step."""

@@ -282,13 +282,28 @@ def _gradient_errors(
 
 
 def _root(space: Space, fields: Iterator[tuple[GeometryBlock, Floats]]) -> float:
-    """Root of the integral of a field's square. ``fields`` yields the field's values by block."""
-    sums = np.empty((space.mesh.num_elements, 1))
+    """Root of the integral of a field's square. ``fields`` yields the field's values by block.
+
+    Values are divided by a power of two near the largest of their element. Otherwise squares of
+    values below 1e-162 or above 1e154 would be zero or infinite.
+    """
+    sums, scales = np.empty((space.mesh.num_elements, 1)), np.zeros((space.mesh.num_elements, 1))
     for block, field in fields:
-        with np.errstate(over="ignore"):  # an overflow gives infinity, and so does the norm
-            squares = np.square(field).reshape(*field.shape[:2], -1).sum(axis=2)
+        values = field.reshape(*field.shape[:2], -1)
+        scale = _power_of_two(abs(values).max(axis=(1, 2)))
+        squares = np.square(values / np.where(scale, scale, 1.0)[:, None, None]).sum(axis=2)
         sums[block.start : block.stop] = _element_integrals(block, squares)
-    return math.sqrt(exact_sum(sums, space.comm))
+        scales[block.start : block.stop, 0] = scale
+    largest = float(space.comm.max(scales.max(initial=0.0))) or 1.0
+    with np.errstate(under="ignore"):
+        return largest * math.sqrt(exact_sum(sums * (scales / largest) ** 2, space.comm))
+
+
+def _power_of_two(x: Floats) -> Floats:
+    """Largest power of two up to each number x >= 0. Zero for zero, 1 if x is not finite."""
+    finite = np.isfinite(x)
+    power = np.ldexp(1.0, np.frexp(np.where(finite, x, 1.0))[1] - 1)
+    return np.where(x == 0.0, 0.0, np.where(finite, power, 1.0))
 
 
 def _element_integrals(block: DomainBlock, values: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, final
@@ -19,6 +20,7 @@ from femops.solvers.inner_products import Sums
 from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
+from femops_kernels.cg import LEAST_NORM
 from femops_meshes import html
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
@@ -27,6 +29,9 @@ _FORCING, _GAMMA = 0.1, 0.9
 _SHORTEST = 2.0**-12  # step length at which the search gives up
 _DECREASE = 1e-4  # Armijo's constant
 _FLATTER = 0.8  # what the slope along a step must fall to
+_SMALL = 1e-12  # a residual that may be rounding, where coefficients are of size 1
+_ROUNDING = 4.0  # times the residual that rounding u causes; up to 1.0 was seen, for p to 7
+_ROUNDED = "converged to round-off"
 _NO_PROGRESS = "no step along the Newton direction makes progress"
 _SOLVED, _STALLED = 1e-6, 3  # of the first residual, and steps that do not halve it: round-off
 
@@ -48,7 +53,7 @@ class NewtonInfo:
     residuals : tuple of float
         Euclidean norm of the residual before the first step and after each.
     tolerance : float
-        Bound for the last of the residuals.
+        Bound for the last of the residuals, with that of rounding.
     linear_residuals : tuple of tuples of float
         Residuals of the linear solver in each step (see `Info`). Empty without ``history=True``.
     """
@@ -84,7 +89,7 @@ def newton(
     b: NDArray[Any] | None = None,
     *,
     rtol: Fraction = 1e-8,
-    atol: NotNegative = 1e-12,
+    atol: NotNegative = 0.0,
     maxiter: Count = 30,
     linear: Linear = "auto",
     level: str = "partial",
@@ -105,7 +110,9 @@ def newton(
     b : (size,) array, optional
         Load vector, zero if omitted.
     rtol, atol : float
-        Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs.
+        Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs. Also done if no
+        more than rounding of u is left: 4 eps |D u|, where D is the diagonal of the Jacobian. That
+        is computed where the residual is below 1e-12, or a step does not halve it.
     maxiter : int
         Maximum number of steps.
     linear : {"auto", "cg", "minres", "gmres"} or callable
@@ -141,8 +148,8 @@ def newton(
     Raises
     ------
     SolverError
-        A first guess at which the residual is not a number, arguments that make no sense, or a
-        function that returns no preconditioner or no solution.
+        A first guess at which the residual is not a number or underflows, arguments that make no
+        sense, or a function that returns no preconditioner or no solution.
     OperatorError
         An unknown level, or one that would not fit into memory.
     VectorError
@@ -182,14 +189,13 @@ def newton(
     load = sums.arrays.zeros_like(u) if b is None else _own(F, b, "b")
     load[F.space.memory.put(F.constrained_dofs)] = 0.0
     residual = F.residual(u) - load
-    norms = [sums.norm(residual)]
-    if not np.isfinite(norms[0]):
-        raise SolverError("the residual of the first guess is not a number: begin with another")
-    goal, forcing = max(rtol * norms[0], atol), _FORCING
+    norms = [_first_norm(F, residual, atol, sums)]
+    asked, forcing = max(rtol * norms[0], atol), _FORCING
+    goal = asked
     steps = NewtonSteps(linear, preconditioner, history=history)
     reason, watch = "converged", Watch(False, progress, callback)
     watch.tell(0, norms[0], u.view)
-    while norms[-1] > goal:
+    while norms[-1] > (goal := _with_rounding(F, u, norms, goal)):
         if len(norms) > maxiter:
             reason = f"not converged in {maxiter} steps"
             break
@@ -208,11 +214,55 @@ def newton(
         watch.tell(len(norms) - 1, norms[-1], u.view)
     spent = sum(info.iterations for info in steps.infos)
     inner = tuple(info.residuals for info in steps.infos) if history else ()
+    goal = _with_rounding(F, u, norms, goal, ended=True)
+    if norms[-1] <= goal:
+        reason = "converged" if norms[-1] <= asked else _ROUNDED
     ended = norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), goal
     info = NewtonInfo(*ended, inner)
     if warn and not info.converged:
         _warn(info, _cause(F, u, residual, goal), F.space.comm)
     return u, info
+
+
+def _first_norm(F: Residual, residual: NDArray[Any], atol: float, sums: Sums) -> float:
+    """Norm of the residual of the first guess. Raise if it is not finite or underflows."""
+    norm = sums.norm(residual)
+    if not np.isfinite(norm):
+        raise SolverError("the residual of the first guess is not a number: begin with another")
+    if max(norm, atol) < LEAST_NORM and F.space.comm.max(int(bool(residual.any()))):
+        raise SolverError(
+            "the residual of the first guess has entries other than zero, but their squares "
+            "underflow: multiply F and b by a large number"
+        )
+    return norm
+
+
+def rounding_of(F: Residual, u: NDArray[Any]) -> float:
+    """Norm that the residual may have by rounding of u alone, whatever the size of u. Collective.
+
+    At a solution the residual does not get smaller. The norm is zero if it is not finite.
+    """
+    terms = F.jacobian(u).diagonal() * u
+    terms[F.space.memory.put(F.constrained_dofs)] = 0.0
+    norm = Sums(F.space).norm(terms)
+    return _ROUNDING * float(np.finfo(F.dtype).eps) * norm if np.isfinite(norm) else 0.0
+
+
+def _with_rounding(
+    F: Residual, u: NDArray[Any], norms: Sequence[float], goal: float, *, ended: bool = False
+) -> float:
+    """Goal for the last of the norms, enlarged to what rounding leaves. Collective.
+
+    That costs the diagonal of a Jacobian. So it is computed only where the norm is small or hardly
+    falls, and at the end.
+    """
+    slow = len(norms) > 1 and norms[-1] > 0.5 * norms[-2]
+    if norms[-1] <= goal or not (norms[-1] <= _SMALL or slow or ended):
+        return goal
+    try:
+        return max(goal, rounding_of(F, u))
+    except Errors:  # the iteration has a better message
+        return goal
 
 
 def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:

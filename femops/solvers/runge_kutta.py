@@ -256,7 +256,7 @@ def runge_kutta(
     _check_functions(f, limiter, callback, start, u)
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
-    ranks, vectors = communicator(comm), StageVectors(u)
+    ranks, vectors = communicator(comm), StageVectors(u if start < end else u.copy())
     rate, u, start, dt = vectors.result(f, "f(t, u)"), vectors.start, float(start), float(dt)
     if method in PAIRS:
         if limiter is not None or not (rtol or atol):

@@ -53,12 +53,17 @@ def named_parts(
     x = centers().T
     chosen = np.array([_chosen(name, rule, x) for name, rule in rules.items()])
     parts, where = np.unique(np.vstack([attributes, chosen]), axis=1, return_inverse=True)
-    old, chosen = parts[0], parts[1:] != 0
-    new, last = old.copy(), old.max()
+    old, chosen = parts[0].astype(np.int64), parts[1:] != 0
+    new, last = old.copy(), int(old.max())
     for part in range(len(old)):
         undivided = np.count_nonzero(old == old[part]) == 1
         if chosen[:, part].any() and not undivided:
             last = new[part] = last + 1
+    if last > np.iinfo(np.int32).max:
+        raise MeshArgumentError(
+            f"attribute {old.max()} is the largest there can be, and parts need others: give the "
+            "mesh smaller attributes"
+        )
     found = {name: new[np.isin(old, known[name])] for name in known}
     found |= {name: new[mine] for name, mine in zip(rules, chosen, strict=True)}
     changed = new[where.ravel()].astype(np.int32)

@@ -34,6 +34,19 @@ def test_components_are_integrated_one_by_one():
     assert gradient == pytest.approx(3, rel=1e-12)
 
 
+@pytest.mark.parametrize("power", [-1000, -530, 0, 510, 1020])
+def test_norms_of_functions_of_any_size(power):
+    """Squares would underflow or overflow. One element is zero, and one is much smaller."""
+    space = L2(femops.box((3, 2)), 1)
+    u = np.random.default_rng(0).random(space.size)
+    u[:4], u[4:8], factor = 0.0, 1e-9 * u[4:8], 2.0**power
+    assert l2_norm(space, factor * u) == factor * l2_norm(space, u)
+    assert l2_error(space, factor * u, 0.25 * factor) == factor * l2_error(space, u, 0.25)
+    slopes = (0.5 * factor, 0.0)
+    found = h1_seminorm_error(space, factor * u, slopes)
+    assert found == factor * h1_seminorm_error(space, u, (0.5, 0.0))
+
+
 def test_errors_of_known_differences():
     space = H1(femops.box((2, 2, 2)), 2)
     u = space.interpolate(lambda x: x[0])

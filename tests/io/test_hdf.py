@@ -8,6 +8,8 @@ import pytest
 
 import femops
 from femops.errors import FileError, MissingExtraError, RankError
+from femops.io.vtk import journal
+from femops.io.vtk.journal import recover
 from support import fixtures
 from support.vtk import needs_vtk, read_vtk
 
@@ -108,6 +110,78 @@ def test_existing_files(tmp_path):
         file.create_group("VTKHDF")
     with pytest.raises(FileError, match="not written by femops"):
         femops.io.TimeSeries(path, "continue")
+
+
+def test_fields_that_differ_between_steps(tmp_path):
+    """They would be rounded, or an array of another step would appear: also after a restart."""
+    path, V = tmp_path / "run.vtkhdf", femops.H1(femops.box((2, 2)), 2)
+    W, u = femops.H1(V.mesh, 2, ncomp=2), V.interpolate(lambda x: x[0] / 3.0)
+    with femops.io.TimeSeries(path) as series:
+        series.save(0.0, V, u=u.astype(np.float32))
+    with femops.io.TimeSeries(path, "continue") as series:
+        for owner, fields in ((V, {"u": u}), (W, {"u": W.zeros("float32")}), (V, {"v": u})):
+            with pytest.raises(FileError, match="save the same at each step"):
+                series.save(1.0, owner, **fields)
+        series.save(1.0, V, u=2.0 * u.astype(np.float32))
+    last = [grid for _, grid in steps_of(path)][-1]
+    assert "v" not in last.point_data
+    assert last["u"].max() == 2.0 * np.float32(1.0 / 3.0)
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="cannot reserve space on a disk")
+def test_a_full_disk(tmp_path):
+    """HDF5 that finds no room would leave a file without any step, or end the process."""
+    import resource
+
+    path, V = tmp_path / "run.vtkhdf", femops.H1(femops.box((6, 6)), 3)
+    series, (soft, hard) = femops.io.TimeSeries(path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    series.save(0.0, V, u=V.zeros())
+    before = path.read_bytes()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, hard))
+    try:
+        for file in (path, tmp_path / "other.vtkhdf"):
+            with pytest.raises(FileError, match="too large"):
+                series.save(1.0, V, u=V.zeros()) if file is path else femops.save(file, V.mesh)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == before
+    series.save(1.0, V, u=V.zeros() + 1.0)
+    assert [grid["u"].max() for _, grid in steps_of(path)] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_a_program_killed_while_it_overwrites(tmp_path, monkeypatch, when):
+    """It appends numbers, then counts the step. Both leave a journal, which does the rest."""
+    path, V = tmp_path / "run.vtkhdf", femops.H1(femops.box((2, 2)), 2)
+    series, calls = femops.io.TimeSeries(path), []
+    series.save(0.0, V, u=V.zeros())
+
+    def killed(file):
+        calls.append(file)
+        if len(calls) == when:
+            raise KeyboardInterrupt
+        recover(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "recover", killed)
+        with pytest.raises(KeyboardInterrupt):
+            series.save(1.0, V, u=V.zeros() + 1.0)
+    assert len(list(tmp_path.iterdir())) == 2
+    with femops.io.TimeSeries(path, "continue") as series:
+        assert series.times == ((0.0,), (0.0, 1.0))[when - 1]
+        series.save(2.0, V, u=V.zeros() + 2.0)
+    assert [path] == list(tmp_path.iterdir())
+    expected = [0.0, 1.0, 2.0] if when == 2 else [0.0, 2.0]
+    assert [grid["u"].max() for _, grid in steps_of(path)] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["a/b", "."])
+def test_names_of_groups_are_refused(tmp_path, name):
+    V, path = femops.H1(femops.box((2, 2)), 1), tmp_path / "run.vtkhdf"
+    with pytest.raises(FileError, match="choose another name"):
+        femops.save(path, V, **{name: V.zeros()})
+    with pytest.raises(FileError, match="choose another name"):
+        femops.io.TimeSeries(path).save(0.0, V, **{name: V.zeros()})
 
 
 def test_a_program_that_stops_leaves_a_series(tmp_path, monkeypatch):

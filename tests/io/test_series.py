@@ -64,6 +64,20 @@ def test_a_step_that_fails_leaves_the_series_as_it_was(tmp_path, space, monkeypa
     assert series.times == (0.0, 1.0)
 
 
+@pytest.mark.parametrize("suffix", [".pvd", ".vtkhdf"])
+def test_steps_of_two_programs_do_not_overwrite_each_other(tmp_path, space, suffix):
+    if suffix == ".vtkhdf":
+        pytest.importorskip("h5py")
+    path = tmp_path / f"run{suffix}"
+    first = femops.io.TimeSeries(path)
+    second = femops.io.TimeSeries(path, "continue")
+    first.save(1.0, space, u=field(space, 1))
+    with pytest.raises(FileError, match="another program, or another TimeSeries"):
+        second.save(2.0, space, u=field(space, 2))
+    first.save(3.0, space, u=field(space, 3))
+    assert femops.io.TimeSeries(path, "continue").times == (1.0, 3.0)
+
+
 def test_bad_times_and_a_closed_series(tmp_path, space):
     series = saved(tmp_path / "run.pvd", space, [0.0])
     with pytest.raises(FileError, match="is closed"):

@@ -216,3 +216,11 @@ def test_refused_predicates():
     ):
         with pytest.raises(MeshArgumentError, match=text):
             box((4, 4)).with_names(boundary={"a": rule})
+
+
+def test_the_largest_attribute_cannot_be_divided():
+    """A part would get a negative attribute."""
+    mesh = box((2, 1), upper=(2.0, 1.0)).with_attributes(elements=[2**31 - 1] * 2)
+    assert mesh.with_names({"all": lambda x: x[0] > 0.0}).element_attributes[0] == 2**31 - 1
+    with pytest.raises(MeshArgumentError, match="give the mesh smaller attributes"):
+        mesh.with_names({"left": lambda x: x[0] < 1.0})

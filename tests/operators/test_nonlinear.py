@@ -215,6 +215,39 @@ def test_newton_comes_to_a_residual_of_zero():
     assert not u.any()
 
 
+@pytest.mark.parametrize("size", [1e-25, 1e-13, 1.0, 1e25])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_newton_takes_coefficients_of_any_size(dtype, size):
+    """The steps are the same, and near the solution only rounding is left, which ends the solve."""
+    V, rtol = femops.H1(femops.box((2, 2)), order=2), {"float64": 1e-9, "float32": 1e-12}[dtype]
+
+    def nonlinear(u, k):
+        return {"grad": k * (1.0 + u.value**2) * u.grad, "value": -5.0 * k}
+
+    F, start = (
+        femops.residual(nonlinear, V, k=k, dtype=dtype).constrained(V.boundary_dofs())
+        for k in (size, 1.0)
+    )
+    expected, _ = femops.newton(start, V.zeros(dtype), rtol=rtol)
+    u, info = femops.newton(F, V.zeros(dtype), rtol=rtol)
+    assert info.converged
+    assert 2 <= info.iterations <= 6
+    assert u == pytest.approx(expected, abs={"float64": 1e-8, "float32": 1e-6}[dtype])
+    _, info = femops.newton(F, u, rtol=1e-13)
+    assert info.converged
+    assert info.iterations <= 3
+
+
+def test_newton_refuses_a_residual_that_underflows():
+    V = femops.H1(femops.box((2, 2)), order=2)
+    F = femops.residual(lambda u: {"value": u}, V)
+    with pytest.raises(SolverError, match="squares underflow: multiply F and b"):
+        femops.newton(F, V.zeros(), femops.load(V, 1e-200))
+    u, info = femops.newton(F, V.zeros(), femops.load(V, 1e-200), atol=1e-100)
+    assert info.converged
+    assert not u.any()
+
+
 def test_newton_reports_and_returns_the_last_good_state():
     V = femops.H1(femops.box((2, 1, 1)), 1, ncomp=3)
     F = femops.neo_hookean(V).constrained(V.boundary_dofs(1))

@@ -91,10 +91,11 @@ def test_newton_warns_of_itself_alone() -> None:
 
 
 def test_newton_at_round_off_advises_a_larger_rtol() -> None:
-    F = femops.residual(lambda u: {"value": u + u**3, "grad": u.grad}, V)
-    b, exact = femops.load(V, 1.0), {"rtol": 0.0, "atol": 0.0}
+    """Two large sources cancel: their rounding is more than that of u, which ends a solve."""
+    F = femops.residual(lambda u: {"value": u + u**3 + 1e5, "grad": u.grad}, V)
+    b, exact = femops.load(V, 1.0 + 1e5), {"rtol": 0.0, "atol": 0.0}
     (text,), (_, info) = told(lambda: femops.newton(F, V.zeros(), b, **exact))
-    assert info.residual < 1e-12 * info.residuals[0]
+    assert info.residual < 1e-7 * info.residuals[0]
     assert "larger rtol or atol" in text
     assert "better u0" not in text
     (text,), _ = told(lambda: femops.newton(F, V.zeros(), b, maxiter=1, **exact))

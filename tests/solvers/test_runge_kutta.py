@@ -61,6 +61,14 @@ def test_times_steps_and_callbacks() -> None:
     np.testing.assert_array_equal(femops.runge_kutta(_rate, same, 1.0, 0.1, start=1.0), same)
 
 
+@pytest.mark.parametrize("method", [*METHODS, *PAIRS])
+def test_no_time_gives_a_copy(method: str) -> None:
+    u = np.ones(3)
+    found = femops.runge_kutta(lambda _, u: -u, u, 2.0, 0.1, start=2.0, method=method)
+    assert not np.shares_memory(found, u)
+    assert (found == u).all()
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_limiters_see_each_stage(method: str) -> None:
     seen: list[float] = []

@@ -15,7 +15,7 @@ from femops.hydro.remap.neighbours import Neighbours
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_TINY = 1e-15  # keeps quotients finite in constant elements
+_TINY = 1e-200  # keeps quotients finite in constant elements; small beside small functions, too
 
 
 class LowOrder(ABC):

@@ -20,12 +20,16 @@ from femops.io.vtk.hdf_file import (
     ROOT,
     append_fields,
     append_piece,
+    check_hdf_names,
+    check_rows,
     growing,
     h5py,
     in_turns,
+    opened,
     write_empty,
 )
-from femops.io.vtk.store import Existing, Store
+from femops.io.vtk.journal import recover
+from femops.io.vtk.store import Existing, Store, check_steps
 from femops.io.vtk.vtu import Owner, lagrange_piece, same_fields
 from femops.io.vtk.vtu_file import Piece
 from femops.parallel.collective_checks import check
@@ -57,32 +61,41 @@ class HdfFile(Store):
         self.path, self._comm = path, comm
         self._times: tuple[float, ...] = ()
         self._mesh = ""
+        self._fields: set[str] | None = None
 
     @property
     def times(self) -> tuple[float, ...]:
         """See `Store.times`."""
         return self._times
 
+    @property
+    def fields(self) -> set[str] | None:
+        """See `Store.fields`."""
+        return self._fields
+
     def begin(self, existing: Existing) -> None:
         """See `Store.begin`. Rank 0 reads and writes."""
         with check(self._comm):
+            if self._comm.rank == 0:
+                recover(self.path)
             if self._comm.rank == 0 and existing == "continue" and self.path.exists():
                 self._read()
             elif self._comm.rank == 0:
                 with replacing(self.path) as temporary:
                     write_empty(temporary, {_MESH: ""}, series=True)
                     to_disk(temporary)
-        self._times, self._mesh = self._comm.broadcast((self._times, self._mesh))
+        found = self._times, self._mesh, self._fields
+        self._times, self._mesh, self._fields = self._comm.broadcast(found)
 
     def _read(self) -> None:
-        """Read the times of an existing series, and the hash of its last mesh."""
+        """Read the times and fields of an existing series, and the hash of its last mesh."""
         try:
             with h5py().File(self.path, "r") as file:
                 if _MESH not in file[ROOT].attrs:
                     raise FileError(f"'{self.path}' was not written by femops: choose another name")
-                steps = file[ROOT]["Steps"]
-                self._times = tuple(steps["Values"][: steps.attrs["NSteps"]].tolist())
+                self._times = _times(file[ROOT])
                 self._mesh = file[ROOT].attrs[_MESH]
+                self._fields = {*file[ROOT]["Steps/PointDataOffsets"]} if self._times else None
         except (OSError, KeyError) as error:
             if isinstance(error, FileError):
                 raise
@@ -93,10 +106,18 @@ class HdfFile(Store):
     def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
         """See `Store.add`. The step is counted last, so a file of a program that stopped is whole.
 
-        Numbers that such a program left are overwritten, or stay without a step.
+        Each change of the file takes place at once, by a journal. Numbers that a stopped program
+        left are overwritten, or stay without a step.
         """
+        with check(self._comm):
+            check_hdf_names(fields)
         first, found = same_fields(space, fields, "TimeSeries.save")
         piece = lagrange_piece(first, found, in_memory=True, warn=self._comm.rank == 0)
+        with check(self._comm), refused(self.path):
+            if self._comm.rank == 0:
+                with h5py().File(self.path, "r") as file:
+                    check_steps(self.path, _times(file[ROOT]) == self._times)
+                    check_rows(file[ROOT], piece, self.path)
         mesh = self._fingerprint(piece)
         same = bool(self._times) and mesh == self._mesh
         self._mesh = mesh if same else ""
@@ -107,13 +128,12 @@ class HdfFile(Store):
             root.attrs[_MESH] = ""
             return append_piece(root, piece, self._comm.rank > 0)
 
-        places = in_turns(self.path, self._comm, append)
+        places = in_turns(self.path, self._comm, piece, append)
         with check(self._comm), refused(self.path):
             if self._comm.rank == 0:
-                with h5py().File(self.path, "r+") as file:
-                    self._count(file[ROOT], time, places)
-                    file[ROOT].attrs[_MESH] = mesh
-                to_disk(self.path)
+                with opened(self.path) as root:
+                    self._count(root, time, places)
+                    root.attrs[_MESH] = mesh
         self._times, self._mesh = (*self._times, time), mesh
         return self.path
 
@@ -136,6 +156,12 @@ class HdfFile(Store):
                 found.update(np.ascontiguousarray(array).view(np.uint8).data)
         of_ranks = self._comm.gather_all(np.frombuffer(found.digest(), dtype=np.int64))
         return hashlib.blake2b(of_ranks.tobytes(), digest_size=16).hexdigest()
+
+
+def _times(root: Any) -> tuple[float, ...]:
+    """Times of the steps that are complete."""
+    steps = root["Steps"]
+    return tuple(steps["Values"][: steps.attrs["NSteps"]].tolist())
 
 
 def _put(steps: Any, name: str, step: int, value: Any) -> None:

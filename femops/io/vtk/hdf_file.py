@@ -8,8 +8,10 @@ pieces of ranks are one grid: the first rank begins it, and the others extend it
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from contextlib import ExitStack
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,12 +21,14 @@ from numpy.typing import NDArray
 
 from femops.errors import FileError, MissingExtraError
 from femops.io.atomic import refused, replacing, to_disk
+from femops.io.vtk.journal import journaled, recover
 from femops.io.vtk.vtu_file import Piece
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
 
 ROOT = "VTKHDF"
 _CHUNK = 1 << 16  # bytes of a chunk, in which HDF5 stores arrays that grow
+_HEADS = 1 << 19  # bytes that suffice for the heads of arrays, and for counts of steps
 
 PARTS = ("NumberOfPoints", "NumberOfCells", "NumberOfConnectivityIds")
 """Arrays with a number for each grid."""
@@ -52,6 +56,42 @@ def h5py() -> ModuleType:
     return module  # type: ignore[no-any-return]
 
 
+def check_hdf_names(names: Iterable[str]) -> None:
+    """Raise if HDF5 cannot name an array so: it takes a slash, or a lone dot, for a path.
+
+    Raises
+    ------
+    FileError
+        A name has a slash, or is a dot.
+    """
+    for name in names:
+        if "/" in name or name == ".":
+            raise FileError(
+                f"the field {name!r} cannot be written to a .vtkhdf file, where it is the path of "
+                "a group: choose another name, or a .vtu or .pvd file"
+            )
+
+
+def check_rows(root: Any, piece: Piece, path: Path) -> None:
+    """Raise unless the file's arrays can hold the piece's fields as they are.
+
+    Raises
+    ------
+    FileError
+        A field has another number of components than in the file, or numbers of a wider type.
+    """
+    for name, values in piece.sections["PointData"].items():
+        array = root["PointData"].get(name)
+        if array is None:
+            continue
+        if array.shape[1:] != values.shape[1:] or not np.can_cast(values.dtype, array.dtype):
+            raise FileError(
+                f"{name} has {values.dtype} numbers of shape {values.shape[1:]} at each point, in "
+                f"'{path}' {array.dtype} numbers of shape {array.shape[1:]}: save the same at each "
+                "step, or choose a .pvd file"
+            )
+
+
 def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:
     """Write one VTKHDF file with the pieces of all ranks. Collective.
 
@@ -71,7 +111,11 @@ def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:
             if comm.rank == 0:
                 write_empty(hidden, {})
         file = Path(comm.broadcast(str(hidden.absolute())))
-        in_turns(file, comm, lambda root: append_piece(root, piece, comm.rank > 0), locked=True)
+
+        def append(root: Any) -> dict[str, Any]:
+            return append_piece(root, piece, comm.rank > 0)
+
+        in_turns(file, comm, piece, append, locked=True)
         with check(comm), refused(target):
             if comm.rank == 0:
                 to_disk(file)
@@ -80,7 +124,12 @@ def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:
 
 
 def in_turns(
-    path: Path, comm: Communicator, append: Callable[[Any], Any], *, locked: bool = False
+    path: Path,
+    comm: Communicator,
+    piece: Piece,
+    append: Callable[[Any], Any],
+    *,
+    locked: bool = False,
 ) -> Any:
     """Let one rank after the other append to a file. Return the result on this rank. Collective.
 
@@ -89,6 +138,8 @@ def in_turns(
     path : Path
         File in a folder that all ranks see.
     comm : Communicator
+    piece : Piece
+        What the rank appends at most. The file gets room for it before.
     append : callable
         Called with the group of the file that holds all arrays.
     locked : bool
@@ -107,9 +158,60 @@ def in_turns(
                     raise FileError(
                         f"rank {rank} does not see '{path}': choose a folder that all ranks share"
                     )
-                with h5py().File(path, "r+", locking=False if locked else None) as file:
-                    result = append(file[ROOT])
+                with (_opened_locked if locked else opened)(path, piece) as root:
+                    result = append(root)
     return result
+
+
+@contextmanager
+def opened(path: Path, piece: Piece | None = None) -> Iterator[Any]:
+    """Open the group of all arrays for a change that takes place at the end of the block, or never.
+
+    Parameters
+    ----------
+    path : Path
+    piece : Piece, optional
+        What is appended. Nothing else than counts of a step if omitted.
+
+    Raises
+    ------
+    OSError
+        The disk is full. The file is as it was.
+    """
+    recover(path)
+    end = path.stat().st_size
+    _make_room(path, piece)
+    with journaled(path, end) as raw, h5py().File(raw, "r+") as file:
+        yield file[ROOT]
+
+
+@contextmanager
+def _opened_locked(path: Path, piece: Piece) -> Iterator[Any]:
+    """Open a file that is not under its name yet: it may be lost."""
+    _make_room(path, piece)
+    with h5py().File(path, "r+", locking=False) as file:
+        yield file[ROOT]
+
+
+def _make_room(path: Path, piece: Piece | None) -> None:
+    """Reserve disk space behind a file for a piece, or for the counts of a step.
+
+    HDF5 loses the file, and often the process, if the disk is full when it writes. So the file is
+    not opened unless there is room. HDF5 gives back what it does not use when it closes the file.
+    Does nothing where the system cannot reserve space: on macOS and Windows.
+    """
+    if sys.platform == "darwin" or sys.platform == "win32":
+        return
+    sections = [] if piece is None else [*piece.sections.values()]
+    arrays = [array for section in sections for array in section.values()]
+    size = sum(array.nbytes for array in arrays) + len(arrays) * _CHUNK  # of chunks not filled
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            os.posix_fallocate(file.fileno(), end, size + size // 64 + _HEADS)
+        except OSError:
+            file.truncate(end)
+            raise
 
 
 def append_piece(root: Any, piece: Piece, extend: bool) -> dict[str, Any]:

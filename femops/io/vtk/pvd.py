@@ -9,9 +9,9 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
 
 from femops.errors import FileError
-from femops.io.atomic import make_folder, remove, replacing, to_disk
+from femops.io.atomic import make_folder, refused, remove, replacing, to_disk
 from femops.io.vtk.pieces import piece_files
-from femops.io.vtk.store import Existing, Store
+from femops.io.vtk.store import Existing, Store, check_steps
 from femops.io.vtk.vtu import Owner, save
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
@@ -37,6 +37,11 @@ class PvdFiles(Store):
     def times(self) -> tuple[float, ...]:
         """See `Store.times`."""
         return tuple(time for time, _ in self._steps)
+
+    @property
+    def fields(self) -> None:
+        """See `Store.fields`."""
+        return None
 
     def begin(self, existing: Existing) -> None:
         """See `Store.begin`. Rank 0 reads and writes."""
@@ -67,6 +72,9 @@ class PvdFiles(Store):
     def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
         """See `Store.add`."""
         file = self._names(len(self._steps))[self._comm.size > 1]
+        with check(self._comm), refused(self.path):
+            if self._comm.rank == 0:
+                check_steps(self.path, self.path.read_text(encoding="utf-8") == self._index())
         save(file, space, **fields)
         self._steps.append((time, file))
         try:
@@ -84,15 +92,18 @@ class PvdFiles(Store):
         file = self._folder / f"{self._folder.name}_{step:06}.vtu"
         return file, file.with_suffix(".pvtu")
 
-    def _write_index(self) -> None:
+    def _index(self) -> str:
+        """Text of the index."""
         lines = ['<?xml version="1.0"?>', '<VTKFile type="Collection" version="0.1">']
         lines.append("<Collection>")
         for time, file in self._steps:
             name = quoteattr(f"{self._folder.name}/{file.name}")
             lines.append(f'<DataSet timestep="{time!r}" part="0" file={name}/>')
-        lines += ["</Collection>", "</VTKFile>", ""]
+        return "\n".join([*lines, "</Collection>", "</VTKFile>", ""])
+
+    def _write_index(self) -> None:
         with replacing(self.path) as temporary:
-            temporary.write_text("\n".join(lines), encoding="utf-8")
+            temporary.write_text(self._index(), encoding="utf-8")
             to_disk(temporary)
 
     def _check_files(self) -> None:

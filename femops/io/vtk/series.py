@@ -34,7 +34,9 @@ class TimeSeries:
     complete and on the disk. So if the program stops, the series can be opened and continued.
 
     A .vtkhdf series is one file in the format VTKHDF. It needs h5py (extra ``hdf``). The mesh is
-    stored again only where it changes. It was read by VTK 9.7.
+    stored again only where it changes. It was read by VTK 9.7. Each step is first written to a
+    journal, ``.run.vtkhdf-femops-journal``, which is there for a moment. If the program is killed
+    in this moment, the journal stays. Open the series with ``existing="continue"`` to end the step.
 
     Several ranks of `comm` write a .pvtu file per step, and a .vtu file per step and rank. To a
     .vtkhdf file they write one after the other. They may continue a series from another number of
@@ -82,7 +84,6 @@ class TimeSeries:
             check_name(self.path.stem, "the series")
         facts = {"the path": str(self.path.absolute()), "existing": existing}
         check_same(self._comm, "a series", facts)
-        self._fields: set[str] | None = None
         self._closed = False
         self._store: Store = _STORES[self.path.suffix.lower()](self.path, self._comm)
         with check(self._comm), refused(self.path):
@@ -93,6 +94,7 @@ class TimeSeries:
                 )
         with refused(self.path):
             self._store.begin(existing)
+        self._fields = self._store.fields
 
     @property
     def times(self) -> tuple[float, ...]:
@@ -110,7 +112,8 @@ class TimeSeries:
         space : Space, Product, Mesh or DistributedMesh, optional
             As for `femops.save`. The mesh may differ between steps.
         **fields : (size,) array or GridFunction
-            As for `femops.save`, with the same names in each step.
+            As for `femops.save`, with the same names in each step. In a .vtkhdf series they also
+            have the same number of components, and no wider type than in the first step.
 
         Returns
         -------
@@ -120,9 +123,10 @@ class TimeSeries:
         Raises
         ------
         FileError
-            The time is not finite or not later than the last step, names of fields differ from
-            earlier steps, the series is closed, the space is on other ranks, or a file cannot be
-            written. Then the series does not change.
+            The time is not finite or not later than the last step, fields differ from earlier
+            steps, the series is closed, the space is on other ranks, the format cannot hold a name,
+            a file cannot be written, or another program has added steps. Then the series does not
+            change.
         CommunicatorError
             Ranks disagree about the time or the fields.
         SpaceError, VectorError

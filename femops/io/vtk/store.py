@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Literal
 
+from femops.errors import FileError
 from femops.io.vtk.vtu import Owner
 
 Existing = Literal["refuse", "continue", "replace"]
@@ -18,6 +19,14 @@ class Store(ABC):
     @abstractmethod
     def times(self) -> tuple[float, ...]:
         """Times of the steps, ascending."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> set[str] | None:
+        """Names of the fields of each step; None if the format does not have them all in one place.
+
+        It is None before the first step, too.
+        """
 
     @abstractmethod
     def begin(self, existing: Existing) -> None:
@@ -36,5 +45,22 @@ class Store(ABC):
         Raises
         ------
         FileError
-            The file cannot be written. Then the series does not change.
+            The file cannot be written, or another program has written to the series. Then the
+            series does not change.
         """
+
+
+def check_steps(path: Path, same: bool) -> None:
+    """Raise unless the file has the ``same`` steps as after the last step of this program.
+
+    Raises
+    ------
+    FileError
+        Another program has written to the series. A step would overwrite its steps.
+    """
+    if not same:
+        raise FileError(
+            f"'{path}' has other steps than this series has saved: another program, or another "
+            "TimeSeries, writes to it; take another name, or open it again with "
+            "existing='continue'"
+        )

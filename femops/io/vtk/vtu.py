@@ -16,7 +16,7 @@ from femops.errors import FileError, SpaceError
 from femops.io.atomic import checked_path, replacing
 from femops.io.mesh_files import save_mesh
 from femops.io.mfem_fields import save_mfem_field
-from femops.io.vtk.hdf_file import h5py, save_hdf
+from femops.io.vtk.hdf_file import check_hdf_names, h5py, save_hdf
 from femops.io.vtk.nodes import CELL_TYPES, vtk_order
 from femops.io.vtk.pieces import save_joined, save_pieces
 from femops.io.vtk.vtu_file import Array, Piece, check_name, write_vtu
@@ -80,9 +80,9 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     Raises
     ------
     FileError
-        The file cannot be written or has a wrong suffix, XML cannot hold a name, or ranks do not
-        see each other's files. Or there are fields, or several ranks, for a .mesh file. Or there is
-        not one field of one process for a .gf file.
+        The file cannot be written or has a wrong suffix, the format cannot hold a name, or ranks do
+        not see each other's files. Or there are fields, or several ranks, for a .mesh file. Or
+        there is not one field of one process for a .gf file.
     MissingExtraError
         `path` ends in .vtkhdf, and h5py is missing.
     MeshError
@@ -130,6 +130,7 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
             check_name(target.stem, "the file")
         if suffix == ".vtkhdf":
             h5py()
+            check_hdf_names(fields)
     check_same(comm, "what is saved", {"the path": str(target.absolute())})
     # a VTU file of several pieces has the order of VTK's memory, see `head`
     in_memory = suffix == ".vtkhdf" or (suffix == ".vtu" and comm.size > 1)

@@ -49,6 +49,17 @@ def test_clip_and_scale_keeps_mass_and_bounds(ho, lo):
     assert np.abs(change).max() < 1e-14 + 1e-13 * np.abs(matrices.lumped * rate).sum(axis=1).max()
 
 
+@pytest.mark.parametrize("lo", LOW_ORDER)
+@pytest.mark.parametrize("ho", HIGH_ORDER)
+def test_functions_of_any_size_move_alike(ho, lo):
+    order, dt, size = 3, 1e-3, 2.0**-70
+    tables, matrices = transport(MESH, order)
+    u = 1e-3 * random_function(lo, order)
+    rates = scheme(MESH, tables, ho, lo, 2)
+    rate, small = rates.rate(matrices, u, dt), rates.rate(matrices, size * u, dt)
+    assert small == pytest.approx(size * rate, abs=1e-12 * size * np.abs(rate).max())
+
+
 def test_a_rate_within_bounds_is_not_limited():
     lattice, u = Lattice(MESH, 2), random_function(3, 2)
     lumped, low = np.ones_like(u), np.zeros_like(u)

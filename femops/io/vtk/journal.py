@@ -1,0 +1,200 @@
+"""Changes of a file that take place at once: all of them, or none if the program is killed.
+
+HDF5 overwrites heads of arrays in no order. Killed in between, it leaves a file that cannot be
+read. So what it overwrites is held in memory, and goes into a journal before it goes to the file.
+The journal is a file beside it, which is there only while the file is overwritten.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, final
+
+from femops.io.atomic import replacing, to_disk
+
+_PAGE = 4096  # bytes that are held together
+_HEAD = struct.Struct("<QI")  # length of the file, and checksum of the pages
+_PLACE = struct.Struct("<Q")  # before each page
+
+
+@final
+class JournaledFile(io.RawIOBase):
+    """File whose bytes up to its present end do not change before `commit`.
+
+    New bytes are written behind the present end at once.
+
+    Parameters
+    ----------
+    path : Path
+    end : int
+        The present end, which the file may have passed by space that is reserved.
+    """
+
+    def __init__(self, path: Path, end: int) -> None:
+        super().__init__()
+        self._path, self._old_end, self._place = path, end, 0
+        self._file: IO[bytes] = path.open("r+b", buffering=0)
+        self._length = path.stat().st_size
+        self._pages: dict[int, bytearray] = {}
+
+    def readable(self) -> bool:
+        """See `io.IOBase`."""
+        return True
+
+    def writable(self) -> bool:
+        """See `io.IOBase`."""
+        return True
+
+    def seekable(self) -> bool:
+        """See `io.IOBase`."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """See `io.IOBase`."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._length}[whence]
+        self._place = start + offset
+        return self._place
+
+    def tell(self) -> int:
+        """See `io.IOBase`."""
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        """See `io.RawIOBase`."""
+        view = memoryview(buffer).cast("B")
+        self._file.seek(self._place)
+        count = min(len(view), max(self._length - self._place, 0))
+        done = 0
+        while done < count:
+            part = self._file.readinto(view[done:count])  # type: ignore[attr-defined]
+            if not part:
+                break
+            done += part
+        for number, start, stop in self._old_pages(self._place, self._place + done):
+            if number in self._pages:
+                inside = slice(start - number * _PAGE, stop - number * _PAGE)
+                view[start - self._place : stop - self._place] = self._pages[number][inside]
+        self._place += done
+        return done
+
+    def write(self, data: Any) -> int:
+        """See `io.RawIOBase`."""
+        view = memoryview(data).cast("B")
+        begin, end = self._place, self._place + len(view)
+        for number, start, stop in self._old_pages(begin, end):
+            if number not in self._pages:
+                self._file.seek(number * _PAGE)
+                self._pages[number] = bytearray(self._file.read(_PAGE).ljust(_PAGE, b"\0"))
+            inside = slice(start - number * _PAGE, stop - number * _PAGE)
+            self._pages[number][inside] = view[start - begin : stop - begin]
+        new = max(begin, self._old_end)
+        if end > new:
+            self._file.seek(new)
+            rest = view[new - begin :]
+            while len(rest):
+                rest = rest[self._file.write(rest) :]
+        self._place, self._length = end, max(self._length, end)
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        """See `io.IOBase`. Old bytes are cut off by `commit`."""
+        place, end = self._place, self._place if size is None else size
+        self._place = end
+        self.write(bytes(max(min(self._length, self._old_end) - end, 0)))  # zeros if it grows again
+        self._place, self._length = place, end
+        self._file.truncate(max(self._length, self._old_end))
+        return self._length
+
+    def _old_pages(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Page numbers, with the ends of their parts, of the old bytes in a range."""
+        end = min(end, self._old_end)
+        for number in range(begin // _PAGE, -(-end // _PAGE) if begin < end else 0):
+            yield number, max(begin, number * _PAGE), min(end, (number + 1) * _PAGE)
+
+    def commit(self) -> None:
+        """Overwrite old bytes, by way of the journal.
+
+        Raises
+        ------
+        OSError
+            The system refuses. The file has its old bytes, or there is a journal.
+        """
+        os.fsync(self._file.fileno())
+        entries = b"".join(  # without new bytes in the last page
+            _PLACE.pack(number * _PAGE) + bytes(page[: self._old_end - number * _PAGE])
+            for number, page in sorted(self._pages.items())
+        )
+        with replacing(_journal(self._path)) as temporary:
+            temporary.write_bytes(_HEAD.pack(self._length, zlib.crc32(entries)) + entries)
+            to_disk(temporary)
+        to_disk(self._path.parent)
+        recover(self._path)
+
+    def close(self) -> None:
+        """See `io.IOBase`."""
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(f".{path.name}-femops-journal")
+
+
+def recover(path: Path) -> None:
+    """Overwrite what the journal of a file says, if there are both, and remove the journal.
+
+    Raises
+    ------
+    OSError
+        The system refuses.
+    """
+    journal = _journal(path)
+    if not journal.exists():
+        return
+    data = journal.read_bytes()
+    length, checksum = _HEAD.unpack_from(data)
+    entries = memoryview(data)[_HEAD.size :]
+    if path.exists() and zlib.crc32(entries) == checksum:
+        with path.open("r+b") as file:
+            step = _PLACE.size + _PAGE
+            for start in range(0, len(entries), step):
+                file.seek(_PLACE.unpack_from(entries, start)[0])
+                file.write(entries[start + _PLACE.size : start + step])
+            file.truncate(length)
+            file.flush()
+            os.fsync(file.fileno())
+    journal.unlink()
+
+
+@contextmanager
+def journaled(path: Path, end: int) -> Iterator[JournaledFile]:
+    """Open a file for changes that take place at once, at the end of the block.
+
+    Parameters
+    ----------
+    path : Path
+    end : int
+        See `JournaledFile`.
+
+    Raises
+    ------
+    OSError
+        The system refuses. The file has its old bytes, or there is a journal.
+    """
+    file = JournaledFile(path, end)
+    try:
+        yield file
+        file.commit()
+    except BaseException:
+        if not _journal(path).exists():  # or `recover` does the rest
+            os.truncate(path, end)
+        raise
+    finally:
+        file.close()

@@ -1,0 +1,105 @@
+"""Changes of a file that take place at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from femops.io.vtk import journal as module
+from femops.io.vtk.journal import journaled, recover
+
+OLD = np.random.default_rng(0).bytes(10_000)
+
+
+def made(folder: Path, reserved: int = 0) -> Path:
+    path = folder / "data"
+    path.write_bytes(OLD + bytes(reserved))
+    return path
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def change(file: Any, seed: int) -> None:
+    """Read, write and truncate at random."""
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        file.seek(int(rng.integers(0, 12_000)))
+        if rng.random() < 0.3:
+            file.read(int(rng.integers(0, 9000)))
+        else:
+            file.write(rng.bytes(int(rng.integers(0, 5000))))
+        if rng.random() < 0.1:
+            file.truncate(int(rng.integers(9000, 20_000)))
+
+
+@pytest.mark.parametrize("reserved", [0, 7000])
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_a_file(tmp_path: Path, seed: int, reserved: int) -> None:
+    path, plain = made(tmp_path, reserved), tmp_path / "plain"
+    plain.write_bytes(path.read_bytes())
+    with plain.open("r+b", buffering=0) as model, journaled(path, len(OLD)) as file:
+        change(file, seed)
+        change(model, seed)
+        for whence in (os.SEEK_SET, os.SEEK_END):
+            assert file.seek(0, whence) == model.seek(0, whence)
+            assert file.tell() == model.tell()
+        file.seek(0)
+        assert file.read() == plain.read_bytes()
+        assert path.read_bytes()[: len(OLD)] == OLD
+    assert path.read_bytes() == plain.read_bytes()
+    assert names(tmp_path) == ["data", "plain"]
+
+
+def test_a_change_that_fails_is_none(tmp_path: Path) -> None:
+    path = made(tmp_path)
+
+    def fail() -> None:
+        with journaled(path, len(OLD)) as file:
+            change(file, 1)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_bytes() == OLD
+
+
+def killed_while_overwriting(path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """Change a file, but leave the journal, as if killed. Return what the file is to be."""
+    expected = path.with_name("expected")
+    expected.write_bytes(OLD)
+    with expected.open("r+b") as model:
+        change(model, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "recover", lambda _: None)
+        with journaled(path, len(OLD)) as file:
+            change(file, 2)
+    assert path.read_bytes()[: len(OLD)] == OLD
+    return expected.read_bytes()
+
+
+def test_the_journal_of_a_killed_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = made(tmp_path)
+    expected = killed_while_overwriting(path, monkeypatch)
+    with path.open("r+b") as file:
+        file.write(expected[:5000])  # it was killed in the middle
+    recover(path)
+    assert path.read_bytes() == expected
+    assert names(tmp_path) == ["data", "expected"]
+    recover(path)  # nothing is left to do
+    assert path.read_bytes() == expected
+
+
+def test_the_journal_of_a_file_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made(tmp_path)
+    killed_while_overwriting(path, monkeypatch)
+    path.unlink()
+    recover(path)
+    assert names(tmp_path) == ["expected"]
