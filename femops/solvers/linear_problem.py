@@ -23,6 +23,9 @@ from femops_meshes import html
 Vector = NDArray[Any]
 # Powers of two up to which sums of squares, and of products with A, are well in float32's range.
 _SAFE = 20
+# Residuals of conjugate gradients grow by at most the root of the condition number if A is positive
+# definite. If they grow by more than this, A is singular to float64's round-off.
+MOST_GROWTH = 2.0**26
 Map = Callable[[Vector], Vector]
 Solver = Literal["cg", "minres", "gmres"]
 
