@@ -25,6 +25,9 @@ def _by_young(u: Any, E: Any, nu: Any) -> dict[str, Any]:
     return _elasticity(u, 2.0 * nu / (1.0 - 2.0 * nu) * mu, mu)
 
 
+_by_young.__name__ = _elasticity.__name__  # messages show the name that users know
+
+
 @built_in(FormOptions)
 def elasticity(
     V: Space,

@@ -86,7 +86,7 @@ def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
         higher = f", as {M.higher}" if isinstance(M, Multigrid) and M.higher else ""
         return f"Give a larger maxiter, or another M{higher}."
     if info.residual > 0.1 * MOST_GROWTH * problem.norm:
-        return "The residual has grown too far: A is singular to round-off, or it or M not symmetric."
+        return "The residual grows: A is singular to round-off, or A or M is not symmetric."
     return (
         "The residual no longer decreases: give a larger rtol if that is round-off, else another M"
         + ", or keep more directions (restart)" * (solver == "gmres")

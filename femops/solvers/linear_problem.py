@@ -136,10 +136,9 @@ class LinearProblem:
         if solver == "cg":
             _check_eliminated(A, right)
         sums = Sums(A.space)
-        guess = checked_guess(A, x0, sums)
-        if guess is None:
+        guess, norm = checked_guess(A, x0, sums), norm_of(A, right, sums)
+        if guess is None or not norm:  # zero solves A x = 0, of which no residual is small enough
             guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # pages not touched
-        norm = norm_of(A, right, sums)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         tolerance = max(rtol * norm, atol)
         return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own)

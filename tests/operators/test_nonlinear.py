@@ -100,6 +100,10 @@ def test_constrained_dofs_are_held():
     np.testing.assert_array_equal(constrained.residual(u)[free], form.residual(u)[free])
     d = np.random.default_rng(0).standard_normal(V.size)
     np.testing.assert_array_equal((constrained.jacobian(u) @ d)[held], d[held])
+    np.testing.assert_array_equal(constrained.unconstrained.residual(u), form.residual(u))
+    column = np.stack([u, d], axis=1)[:, 0]  # whose memory has gaps
+    np.testing.assert_array_equal(constrained.residual(column), constrained.residual(u))
+    np.testing.assert_array_equal(constrained.jacobian(column) @ d, constrained.jacobian(u) @ d)
 
 
 @pytest.mark.sample(2)

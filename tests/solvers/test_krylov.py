@@ -112,7 +112,7 @@ def test_a_preconditioner_that_is_the_inverse() -> None:
 
 
 def test_a_preconditioner_in_float32_near_an_eigenvalue() -> None:
-    """GMRES keeps the corrections: those of the sum of its directions would have other round-off."""
+    """GMRES keeps the corrections; M of the sum of the directions has other round-off."""
     space = femops.H1(femops.box((8, 8)), 3)
     held, mass = space.boundary_dofs(), femops.mass(space)
     K = femops.diffusion(space)
@@ -143,6 +143,9 @@ def test_nothing_to_do(solver: Any) -> None:
     x, info = solver(A, 0.0 * b, M=M)
     assert info.converged
     assert info.iterations == 0
+    assert not x.any()
+    x, info = solver(A, 0.0 * b, b, M=M)  # whatever the guess
+    assert info.converged
     assert not x.any()
     exact = spla.spsolve(A.assemble().tocsc(), b)
     x, info = solver(A, b, exact, rtol=1e-12, M=M)
