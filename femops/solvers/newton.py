@@ -184,7 +184,10 @@ def newton(
     residual = F.residual(u) - load
     norms = [sums.norm(residual)]
     if not np.isfinite(norms[0]):
-        raise SolverError("the residual of the first guess is not a number: begin with another")
+        raise SolverError(
+            "the residual of the first guess is not a number, as where an element is inverted: begin "
+            "with another u0, or change prescribed values in smaller steps"
+        )
     goal, forcing = max(rtol * norms[0], atol), _FORCING
     steps = NewtonSteps(linear, preconditioner, history=history)
     reason, watch = "converged", Watch(False, progress, callback)
@@ -227,9 +230,10 @@ def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) ->
 
 def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
     """Warn that a Newton solve has not converged. Collective."""
+    told = GAVE_UP if cause and info.reason.startswith(GAVE_UP) else info.reason
     warn_unconverged(
         f"femops.newton has not converged: |R(u) - b| is {info.residual:.2g} after "
-        f"{info.iterations} steps, not {info.tolerance:.2g} ({info.reason}). "
+        f"{info.iterations} steps, not {info.tolerance:.2g} ({told}). "
         f"{cause or _advice(info)}",
         comm,
     )
@@ -238,7 +242,10 @@ def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
 def _advice(info: NewtonInfo) -> str:
     """Advice for a solve whose Jacobian does not look singular."""
     if info.reason.startswith((GAVE_UP, UNSOLVED)):
-        return "Give another preconditioner, or linear=, a solver for such Jacobians."
+        return (
+            "Apply the load in steps if the Jacobian is not positive far from the solution; else "
+            "give another preconditioner, or linear=, a solver for such Jacobians."
+        )
     stalls = info.reason == _NO_PROGRESS or info.residual > 0.5 * min(
         info.residuals[:-_STALLED], default=np.inf
     )
