@@ -185,8 +185,8 @@ def newton(
     norms = [sums.norm(residual)]
     if not np.isfinite(norms[0]):
         raise SolverError(
-            "the residual of the first guess is not a number, as where an element is inverted: begin "
-            "with another u0, or change prescribed values in smaller steps"
+            "the residual of the first guess is not a number, as where an element is inverted: "
+            "begin with another u0, or change prescribed values in smaller steps"
         )
     goal, forcing = max(rtol * norms[0], atol), _FORCING
     steps = NewtonSteps(linear, preconditioner, history=history)
@@ -242,10 +242,9 @@ def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
 def _advice(info: NewtonInfo) -> str:
     """Advice for a solve whose Jacobian does not look singular."""
     if info.reason.startswith((GAVE_UP, UNSOLVED)):
-        return (
-            "Apply the load in steps if the Jacobian is not positive far from the solution; else "
-            "give another preconditioner, or linear=, a solver for such Jacobians."
-        )
+        other = "Give another preconditioner, or linear=, a solver for such Jacobians."
+        steps = "Apply the load in steps: far from the solution Jacobians may be indefinite. "
+        return steps * ("not to be positive" in info.reason) + other
     stalls = info.reason == _NO_PROGRESS or info.residual > 0.5 * min(
         info.residuals[:-_STALLED], default=np.inf
     )

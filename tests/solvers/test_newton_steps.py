@@ -194,7 +194,7 @@ def test_advice_where_a_linear_solve_does_not_end() -> None:
     def short(J: Any, b: Array, rtol: float) -> Any:
         return femops.cg(J, b, rtol=0.0, maxiter=1, warn=False)
 
-    with pytest.warns(ConvergenceWarning, match="else give another preconditioner, or linear="):
+    with pytest.warns(ConvergenceWarning, match="Give another preconditioner, or linear="):
         femops.newton(F, V.zeros(), b, linear=short)
 
 
