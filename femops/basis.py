@@ -64,7 +64,7 @@ class Quadrature1D:
     points: Floats
     weights: Floats
     name: str
-    _given_as = "a rule, as femops.basis.gauss(3)"
+    _given_as = "a rule, as femops.basis.gauss(3) or lobatto(4)"
 
     def __post_init__(self) -> None:
         points = _read_only(self.points)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -64,12 +64,12 @@ class Eigenpairs:
 
     values: Floats
     vectors: MultiVector
-    residuals: Floats
+    residuals: Floats = field(repr=False)
     tolerance: float
     converged: bool
     iterations: int
     products: int
-    state: SubspaceState
-    history: tuple[float, ...] = ()
+    state: SubspaceState = field(repr=False)
+    history: tuple[float, ...] = field(default=(), repr=False)
     reason: str = ""
     filter_dtype: np.dtype[Any] = np.dtype(np.float64)  # noqa: RUF009  (never changed)

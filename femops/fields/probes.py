@@ -271,7 +271,8 @@ class Probe:
         return ProbeError(
             f"{len(missing)} of {len(self.points)} points are outside the mesh, the first is "
             f"number {missing[0]}, {_position(self.points[missing[0]])}: the mesh's nodes lie from "
-            f"{_position(lower)} to {_position(upper)}; move the points, or take outside='nan'"
+            f"{_position(lower)} to {_position(upper)}; move the points, or make a Probe with "
+            "outside='nan'"
         )
 
     def __repr__(self) -> str:

@@ -25,6 +25,9 @@ def _by_young(u: Any, E: Any, nu: Any) -> dict[str, Any]:
     return _elasticity(u, 2.0 * nu / (1.0 - 2.0 * nu) * mu, mu)
 
 
+_by_young.__name__ = _elasticity.__name__  # messages show the name that users know
+
+
 @built_in(FormOptions)
 def elasticity(
     V: Space,
@@ -72,6 +75,6 @@ def elasticity(
     if ratio is not None and not -1.0 < ratio < 0.5:
         raise OperatorError(
             f"nu is {ratio:g}: give a Poisson's ratio between -1 and 0.5; for an incompressible "
-            "material solve for a pressure too (examples/stokes.py)"
+            "material solve for a pressure too (docs/solids.md)"
         )
     return build(_by_young, V, None, scalars(E=E, nu=nu), options)

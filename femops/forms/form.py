@@ -136,9 +136,7 @@ def form(
         function returns what multiplies these parts of the test function, as ``{"jump": f,
         "mean": {"grad": F}}`` for :math:`\int f [v] + F \cdot \{\nabla v\}\, ds`.
     **options
-        See `femops.forms.options.Options`. With the ``dtype`` complex128 or complex64 fields and
-        coefficients are complex, except a `GridFunction`. The function must be linear over complex
-        numbers: it may have ``1j * u``, not ``np.conj(u)``. The test function is not conjugated.
+        See `femops.forms.options.Options`.
     **coefficients
         Numbers or arrays (constants), functions of x (shape (dim, n)) that return (*shape, n),
         arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.  The call copies
@@ -158,6 +156,12 @@ def form(
         If spaces are on different meshes, or coefficients have a wrong shape or are not finite.
     SpaceError
         If the mesh does not have a boundary attribute.
+
+    Notes
+    -----
+    With ``dtype="complex128"`` or ``"complex64"`` fields and coefficients are complex, except a
+    `GridFunction`. The function must be linear over complex numbers: it may have ``1j * u``, not
+    ``np.conj(u)``. The test function is not conjugated.
 
     Examples
     --------

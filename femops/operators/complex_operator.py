@@ -225,10 +225,10 @@ class ComplexOperator(MatrixFree):
         OperatorError, VectorError
             See `Operator.rhs`.
         """
-        b = self._check(b, "b", self.test_space)
+        b = self._contiguous(b, "b", self.test_space)
         if number_of(values) is not None or isinstance(values, complex | np.complexfloating):
             values = self._arrays.full(self.space.size, values, self.dtype)
-        given = self._check(values, "values", self.space).view(self.real.dtype)
+        given = self._contiguous(values, "values", self.space).view(self.real.dtype)
         imposed = given if given.any() else 0.0
         return self.real.rhs(b.view(self.real.dtype), imposed).view(self.dtype)
 

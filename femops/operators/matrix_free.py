@@ -20,6 +20,7 @@ from femops.operators.execution.vectors import (
     check_many,
     check_output,
     checked_vector,
+    contiguous_vector,
 )
 from femops.parallel.collective_checks import check
 from femops.spaces.base import Space
@@ -141,6 +142,9 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def _check(self, vector: Any, what: str, space: Space | Product) -> NDArray[Any]:
         checked: NDArray[Any] = checked_vector(space, self.dtype, vector, what)
         return checked
+
+    def _contiguous(self, vector: Any, what: str, space: Space | Product) -> NDArray[Any]:
+        return contiguous_vector(space, self.dtype, vector, what)
 
     @property
     def _arrays(self) -> ModuleType:

@@ -387,9 +387,9 @@ class Operator(MatrixFree):
         if getattr(b, "ndim", 1) == 2:
             return self._many_rhs(self.space.memory.factor(b, "b"), values)
         if number_of(values) is None:
-            values = self._check(values, "values", self.space)
+            values = self._contiguous(values, "values", self.space)
         self.constraints.check_imposed(values, self.space.comm)
-        b, xp = self._check(b, "b", self.test_space), self._arrays
+        b, xp = self._contiguous(b, "b", self.test_space), self._arrays
         held, memory = self.constraints, self.space.memory
         rows, columns = held.rows_in(memory), held.columns_in(memory)
         g = xp.zeros(self.space.size, dtype=self.dtype)
@@ -404,7 +404,7 @@ class Operator(MatrixFree):
     def _many_rhs(self, B: NDArray[Any], values: Any) -> NDArray[Any]:
         """Right-hand sides (size, nvec) for loads with the same prescribed values."""
         one = self.rhs(self.test_space.zeros(self.dtype), values)
-        checked = (self._check(B[:, j].copy(), "b", self.test_space) for j in range(B.shape[1]))
+        checked = (self._contiguous(B[:, j], "b", self.test_space) for j in range(B.shape[1]))
         loads = self._arrays.stack((one, *checked), axis=1)[:, 1:]
         result: NDArray[Any] = loads + one[:, np.newaxis]
         if not self._arrays.isfinite(result).all():

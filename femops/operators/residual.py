@@ -16,7 +16,7 @@ from femops.fields.norms import exact_sum, least_element
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.ranks import compiled_steps
-from femops.operators.execution.vectors import check_output, checked_vector
+from femops.operators.execution.vectors import check_output, checked_vector, contiguous_vector
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints, read_only
 from femops.operators.integrals.integral import Made
@@ -103,6 +103,13 @@ class Residual(Summable):
         """Flat positions (k,) of the constrained dofs, ascending. The array is read-only."""
         return read_only(self._constrained)
 
+    @property
+    def unconstrained(self) -> Residual:
+        """Copy without essential conditions. Its entries at their dofs are the reactions."""
+        twin = copy(self)
+        twin._constrained = _NOTHING
+        return twin
+
     # --- sums ------------------------------------------------------------------------------------
 
     def _plus(self, other: Residual) -> Residual:
@@ -177,7 +184,7 @@ class Residual(Summable):
         return together([self._alone], lambda: self._residual(u, out))
 
     def _residual(self, u: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]:
-        u = self._check(u, "u")
+        u = self._given(u)
         xp = self.space.memory.xp
         result = xp.empty_like(u) if out is None else self._check(out, "out")
         check_output(self.space, u, result, out)
@@ -310,7 +317,7 @@ class Residual(Summable):
         TraceError
             The residual does not depend on any field.
         """
-        u = self._check(u, "u")
+        u = self._given(u)
         state = cache(partial(self._state, u))
         # integrals that depend on no field add nothing; if all are constant, the first one raises
         moving = [part for part in self._parts if not part.is_constant] or self._parts[:1]
@@ -391,6 +398,9 @@ class Residual(Summable):
         twin = copy(self)
         twin._constrained = np.union1d(self._constrained, positions(dofs, self.space.size))
         return twin
+
+    def _given(self, u: Any) -> NDArray[Any]:
+        return contiguous_vector(self.space, self.dtype, u, "u")
 
     def _check(self, vector: Any, what: str) -> NDArray[Any]:
         checked: NDArray[Any] = checked_vector(self.space, self.dtype, vector, what)

@@ -25,6 +25,7 @@ from femops.solvers.convergence import warn_of
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
+    MOST_GROWTH,
     Info,
     LinearProblem,
     enlarged,
@@ -341,7 +342,8 @@ def _run(solve: Solve, tolerance: float, limit: int, watch: Watch, view: NDArray
     show = watch.callback is not None
     solve.advance(tolerance, limit, 0)
     watch.tell(0, solve.residual, lambda: view)
-    while solve.status == 0 and solve.iterations < limit:
+    most = MOST_GROWTH * solve.residual
+    while solve.status == 0 and solve.iterations < limit and solve.residual <= most:
         begin = perf_counter()
         solve.advance(tolerance, limit, burst, show=show)
         if not watch.each and solve.every is None:

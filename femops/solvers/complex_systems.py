@@ -115,7 +115,7 @@ class RealSystem:
         """Convert the solver's result for the user."""
         return x if self.whole is None else from_pairs(x)
 
-    def algebra(self, problem: LinearProblem, precondition: Map) -> Algebra:
+    def algebra(self, problem: LinearProblem, precondition: Map | None) -> Algebra:
         """Return the operations of a Krylov method, on complex vectors if the system is complex."""
         if self.whole is None:
             return RealAlgebra(problem, precondition)
@@ -173,19 +173,22 @@ class Algebra(ABC):
     ----------
     problem : LinearProblem
         Real system.
-    precondition : callable
+    precondition : callable or None
         Function r -> M r of real vectors.
 
     Attributes
     ----------
+    plain : bool
+        True if there is no preconditioner.
     kind : numpy.dtype
         Type of the coefficients: float64 or complex128.
     """
 
     kind: np.dtype[Any]
 
-    def __init__(self, problem: LinearProblem, precondition: Map) -> None:
+    def __init__(self, problem: LinearProblem, precondition: Map | None) -> None:
         self.sums: Sums = problem.sums
+        self.plain = precondition is None
         self._A, self._precondition = problem.A, precondition
 
     @abstractmethod
@@ -209,8 +212,8 @@ class Algebra(ABC):
         return self.vector(self._A.apply(self.reals(x)))
 
     def precondition(self, x: Vector) -> Vector:
-        """The product M x."""
-        return self.vector(self._precondition(self.reals(x)))
+        """The product M x; x itself without a preconditioner."""
+        return x if self._precondition is None else self.vector(self._precondition(self.reals(x)))
 
     def norm(self, a: Vector) -> float:
         """Euclidean norm. Collective."""

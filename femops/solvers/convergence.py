@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from femops.parallel.comm import Communicator
-from femops.solvers.linear_problem import Info, LinearProblem, Solver
+from femops.solvers.linear_problem import MOST_GROWTH, Info, LinearProblem, Solver
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
 from femops.solvers.warned import warn_on_first_rank
@@ -85,6 +85,8 @@ def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
             return f"Give {advised}, or a larger maxiter."
         higher = f", as {M.higher}" if isinstance(M, Multigrid) and M.higher else ""
         return f"Give a larger maxiter, or another M{higher}."
+    if info.residual > 0.1 * MOST_GROWTH * problem.norm:
+        return "The residual grows: A is singular to round-off, or A or M is not symmetric."
     return (
         "The residual no longer decreases: give a larger rtol if that is round-off, else another M"
         + ", or keep more directions (restart)" * (solver == "gmres")

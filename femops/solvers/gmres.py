@@ -36,7 +36,10 @@ def gmres(
     progress: Progress | None = None,
     warn: bool = True,
 ) -> tuple[NDArray[Any], Info]:
-    """Solve A x = b for any operator by restarted GMRES with right preconditioning. Collective.
+    """Solve A x = b for any operator by restarted flexible GMRES. Collective.
+
+    M is applied from the right. It may round to float32, as multigrid does, or iterate itself, so
+    that it is not the same linear map each time.
 
     Unlike `scipy.sparse.linalg.gmres` it works on ranks and devices. On a reproducible mesh the
     result has the same bits for any number of ranks and threads.
@@ -47,7 +50,8 @@ def gmres(
     b, x0, rtol, atol
         As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), computed from x.
     restart : int
-        Number of iterations between restarts. The method stores one vector for each of them.
+        Number of iterations between restarts. The method stores a vector for each of them, and with
+        M another one.
     maxiter : int, optional
         Maximum number of products with A, all restarts together. The default is ten times the
         number of unknowns. The solve also ends after a restart without progress.
@@ -80,7 +84,8 @@ def gmres(
     Notes
     -----
     Y. Saad and M. H. Schultz, "GMRES: a generalized minimal residual algorithm for solving
-    nonsymmetric linear systems", SIAM J. Sci. Stat. Comput. 7 (1986). Each direction is
+    nonsymmetric linear systems", SIAM J. Sci. Stat. Comput. 7 (1986). Y. Saad, "A flexible
+    inner-outer preconditioned GMRES algorithm", SIAM J. Sci. Comput. 14 (1993). Each direction is
     orthogonalized twice, each time with one reduction.
     """
     options = {"restart": restart, "warn": warn}
@@ -88,7 +93,7 @@ def gmres(
     problem = LinearProblem.checked(
         "gmres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, **options
     )
-    algebra = system.algebra(problem, problem.preconditioner())
+    algebra = system.algebra(problem, None if system.M is None else problem.preconditioner())
 
     def one_round(
         residual: Vector, norm: float, steps: int, seen: Seen | None
@@ -118,6 +123,7 @@ def _cycle(
     first, kind = algebra.vector(start), algebra.kind
     least = float(np.finfo(first.dtype).eps)
     basis = algebra.sums.arrays.empty((steps + 1, len(first)), first.dtype)
+    corrections = basis if algebra.plain else algebra.sums.arrays.empty_like(basis[:steps])
     basis[0] = first
     upper, right = np.zeros((steps + 1, steps), kind), np.zeros(steps + 1, kind)
     right[0] = norm
@@ -130,10 +136,13 @@ def _cycle(
         if not k:
             return 0.0 * start
         weights = np.linalg.solve(upper[:k, :k], right[:k])
-        return algebra.reals(algebra.precondition(algebra.combined(weights, basis[:k])))
+        return algebra.reals(algebra.combined(weights, corrections[:k]))
 
     for k in range(steps):
-        w = algebra.product(algebra.precondition(basis[k]))
+        if not algebra.plain:
+            # M of the combination would differ from this by M's round-off, which A may enlarge
+            corrections[k] = algebra.precondition(basis[k])
+        w = algebra.product(corrections[k])
         upper[:, k], size = _orthogonalised(w, basis[: k + 1], steps, algebra)
         length = upper[k + 1, k].real
         _turn(upper[:, k], right, turns, k)

@@ -24,6 +24,9 @@ from femops_meshes import html
 Vector = NDArray[Any]
 # Powers of two up to which sums of squares, and of products with A, are well in float32's range.
 _SAFE = 20
+# Residuals of conjugate gradients grow by at most the root of the condition number if A is positive
+# definite. If they grow by more than this, A is singular to float64's round-off.
+MOST_GROWTH = 2.0**26
 Map = Callable[[Vector], Vector]
 Solver = Literal["cg", "minres", "gmres"]
 
@@ -188,10 +191,10 @@ class LinearProblem:
         sums = Sums(A.space)
         norm = norm_of(A, right, sums)
         right, guess, held = without_held(A, right, checked_guess(A, x0, sums))
-        if guess is None:
-            guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # pages not touched
         if A.space.comm.max(int(held is not None)):
             norm = norm_of(A, right, sums)
+        if guess is None or not norm:  # zero solves A x = 0, of which no residual is small enough
+            guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # pages not touched
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         tolerance = max(rtol * norm, atol)
         return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own, held)

@@ -228,7 +228,10 @@ def _first_norm(F: Residual, residual: NDArray[Any], atol: float, sums: Sums) ->
     """Norm of the residual of the first guess. Raise if it is not finite or underflows."""
     norm = sums.norm(residual)
     if not np.isfinite(norm):
-        raise SolverError("the residual of the first guess is not a number: begin with another")
+        raise SolverError(
+            "the residual of the first guess is not a number, as where an element is inverted: "
+            "begin with another u0, or change prescribed values in smaller steps"
+        )
     if max(norm, atol) < LEAST_NORM and F.space.comm.max(int(bool(residual.any()))):
         raise SolverError(
             "the residual of the first guess has entries other than zero, but their squares "
@@ -277,9 +280,10 @@ def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) ->
 
 def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
     """Warn that a Newton solve has not converged. Collective."""
+    told = GAVE_UP if cause and info.reason.startswith(GAVE_UP) else info.reason
     warn_unconverged(
         f"femops.newton has not converged: |R(u) - b| is {info.residual:.2g} after "
-        f"{info.iterations} steps, not {info.tolerance:.2g} ({info.reason}). "
+        f"{info.iterations} steps, not {info.tolerance:.2g} ({told}). "
         f"{cause or _advice(info)}",
         comm,
     )
@@ -288,7 +292,9 @@ def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
 def _advice(info: NewtonInfo) -> str:
     """Advice for a solve whose Jacobian does not look singular."""
     if info.reason.startswith((GAVE_UP, UNSOLVED)):
-        return "Give another preconditioner, or linear=, a solver for such Jacobians."
+        other = "Give another preconditioner, or linear=, a solver for such Jacobians."
+        steps = "Apply the load in steps: far from the solution Jacobians may be indefinite. "
+        return steps * ("not to be positive" in info.reason) + other
     stalls = info.reason == _NO_PROGRESS or info.residual > 0.5 * min(
         info.residuals[:-_STALLED], default=np.inf
     )

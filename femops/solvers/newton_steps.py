@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, final
 
 import numpy as np
@@ -19,7 +20,7 @@ from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
 from femops.solvers.multigrid import multigrid
 from femops.solvers.preconditioner import Preconditioner
-from femops_meshes.arguments import shown
+from femops_meshes.arguments import check_takes, shown
 
 Vector = NDArray[Any]
 Linear = Literal["auto", "cg", "minres", "gmres"] | Callable[[Operator, Vector, float], Any]
@@ -49,7 +50,8 @@ class NewtonSteps:
     Raises
     ------
     SolverError
-        ``linear`` is a function, so a preconditioner would not be used.
+        ``linear`` is a function, so a preconditioner would not be used. A function takes other
+        arguments.
     """
 
     def __init__(self, linear: Linear, preconditioner: Preconditioning, *, history: bool) -> None:
@@ -58,6 +60,10 @@ class NewtonSteps:
                 "linear is a function, which has a preconditioner of its own: leave "
                 "preconditioner out"
             )
+        if callable(linear):
+            check_takes(linear, (None, None, 0.0), partial(_refused, "linear(J, b, rtol)"))
+        elif callable(preconditioner):
+            check_takes(preconditioner, (None,), partial(_refused, "preconditioner(J)"))
         self._linear, self._history = linear, history
         self._preconditioner = _KeptPreconditioner(preconditioner)
         self.infos: list[Info] = []
@@ -135,6 +141,10 @@ class NewtonSteps:
         if not np.isfinite(Sums(J.space).norm(step)):
             return step, "linear(J, b, rtol) returned entries that are not finite"
         return step, "" if info is None or info.converged else _unsolved(info)
+
+
+def _refused(call: str, reason: str) -> SolverError:
+    return SolverError(f"newton calls {call}: {reason}")
 
 
 def _unsolved(info: Info) -> str:

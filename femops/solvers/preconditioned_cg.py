@@ -6,7 +6,7 @@ import math
 
 from femops.errors import SolverError
 from femops.operators.execution.choice import backend_of
-from femops.solvers.linear_problem import Info, LinearProblem, Vector
+from femops.solvers.linear_problem import MOST_GROWTH, Info, LinearProblem, Vector
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Watch
@@ -82,9 +82,10 @@ def _iterate_any(
     r = problem.right.copy() if problem.from_zero else problem.right - A.apply(x)
     precondition, xp = problem.preconditioner(), A.space.memory.xp
     p, product = xp.zeros_like(x), xp.zeros_like(x)
-    count, rho, alpha = 0, 0.0, 0.0
+    count, rho, alpha, most = 0, 0.0, 0.0, math.inf
     while True:
         norm = size = sums.norm(r)
+        most = most if count else MOST_GROWTH * norm
         if norm and (natural or (norm > goal and count < problem.limit)):
             z = precondition(r / norm)  # of norm 1, which is in range for every library
             own, change = norm * sums.dot(r, z), norm * sums.dot(product, z)
@@ -92,7 +93,7 @@ def _iterate_any(
                 raise SolverError(M_NOT_POSITIVE.format(count))
             size = math.sqrt(own) if natural else norm
         watch.tell(count, size, lambda: view)
-        if not size > goal or count == problem.limit:
+        if not size > goal or count == problem.limit or norm > most:
             return count, size, product
         p *= -alpha * change / rho if count else 0.0
         p += norm * z
@@ -141,9 +142,9 @@ def _iterate(
     norm = directions.move(vectors, 0.0, 1.0 / scale if scale else 0.0) ** 0.5
     if problem.from_zero and norm > goal:
         norm = _start(problem, M, vectors, directions, norm)
-    count, rho, alpha = 0, 0.0, 0.0
+    count, rho, alpha, most = 0, 0.0, 0.0, MOST_GROWTH * norm
     watch.tell(0, norm, lambda: view)
-    while norm > goal and count < problem.limit:
+    while goal < norm <= most and count < problem.limit:
         z = M.cycle()
         change, own = directions.inners(product, r, z)
         beta = -alpha * scale * change / rho if count else 0.0

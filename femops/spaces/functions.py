@@ -380,6 +380,12 @@ def _shape_complaint(result: Any, shapes: Sequence[tuple[int, ...]], n: int, wha
         got = f"an array of shape {array.shape} and type {array.dtype}"
     except ValueError:
         got = "a sequence of parts that do not fit together"
+    else:
+        if array.dtype.kind == "c":
+            return (
+                f"{what} gives complex numbers: pass dtype=complex, as V.interpolate, femops.load "
+                "and femops.form take it, or give real and imaginary part one by one"
+            )
     taken = [str((*shape, n)) for shape in shapes] + [str(shape) for shape in shapes if shape]
     return (
         f"{what} gives {got} at {n} points: it must give real numbers of shape "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -83,6 +83,18 @@ class Product:
         self.size = ends[-1]
         self.global_size = sum(space.global_size for space in spaces.values())
         self.shape = (self.size,)
+
+    if not TYPE_CHECKING:  # for type checkers there are no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that says where an attribute of spaces is."""
+            if not name.startswith("_") and hasattr(Space, name):
+                raise AttributeError(
+                    f"a Product has no attribute {name!r}: take that of one space, as "
+                    f"W.spaces[{self.names[0]!r}].{name}; W.positions(u=dofs) converts its dofs, "
+                    "W.split(x) a vector"
+                )
+            return object.__getattribute__(self, name)  # the error, also of a property
 
     @property
     def any_width(self) -> bool:

@@ -77,6 +77,10 @@ _LAME = (
     "give Lame's parameters, lam = E nu / ((1 + nu) (1 - 2 nu)) and mu = E / (2 (1 + nu)), of "
     "Young's modulus E and Poisson's ratio nu"
 )
+_LUMPED = (
+    "a mass with quadrature=femops.basis.lobatto(V.p1d) is diagonal on Gauss-Lobatto nodes, and "
+    "its diagonal() is the lumped mass"
+)
 _YOUNG = frozenset({"E", "nu", "young", "poisson"})
 
 
@@ -103,6 +107,8 @@ def unknown(function: Callable[..., Any], name: str, names: Iterable[str]) -> st
     hint = did_you_mean(name, names)
     if name in _YOUNG and {"lam", "mu"} <= set(names):
         hint = f": {_LAME}"
+    if "lump" in name and "quadrature" in names:
+        hint = f": {_LUMPED}"
     text = f"{_shown(function)}() got an unexpected keyword argument {name!r}"
     return text + (hint or f": it takes {', '.join(names) or 'none'}")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.errors import OperatorError, VectorError
+from femops.errors import OperatorError, SpaceError, VectorError
 from support.cases.kernels import bend
 
 Array = np.ndarray
@@ -22,6 +22,13 @@ def advected(u, v):
 
 def build(function, **options):
     return femops.form(function, V, dtype=complex, **options)
+
+
+def test_real_forms_and_vectors_say_how_to_be_complex():
+    with pytest.raises(OperatorError, match="k gives complex numbers: pass dtype=complex"):
+        femops.form(scaled, V, k=1j)
+    with pytest.raises(SpaceError, match="f gives complex numbers: pass dtype=complex"):
+        V.interpolate(lambda x: 1j * x[0])
 
 
 FUNCTIONS = {

@@ -265,6 +265,8 @@ def test_right_hand_side_imposes_values(pair):
     assert np.all(zero[dofs] == 0)
     np.testing.assert_array_equal(zero[free], b[free])
     np.testing.assert_array_equal(operator.rhs(b, 3.0)[dofs], 3.0)
+    columns = np.stack([b, g], axis=1)
+    np.testing.assert_array_equal(operator.rhs(columns[:, 0], columns[:, 1]), rhs)
 
 
 def test_values_that_no_dof_takes_are_refused(problem):

@@ -256,6 +256,13 @@ def test_interpolate():
 # --- what is refused ------------------------------------------------------------------------------
 
 
+def test_attributes_of_the_spaces_are_found():
+    with pytest.raises(AttributeError, match=r"W\.spaces\['u'\]\.boundary_dofs; W\.positions\("):
+        PRODUCT.boundary_dofs(1)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        PRODUCT.nothing  # noqa: B018
+
+
 def test_bad_products():
     mesh = femops.box((2, 2))
     V, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)

@@ -63,6 +63,7 @@ WRONG = [
     (lambda: femops.cg(A, B, tol=1e-8), "'tol': did you mean rtol"),
     (lambda: femops.minres(A, B, m=None), "'m': did you mean M"),
     (lambda: femops.mass(V, quadratur=3), "'quadratur': did you mean quadrature"),
+    (lambda: femops.mass(V, lumped=True), r"quadrature=femops\.basis\.lobatto\(V\.p1d\)"),
     (
         lambda: femops.neo_hookean(V, E=1.0, nu=0.3),
         r"lam = E nu / \(\(1 \+ nu\) \(1 - 2 nu\)\) and mu = E / \(2 \(1 \+ nu\)\)",

@@ -278,9 +278,9 @@ def test_copies_begin_solves_of_their_own():
 def test_a_guess_that_is_far_off_is_no_sign_of_a_singular_operator(dtype):
     (A,) = masses(4, dtype=dtype)
     far = np.full(A.shape[0], 1e9, dtype=dtype)
-    for b in (np.zeros_like(far), noise(A, 1e-15)):
-        x, info = femops.cg(A, b, far, rtol=1e-5, atol=1e-30, warn=False)
-        assert not info.converged
-        residual = np.linalg.norm(b - A @ x)
-        assert info.residual == pytest.approx(residual, rel=0.5)
-        assert residual < 1e-3 * np.linalg.norm(A @ far)
+    b = noise(A, 1e-15)
+    x, info = femops.cg(A, b, far, rtol=1e-5, atol=1e-30, warn=False)
+    assert not info.converged
+    residual = np.linalg.norm(b - A @ x)
+    assert info.residual == pytest.approx(residual, rel=0.5)
+    assert residual < 1e-3 * np.linalg.norm(A @ far)

@@ -112,6 +112,21 @@ def test_a_preconditioner_that_is_the_inverse() -> None:
         np.testing.assert_allclose(A @ x, b, rtol=0, atol=1e-8 * np.linalg.norm(b))
 
 
+def test_a_preconditioner_in_float32_near_an_eigenvalue() -> None:
+    """GMRES keeps the corrections; M of the sum of the directions has other round-off."""
+    space = femops.H1(femops.box((8, 8)), 3)
+    held, mass = space.boundary_dofs(), femops.mass(space)
+    K = femops.diffusion(space)
+    factors = spla.splu(K.constrained(held).assemble().tocsc())
+    A = (K - (1.0 - 1e-6) * 2.0 * np.pi**2 * mass).constrained(held)
+    b = A.rhs(femops.load(space, lambda x: 1.0 + x[0]))
+    M = spla.LinearOperator(A.shape, lambda r: factors.solve(r).astype("f4") * 1.0, dtype=float)
+    x, info = femops.gmres(A, b, M=M, rtol=1e-6)
+    assert info.converged
+    assert info.iterations <= 12
+    assert np.linalg.norm(b - A @ x) <= info.tolerance
+
+
 def positive() -> System:
     """Symmetric and positive definite."""
     A = (femops.diffusion(V) + femops.mass(V)).constrained(V.boundary_dofs())
@@ -129,6 +144,9 @@ def test_nothing_to_do(solver: Any) -> None:
     x, info = solver(A, 0.0 * b, M=M)
     assert info.converged
     assert info.iterations == 0
+    assert not x.any()
+    x, info = solver(A, 0.0 * b, b, M=M)  # whatever the guess
+    assert info.converged
     assert not x.any()
     exact = spla.spsolve(A.assemble().tocsc(), b)
     x, info = solver(A, b, exact, rtol=1e-12, M=M)

@@ -198,6 +198,13 @@ def test_advice_where_a_linear_solve_does_not_end() -> None:
         femops.newton(F, V.zeros(), b, linear=short)
 
 
+@pytest.mark.parametrize("name", ["linear", "preconditioner"])
+def test_functions_that_take_other_arguments_are_refused(name: str) -> None:
+    F, b = scalar()
+    with pytest.raises(SolverError, match=rf"newton calls {name}\(J"):
+        femops.newton(F, V.zeros(), b, **{name: lambda: None})  # type: ignore[arg-type]
+
+
 def test_functions_see_copies_and_their_errors_are_passed_on() -> None:
     F, b = scalar()
 

@@ -39,13 +39,32 @@ def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, wh
     VectorError
         If the vector has another length, type or memory layout.
     """
-    vector = any_vector(space, vector, what)
-    if vector.dtype != dtype:
-        raise VectorError(
-            f"{what} has type {vector.dtype}, {dtype} is needed: convert it by .astype({dtype})"
-        )
+    vector = _typed(space, dtype, vector, what)
     check_layout(vector, what)
     return vector
+
+
+def contiguous_vector(
+    space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str
+) -> NDArray[Any]:
+    """Return a user's vector as `checked_vector` does, or a copy if its memory has gaps.
+
+    Raises
+    ------
+    VectorError
+        If the vector has another length or type.
+    """
+    found: NDArray[Any] = space.memory.xp.ascontiguousarray(_typed(space, dtype, vector, what))
+    return found
+
+
+def _typed(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> NDArray[Any]:
+    found: NDArray[Any] = any_vector(space, vector, what)
+    if found.dtype != dtype:
+        raise VectorError(
+            f"{what} has type {found.dtype}, {dtype} is needed: convert it by .astype({dtype})"
+        )
+    return found
 
 
 def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:

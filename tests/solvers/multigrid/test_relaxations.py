@@ -352,5 +352,5 @@ def test_a_load_that_no_solution_has_is_told() -> None:
     """Factors take what is left of the load to zero."""
     A = femops.elasticity(femops.H1(femops.box((6, 6)), 2, 2), E=1.0, nu=0.4999)
     M = femops.multigrid(A, relaxation="direct")
-    with pytest.raises(SolverError, match=r"it takes constants.*no x solves A x = b"):
+    with pytest.warns(ConvergenceWarning, match=r"it takes constants.*no x solves A x = b"):
         femops.cg(A, noise(A), M=M, rtol=1e-9)
