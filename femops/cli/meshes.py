@@ -185,11 +185,10 @@ def describe(mesh: Mesh) -> dict[str, Any]:
 
     import femops
     from femops.geometry.bodies import bodies, unjoined_faces
-    from femops.geometry.outer import are_inner, outer_faces
+    from femops.geometry.outer import listed_are_inner, outer_faces
 
     lower, upper = mesh.bounding_box()
     classes = femops.geometry.classify(mesh)
-    inside = are_inner(mesh)[mesh.topology.entity[tuple(mesh.topology.boundary_faces.T)]]
     return {
         "dimension": mesh.dim,
         "elements": mesh.num_elements,
@@ -201,7 +200,7 @@ def describe(mesh: Mesh) -> dict[str, Any]:
         "vertices": mesh.num_vertices,
         "outer_faces": len(outer_faces(mesh)),
         "boundary_faces": mesh.num_boundary,
-        "boundary_faces_inside": int(inside.sum()),
+        "boundary_faces_inside": int(listed_are_inner(mesh).sum()),
         "bodies": int(bodies(mesh).max(initial=-1)) + 1,
         "unjoined_faces": unjoined_faces(mesh),
         "element_attributes": np.unique(mesh.element_attributes).tolist(),

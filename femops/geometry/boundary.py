@@ -18,7 +18,7 @@ from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.geometry.face_groups import BATCH, size_of_groups
-from femops.geometry.outer import are_inner, has_outer, outer_faces
+from femops.geometry.outer import has_outer, listed_are_inner, outer_faces
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
 from femops_kernels.cpu.in_order import computed_once
@@ -97,7 +97,7 @@ def outer_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> li
     """
     asked = boundary_attributes(mesh, attributes)
     own = mesh if isinstance(mesh, Mesh) else mesh.mesh
-    between = are_inner(mesh)[own.topology.entity[tuple(own.topology.boundary_faces.T)]]
+    between = listed_are_inner(mesh)
     kinds = np.array([np.isin(asked, own.boundary_attributes[k]) for k in (between, ~between)])
     inside, outside = kinds if isinstance(mesh, Mesh) else mesh.comm.max(kinds.astype(np.int64)) > 0
     if inside.any():

@@ -24,6 +24,13 @@ def are_inner(mesh: Mesh | DistributedMesh) -> NDArray[np.bool_]:
     return inner
 
 
+def listed_are_inner(mesh: Mesh | DistributedMesh) -> NDArray[np.bool_]:
+    """True for each face (nb,) that the mesh, or this rank's part, lists between elements."""
+    topology = mesh.topology if isinstance(mesh, Mesh) else mesh.mesh.topology
+    listed: NDArray[np.bool_] = are_inner(mesh)[topology.entity[tuple(topology.boundary_faces.T)]]
+    return listed
+
+
 def outer_faces(mesh: Mesh | DistributedMesh) -> Ints:
     """Element and ternary code (n, 2) of each outer face of the mesh, or of this rank's part."""
     topology = mesh.topology if isinstance(mesh, Mesh) else mesh.mesh.topology

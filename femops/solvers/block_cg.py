@@ -69,7 +69,7 @@ def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info,
     X, A = block.X, block.first.A
     for j, exponent in enumerate(exponents):
         X[:, j] = enlarged(A, X[:, j], exponent, float(block.goals[j]))
-        problems[j].completed(X[:, j])
+        problems[j].held.put_into(X[:, j])
     return X, info.scaled(exponents[far]), far
 
 

@@ -177,7 +177,7 @@ def cg(
         advice = ""
     if warn and not info.converged:
         warn_of("cg", given, M, info, advice)
-    return given.completed(x), info
+    return given.held.put_into(x), info
 
 
 def _of_one(given: LinearProblem, merged: bool | None, watch: Watch) -> tuple[NDArray[Any], Info]:

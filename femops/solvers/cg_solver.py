@@ -38,7 +38,7 @@ from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
 from femops_meshes.arguments import Count, Fraction, checked, names_checked, shown
 
-_System = tuple[NDArray[Any], NDArray[Any] | None, int, Held | None]
+_System = tuple[NDArray[Any], NDArray[Any] | None, int, Held]
 """Right-hand side, first guess, the exponent of the power of two that divides both, and the given
 values that both are without."""
 _BURST = 64  # iterations
@@ -221,7 +221,7 @@ class CGSolver:
         right, guess, exponent, held = system
         if self._M is None:
             x, info = self._end(exponent, rtol)
-            return x if held is None else held.put_into(x), info
+            return held.put_into(x), info
         norm = norm_of(self._A, right, self._sums)
         tolerance, first = rtol * norm, self._A.space.memory.xp.zeros_like(right)
         if self._natural:
@@ -233,7 +233,7 @@ class CGSolver:
         self._norm, self._solved = norm, (info, right)
         if exponent:
             x = self._enlarged(x, exponent, rtol, norm)
-        return x if held is None else held.put_into(x), info.scaled(exponent)
+        return held.put_into(x), info.scaled(exponent)
 
     def _ending(self, rtol: float) -> tuple[Info, NDArray[Any]]:
         """Report and right-hand side of the last solve, both still scaled by the power of two."""

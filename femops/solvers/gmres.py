@@ -105,7 +105,7 @@ def gmres(
     x, info = solve_in_rounds(problem, one_round, watch)
     if warn and not info.converged:
         warn_of("gmres", problem, M, info)
-    return system.solution(problem.completed(x)), info
+    return system.solution(problem.held.put_into(x)), info
 
 
 def _cycle(

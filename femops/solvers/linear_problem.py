@@ -78,7 +78,7 @@ class Info:
 @final
 @dataclass(frozen=True)
 class Held:
-    """Given values of constrained dofs, which solves leave out.
+    """Given values of constrained dofs other than zero, which solves leave out.
 
     Their equations have no other unknowns. Their numbers may be of quite another size, and have
     other units, so they do not count in norms of residuals.
@@ -94,15 +94,22 @@ class Held:
     rows: Vector
     values: Vector
 
+    def __bool__(self) -> bool:
+        return len(self.rows) > 0
+
     def put_into(self, x: Vector) -> Vector:
         """Write the values into a solution x (size,), and return it."""
-        x[self.rows] = self.values
+        if self:
+            x[self.rows] = self.values
         return x
+
+
+_NONE_HELD = Held(np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
 def without_held(
     A: Operator, right: Vector, guess: Vector | None
-) -> tuple[Vector, Vector | None, Held | None]:
+) -> tuple[Vector, Vector | None, Held]:
     """Return b and x0 with zeros at constrained dofs, and the given values that were there.
 
     Arrays that have zeros there already are returned as they are, and so is b if the values are not
@@ -110,14 +117,14 @@ def without_held(
     """
     constraints, memory = A.constraints, A.space.memory
     if not (constraints.identity and constraints.symmetric and len(constraints.rows)):
-        return right, guess, None
+        return right, guess, _NONE_HELD
     rows = constraints.rows_in(memory)
     if guess is not None and guess[rows].any():
         guess = guess.copy()
         guess[rows] = 0.0
     values = right[rows]
     if not (values.any() and memory.xp.isfinite(values).all()):
-        return right, guess, None
+        return right, guess, _NONE_HELD
     right = right.copy()
     right[rows] = 0.0
     return right, guess, Held(rows, values / right.dtype.type(constraints.identity))
@@ -144,8 +151,8 @@ class LinearProblem:
     limit : int
         Maximum number of iterations.
     M : Preconditioner or None
-    held : Held or None
-        Given values of constrained dofs, unless all are zero.
+    held : Held
+        Given values of constrained dofs; none if all are zero.
     """
 
     A: Operator
@@ -157,7 +164,7 @@ class LinearProblem:
     tolerance: float
     limit: int
     M: Preconditioner | None
-    held: Held | None = None
+    held: Held = _NONE_HELD
 
     @classmethod
     def checked(
@@ -191,7 +198,7 @@ class LinearProblem:
         sums = Sums(A.space)
         norm = norm_of(A, right, sums)
         right, guess, held = without_held(A, right, checked_guess(A, x0, sums))
-        if A.space.comm.max(int(held is not None)):
+        if A.space.comm.max(int(bool(held))):
             norm = norm_of(A, right, sums)
         if guess is None or not norm:  # zero solves A x = 0, of which no residual is small enough
             guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # pages not touched
@@ -199,18 +206,13 @@ class LinearProblem:
         tolerance = max(rtol * norm, atol)
         return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own, held)
 
-    def completed(self, x: Vector) -> Vector:
-        """Write the given values of constrained dofs into a solution x (size,), and return it."""
-        return x if self.held is None else self.held.put_into(x)
-
     def shown(self, callback: Callback | None) -> Callback | None:
         """Return a callback for iterates without given values that passes iterates with them."""
-        held = self.held
-        if held is None or callback is None:
+        if not self.held or callback is None:
             return callback
 
         def complete(x: Vector) -> Any:
-            x = held.put_into(x.copy())
+            x = self.held.put_into(x.copy())
             self.A.space.memory.protect(x)
             return callback(x)
 

@@ -113,7 +113,7 @@ def minres(
     x, info = solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
     if warn and not info.converged:
         warn_of("minres", problem, M, info)
-    return system.solution(problem.completed(x)), info
+    return system.solution(problem.held.put_into(x)), info
 
 
 def _reduced(

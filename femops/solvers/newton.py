@@ -254,7 +254,7 @@ def rounding_of(F: Residual, u: NDArray[Any]) -> float:
 def _with_rounding(
     F: Residual, u: NDArray[Any], norms: Sequence[float], goal: float, *, ended: bool = False
 ) -> float:
-    """Goal for the last of the norms, enlarged to what rounding leaves. Collective.
+    """Return the goal, or the norm that rounding of u leaves where that is larger. Collective.
 
     That costs the diagonal of a Jacobian. So it is computed only where the norm is small or hardly
     falls, and at the end.

@@ -73,7 +73,7 @@ def check_hdf_names(names: Iterable[str]) -> None:
 
 
 def check_rows(root: Any, piece: Piece, path: Path) -> None:
-    """Raise unless the file's arrays can hold the piece's fields as they are.
+    """Raise if a field has other components than in the file, or a type that would be rounded.
 
     Raises
     ------

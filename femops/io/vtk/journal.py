@@ -148,7 +148,7 @@ def _journal(path: Path) -> Path:
 
 
 def recover(path: Path) -> None:
-    """Overwrite what the journal of a file says, if there are both, and remove the journal.
+    """Finish the change that a file's journal holds, if there is a journal, and remove it.
 
     Raises
     ------
