@@ -163,6 +163,15 @@ def field_at_points(x, side, matrix, value, slab, along_z, asks):
 
 
 @inner
+def fields_at_points(x, source, value, slab, along_z):
+    """Compute all fields at the points, one after the other."""
+    asks = source[2] + ASK_IN
+    for side, matrix in zip(SOURCES, BASES, strict=True):
+        field_at_points(x, side, matrix, value, slab, along_z, asks)
+        asks = asks + side.ncomp * steps_in(side) * STEP_BYTES
+
+
+@inner
 def add_to_test(y, side, matrix, value, slab, along_z, asks):
     """Integrate all components of a test function, and add the results to y.
 
@@ -306,10 +315,7 @@ def batch(table, b, x, y, work, ahead):
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
     modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
     source = sources(table, b)
-    asks = source[2] + ASK_IN
-    for side, matrix in zip(SOURCES, BASES, strict=True):
-        field_at_points(x, side, matrix, value, slab, along_z, asks)
-        asks = asks + side.ncomp * steps_in(side) * STEP_BYTES
+    fields_at_points(x, source, value, slab, along_z)
     if MAPPED:
         ask_modes(modes)
     for k3 in range(Q3):

@@ -40,6 +40,7 @@ ON_FACES = False
 # </defaults>
 
 Q1 = Q1D if DIM > 1 or not ON_FACES else 1
+NUMBER_LINES = -(-Q1 * NQDATA * STORED_BYTES // CACHE_LINE)  # cache lines of an x-line's numbers
 Q2 = Q1D if DIM > 2 or (DIM == 2 and not ON_FACES) else 1
 Q3 = Q1D if DIM > 2 and not ON_FACES else 1
 O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1
@@ -102,6 +103,7 @@ def weight_across(k3, k2):
 @traced
 def line_of_points(source, points, slab, modes, plane, k3, k2):
     """Compute the entries of D at a line of points, and contract them along x."""
+    ask_numbers(source[2] + FAR, k3 * Q2 + k2, NUMBER_LINES)
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_across(k3, k2) if NWEIGHT else fill(LANE, 1.0)
     for k1 in range(Q1):

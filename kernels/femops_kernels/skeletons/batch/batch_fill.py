@@ -10,7 +10,6 @@ from femops_kernels.simd.compiling import traced
 from femops_kernels.simd.lanes import Lane, fill, narrow, word
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.skeletons.batch.batch import (
-    ASK_IN,
     ASK_POINTS,
     AT_LINE,
     NCOMP,
@@ -18,10 +17,8 @@ from femops_kernels.skeletons.batch.batch import (
     PLANE,
     Q2,
     Q3,
-    STEP_BYTES,
     VALUE_BYTES,
-    field_at_points,
-    steps_in,
+    fields_at_points,
 )
 from femops_kernels.skeletons.batch.geometry import *
 from femops_kernels.skeletons.batch.pieces import *
@@ -82,10 +79,7 @@ def batch(table, b, x, y, work, ahead):
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
     modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
     source = sources(table, b)
-    asks = source[2] + ASK_IN
-    for side, matrix in zip(SOURCES, BASES, strict=True):
-        field_at_points(x, side, matrix, value, slab, along_z, asks)
-        asks = asks + side.ncomp * steps_in(side) * STEP_BYTES
+    fields_at_points(x, source, value, slab, along_z)
     out = word(table, FILLED_AT) + b * POINTS * FILLED * FILLED_BYTES
     for k3 in range(Q3):
         fill_points_of_plane(source, out, value, along_x, along_y, along_z, modes, plane, k3)
