@@ -2,5 +2,6 @@
 
 from femops.eigen.chebyshev import chebyshev_subspace
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
+from femops.eigen.lobpcg import lobpcg
 
-__all__ = ["Eigenpairs", "SubspaceState", "chebyshev_subspace"]
+__all__ = ["Eigenpairs", "SubspaceState", "chebyshev_subspace", "lobpcg"]

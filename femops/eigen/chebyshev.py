@@ -23,13 +23,14 @@ from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.precision import FilterPrecision
 from femops.eigen.ritz import mass_products, residuals, ritz_vectors
+from femops.eigen.start import NEW_SEED, basis_of_all, number_of_vectors, vectors_of_state
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
 from femops.fields.reproducible import random_columns
 from femops.parallel.collective_checks import check_same
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.watch import Progress, Watch
-from femops_meshes.arguments import names_checked, type_name
+from femops_meshes.arguments import names_checked
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +48,6 @@ _MOST_DENSE, _DENSE_PRODUCTS = 1_000, 20
 # to that of a guard vector. All eigenvectors below should be among the vectors.
 _SEARCHED = 0.85
 _SLOW_ITERATIONS = 4  # a state is given up after so many iterations with too slow a decrease
-_NEW_SEED = 2**32  # added to the seed: a state may have begun with random vectors of the same seed
 
 
 @names_checked
@@ -222,10 +222,10 @@ class _Solve:
     def begin(self) -> None:
         """Start with random vectors."""
         pencil, space, guard = self.pencil, self.pencil.A.space, self.guard
-        wanted = self.k + (max(4, self.k // 5) if guard is None else max(1, guard))
+        wanted = number_of_vectors(self.k, guard)
         self.random = True
         if 2 * wanted > pencil.count:  # Ritz values of all are exact, and take less time
-            self._take_all()
+            self.X, self.complete = basis_of_all(pencil), True
             return
         self.X = MultiVector.zeros(space, wanted, pencil.A.dtype)
         if guard is None:  # the spare columns of the panels cost nothing
@@ -242,36 +242,11 @@ class _Solve:
         inverse, _ = self.precision.of(self.inverse, self.X.nvec, interval, self.lowest)
         self._filter(self.X, None, None, inverse, interval, degree)
 
-    def _take_all(self) -> None:
-        """Take one vector for each free dof. Then Ritz values are exact eigenvalues."""
-        pencil, memory = self.pencil, self.pencil.A.space.memory
-        comm, mine = pencil.A.space.comm, np.flatnonzero(memory.get(pencil.free))
-        counts = np.concatenate([[0], comm.gather_all(np.array([len(mine)])).reshape(-1)])
-        first = int(counts.cumsum()[comm.rank])
-        self.X = MultiVector.zeros(pencil.A.space, pencil.count, pencil.A.dtype)
-        width, scales = self.X.width, memory.get(pencil.deviations)
-        for column, dof in enumerate(mine.tolist(), first):
-            self.X.panels[column // width, dof, column % width] = scales[dof]
-        self.complete = True
-
     def take(self, state: SubspaceState) -> None:
         """Start with the vectors of a state."""
-        if not isinstance(state, SubspaceState):
-            raise SolverError(f"the state is {type_name(type(state))}: give result.state")
-        A, X = self.pencil.A, state.vectors
-        if X.space is not A.space or X.dtype != A.dtype or X.nvec < self.k:
-            raise SolverError(
-                f"the state has {X.nvec} vectors, {X.dtype}, of {X.space!r}; "
-                f"{self.k} of {A.dtype} on {A.space!r} are asked for"
-            )
         most = self.pencil.count
-        taken = MultiVector.zeros(A.space, min(max(X.nvec, self.k + 1), most), X.dtype)
-        given = min(X.nvec, most)
-        taken[:given] = X if given == X.nvec else X[:given]
-        taken.panels *= self.pencil.free[:, np.newaxis].astype(A.dtype)
-        more, seed = range(given, taken.nvec), self.seed + _NEW_SEED
-        random_columns(taken, more, seed, self.pencil.deviations)
-        self.X, self.random, self.complete = taken, False, taken.nvec == most
+        self.X = vectors_of_state(self.pencil, state, self.k, most, self.seed)
+        self.random, self.complete = False, self.X.nvec == most
 
     # --- the iteration ---------------------------------------------------------------------------
 
@@ -343,7 +318,7 @@ class _Solve:
         count = self.pencil.count
         if count > _MOST_DENSE or self.products + products <= _DENSE_PRODUCTS * count:
             return False
-        self._take_all()
+        self.X, self.complete = basis_of_all(self.pencil), True
         return True
 
     def _searched_all(self, values: Floats, norms: Floats, tolerance: float) -> bool:
@@ -368,7 +343,7 @@ class _Solve:
         if self.products + count * search.degree > self.most:
             self._ended = True
             return False
-        seed, part = self.seed + _NEW_SEED + self.iterations, self.X
+        seed, part = self.seed + NEW_SEED + self.iterations, self.X
         if kept < m:
             part = self.X[list(range(kept))]
         Y, found, products = search.run(part, count, inverse, tolerance, seed)
@@ -482,5 +457,5 @@ class _Solve:
             f"{limit} ends it, and {why}, where the tolerance is {tolerance:.1e}. Eigenvalues go "
             f"up to {self.upper:.1e}, and those wanted are {gap:.1e} from the first that has no "
             "vector: products go with the root of the ratio. Give more guard vectors or a larger "
-            "limit, or take scipy.sparse.linalg.lobpcg, with femops.multigrid as preconditioner"
+            "limit, or take femops.eigen.lobpcg, which has multigrid as preconditioner"
         )

@@ -46,7 +46,8 @@ class Eigenpairs:
     tolerance : float
         Bound of the residuals of a converged result.
     converged : bool
-        Whether all residuals are within the tolerance, and no lower eigenvalue is missing.
+        Whether all residuals are within the tolerance. After `chebyshev_subspace` also that no
+        lower eigenvalue is missing.
     iterations : int
         Number of times that Ritz vectors were computed.
     products : int
@@ -59,7 +60,7 @@ class Eigenpairs:
         Limit that ended the iteration, and cause of slow convergence. Empty if the iteration has
         converged.
     filter_dtype : dtype
-        Type of the numbers in the last filter.
+        Type of the numbers in the last filter, or that of the vectors after `lobpcg`.
     """
 
     values: Floats

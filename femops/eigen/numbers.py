@@ -1,4 +1,4 @@
-"""Checks of the eigensolver's numeric options."""
+"""Checks of the numeric options of eigensolvers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from femops.errors import SolverError
 
 
 def check_numbers(numbers: Mapping[str, Any], free: int) -> None:
-    """Raise if an option of `chebyshev_subspace` is no number or out of range.
+    """Raise if an option of an eigensolver is no number or out of range.
 
     Parameters
     ----------

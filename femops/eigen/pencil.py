@@ -124,7 +124,7 @@ class Pencil:
 def _check_operator(A: Any, name: str) -> None:
     if not isinstance(A, Operator):
         raise SolverError(
-            f"{name} is {type_name(type(A))}: chebyshev_subspace takes femops operators, "
+            f"{name} is {type_name(type(A))}: this solver takes femops operators, "
             "scipy.sparse.linalg.lobpcg any"
         )
     if not A.symmetric:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.eigen import SubspaceState, chebyshev_subspace
+from femops.eigen import SubspaceState, chebyshev_subspace, lobpcg
 from femops.errors import OperatorError, RankError
 from femops.fields.multivector import MultiVector
 from support.cases.kernels import bend, smooth
@@ -74,7 +74,8 @@ def test_eigenvalues_are_those_of_one_rank(comm):
         found.append(chebyshev_subspace(A, M, 6, state=without))
         found.append(chebyshev_subspace(A, M, 6, state=first))
         found.append(chebyshev_subspace(A, M, V.global_size // 2))  # of a basis of all vectors
-    for mine, alone in zip(found[:4], found[4:], strict=True):
+        found.append(lobpcg(A, M, 6, tol=1e-8))
+    for mine, alone in zip(found[:5], found[5:], strict=True):
         assert mine.converged
         assert mine.values == pytest.approx(alone.values, rel=1e-8)
         assert mine.values[:6] == pytest.approx(found[0].values, rel=1e-8)
@@ -91,6 +92,7 @@ def test_numbers_that_differ_between_ranks_are_refused(comm):
     for work in (
         lambda: chebyshev_subspace(A, femops.mass(V), 2 + comm.rank),
         lambda: chebyshev_subspace(A, femops.mass(V), 2, maxiter=5 + comm.rank),
+        lambda: lobpcg(A, femops.mass(V), 2, preconditioner=M if comm.rank else None),
         lambda: femops.cg(A, b, rtol=1e-6 / (1 + comm.rank)),
         lambda: femops.minres(A, b, maxiter=9 + comm.rank),
         lambda: femops.gmres(A, b, b if comm.rank else None),
