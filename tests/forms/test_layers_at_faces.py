@@ -82,7 +82,7 @@ def in_basis(space, other, x, *, transposed=False):
         ("line", 3, 2, "hermite", "float64"),
         pytest.param("line", 8, 1, "bernstein", "float64", marks=pytest.mark.exhaustive),
         pytest.param("rectangle", 2, 1, "hermite", "float64", marks=pytest.mark.exhaustive),
-        ("rectangle", 7, 1, "hermite", "float64"),
+        pytest.param("rectangle", 7, 1, "hermite", "float64", marks=pytest.mark.exhaustive),
         ("rectangle", 4, 3, "bernstein", "float32"),
         pytest.param("turned flat", 3, 1, "bernstein", "float64", marks=pytest.mark.exhaustive),
         ("turned flat", 6, 2, "hermite", "float64"),
@@ -94,7 +94,7 @@ def in_basis(space, other, x, *, transposed=False):
         pytest.param("turned", 4, 1, "bernstein", "float64", marks=pytest.mark.exhaustive),
         ("glued", 3, 1, "hermite", "float64"),
         ("ball", 4, 1, "hermite", "float64"),
-        ("few", 8, 1, "hermite", "float64"),
+        pytest.param("few", 8, 1, "hermite", "float64", marks=pytest.mark.exhaustive),
     ],
 )
 def test_against_another_basis(mesh, p, ncomp, family, dtype):

@@ -387,6 +387,7 @@ def test_sanitizers_find_nothing_in_residuals(name: str, sanitizer: str) -> None
         replay(launch, sanitizer)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 def test_sanitizers_find_nothing_in_jacobians(sanitizer: str) -> None:
     """In a kernel whose blocks are parts of those of the kernel that reads, and in one of these."""

@@ -70,7 +70,7 @@ MAKERS = [
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 @pytest.mark.parametrize("make", MAKERS)
 def test_nothing_is_found(make: Callable[[HostDevice | None], Any], sanitizer: str) -> None:
@@ -175,7 +175,8 @@ def launch_of_some(order: int, elements: int) -> Launch:
     return launches[-1]
 
 
-@pytest.mark.parametrize(("order", "elements"), [(2, 3), (6, 2)])
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(("order", "elements"), [(6, 2), (2, 3)])
 def test_elements_of_a_block_disturb_nobody(order: int, elements: int) -> None:
     """Parts of a warp (16 threads each), and two warps of an own barrier."""
     require(THREAD)
