@@ -32,6 +32,7 @@ PREFETCH_BYTES = 2**14
 """Bytes by which qdata are prefetched ahead, unless the tuning database has another number."""
 ROWS_AHEAD = 1000
 """Rows by which a vector is prefetched ahead, unless the tuning database has another number."""
+_PAGE = 4096  # bytes after which addresses share a set of the first-level cache
 
 
 @final
@@ -176,6 +177,7 @@ class SweepKernel(ABC):
             "LANE": lane,
             "LANE_WIDTH": self.width,
             "LANE_BYTES": lane.nbytes,
+            "PAGE": _PAGE // lane.nbytes,
             "REAL_BYTES": self.dtype.itemsize,
             "DIM": self.dim,
             "NCOMP_IN": sum(side.ncomp for side in self.sources),

@@ -10,8 +10,8 @@ fewer dimensions the missing directions have length one.
 
 Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3, Q2, Q1), ``slab``
 (Q2, P1) or (P2, Q1), ``along_x`` (NCOMP, Q1), ``along_y`` (NCOMP, Q2, Q1), ``along_z``
-(NCOMP, Q3, Q2, Q1). NCOMP is the larger number of components. The work arrays of ``geometry.py``
-follow.
+(NCOMP, Q3, Q2, Q1). Planes of ``value`` and ``along_z`` are LAYER lane vectors apart. NCOMP is the
+larger number of components. The work arrays of ``geometry.py`` follow.
 """
 
 # <defaults>
@@ -32,11 +32,13 @@ from femops_kernels.skeletons.chunk.table import *
 
 Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
 PLANE = Q2 * Q1D
+LAYER = PLANE + (DIM > 2 and PLANE % PAGE == 0)  # lane vectors from one plane to the next
+VOLUME = Q3 * LAYER
 X_LINES = Q2 * Q3
-VALUE_BYTES = POINTS * LANE_BYTES
+VALUE_BYTES = VOLUME * LANE_BYTES
 NCOMP = max(NCOMP_IN, NCOMP_OUT)
-GRAD_LANES = NCOMP * (POINTS + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
-OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
+GRAD_LANES = NCOMP * (VOLUME + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
+OWN_LANES = NCOMP * VOLUME + PLANE + GRAD_LANES
 # What a later batch meets is asked for line by line, or plane by plane where lines are short.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
 ASKS = X_LINES if ASK_BY_LINE else Q3
@@ -88,10 +90,10 @@ def interpolate(x, side, matrix, c, value, slab, asks):
         for j in range(p2 * p):
             ask_numbers(asks, j, AT_STEP)
             if pieces:
-                line = load_line(LANE, value, j, PLANE, p3)
+                line = load_line(LANE, value, j, LAYER, p3)
             else:
                 line = gather_nodes(LANE, side.runs, side.ncomp, x, 2, j, c)
-            store_line(LANE, value, j, PLANE, contract(matrix, line))
+            store_line(LANE, value, j, LAYER, contract(matrix, line))
         asks = asks + p2 * p * STEP_BYTES
     for k3 in range(Q3):
         begin = asks + k3 * (along_y + Q2) * STEP_BYTES
@@ -99,7 +101,7 @@ def interpolate(x, side, matrix, c, value, slab, asks):
             for j1 in range(p):
                 ask_numbers(begin, j1, AT_STEP)
                 if DIM == 3:
-                    line = load_line(LANE, value, k3 * PLANE + j1, p, p2)
+                    line = load_line(LANE, value, k3 * LAYER + j1, p, p2)
                 elif pieces:
                     line = load_line(LANE, value, j1, p, p2)
                 else:
@@ -111,7 +113,7 @@ def interpolate(x, side, matrix, c, value, slab, asks):
                 line = gather_nodes(LANE, side.runs, side.ncomp, x, 0, 0, c)
             else:
                 line = load_line(LANE, slab, k2 * p, 1, p)
-            store_line(LANE, value, k3 * PLANE + k2 * Q1D, 1, contract(matrix, line))
+            store_line(LANE, value, k3 * LAYER + k2 * Q1D, 1, contract(matrix, line))
 
 
 @traced
@@ -128,14 +130,14 @@ def integrate(y, side, matrix, c, value, slab, asks):
         if DIM > 1:
             for k1 in range(Q1D):
                 ask_numbers(begin, k1, AT_STEP)
-                line = load_line(LANE, value, j3 * PLANE + k1, Q1D, Q2)
+                line = load_line(LANE, value, j3 * LAYER + k1, Q1D, Q2)
                 store_line(LANE, slab, k1, Q1D, contract(matrix, line))
         for j2 in range(p2):
             ask_numbers(begin, along_y + j2, AT_STEP)
             line = load_line(LANE, slab if DIM > 1 else value, j2 * Q1D, 1, Q1D)
             line = contract(matrix, line)
             if added_by_pieces(side):
-                store_line(LANE, value, j3 * PLANE + j2 * p, 1, line)
+                store_line(LANE, value, j3 * LAYER + j2 * p, 1, line)
             else:
                 scatter_nodes(LANE, side.runs, side.ncomp, y, 0, j3 * p2 + j2, c, line)
 
@@ -149,7 +151,7 @@ def field_at_points(x, side, matrix, value, slab, along_z, asks):
     own = value + side.first * VALUE_BYTES
     places = places_of(x, side)
     if by_pieces(side):
-        gather_runs(places, side, own, PLANE, POINTS)
+        gather_runs(places, side, own, LAYER, VOLUME)
     for c in range(side.ncomp):
         begin = asks + c * steps_in(side) * STEP_BYTES
         interpolate(places, side, matrix, c, own + c * VALUE_BYTES, slab, begin)
@@ -157,9 +159,9 @@ def field_at_points(x, side, matrix, value, slab, along_z, asks):
             begin = begin + (steps_in(side) - PLANE) * STEP_BYTES
             for k in range(PLANE):
                 ask_numbers(begin, k, AT_STEP)
-                at = (side.first + c) * POINTS + k
-                line = load_line(LANE, value, at, PLANE, Q3)
-                store_line(LANE, along_z, at, PLANE, contract(D, line))
+                at = (side.first + c) * VOLUME + k
+                line = load_line(LANE, value, at, LAYER, Q3)
+                store_line(LANE, along_z, at, LAYER, contract(D, line))
 
 
 @inner
@@ -184,16 +186,16 @@ def add_to_test(y, side, matrix, value, slab, along_z, asks):
         if DIM == 3:
             for k in range(PLANE):
                 ask_numbers(begin, k, AT_STEP)
-                at = (side.first + c) * POINTS + k
-                line = load_line(LANE, value, at, PLANE, Q3)
+                at = (side.first + c) * VOLUME + k
+                line = load_line(LANE, value, at, LAYER, Q3)
                 if has_slopes(side, SLOPES_OUT):
-                    z_line = load_line(LANE, along_z, at, PLANE, Q3)
+                    z_line = load_line(LANE, along_z, at, LAYER, Q3)
                     line = add_lines(line, contract(DT, z_line))
-                store_line(LANE, value, at, PLANE, contract(matrix, line))
+                store_line(LANE, value, at, LAYER, contract(matrix, line))
             begin = begin + PLANE * STEP_BYTES
         integrate(places, side, matrix, c, own + c * VALUE_BYTES, slab, begin)
     if added_by_pieces(side):
-        scatter_runs(places, side, own, PLANE, POINTS)
+        scatter_runs(places, side, own, LAYER, VOLUME)
 
 
 @inner
@@ -203,26 +205,26 @@ def functionals_at_points(out, value):
         at = value + c * VALUE_BYTES
         store(LANE, out, n, load(LANE, at, 0))
         for k in range(1, POINTS):
-            last, new = load(LANE, out, n), load(LANE, at, k)
+            last, new = load(LANE, out, n), load(LANE, at, k + k // PLANE * (LAYER - PLANE))
             store(LANE, out, n, lane_minimum(last, new) if n < len(MINIMA) else last + new)
 
 
 @traced
 def line_in_registers(source, value, along_y, along_z, k3, k2):
     """As `points_of_line`, for one component: all of the line stays in registers."""
-    start = k3 * PLANE + k2 * Q1D
+    start, point = k3 * LAYER + k2 * Q1D, k3 * PLANE + k2 * Q1D
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
     line = load_line(LANE, value, start, 1, Q1D)
     values, slopes = (), ()
     for k1, (u, ux) in enumerate(zip(line, contract(D, line), strict=True)):
-        q = numbers(source, nothing(), across, start + k1, k1)
+        q = numbers(source, nothing(), across, point + k1, k1)
         uy = load_line(LANE, along_y, k2 * Q1D + k1, PLANE, 1)
-        uz = load_line(LANE, along_z, start + k1, POINTS, 1)
+        uz = load_line(LANE, along_z, start + k1, VOLUME, 1)
         v, vx, vy, vz = pointwise((u,), (ux,), uy, uz, q)
         if DIM > 1:
             store_line(LANE, along_y, k2 * Q1D + k1, PLANE, vy)
         if DIM > 2:
-            store_line(LANE, along_z, start + k1, POINTS, vz)
+            store_line(LANE, along_z, start + k1, VOLUME, vz)
         values, slopes = values + v, slopes + vx
     result = contract(DT, slopes)
     store_line(LANE, value, start, 1, add_lines(result, values) if VALUE_OUT else result)
@@ -237,20 +239,20 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead
     if ASK_BY_LINE:
         ask_ahead(ahead, k3 * Q2 + k2, ASKS)
     ask_numbers(source[2] + ASK_POINTS, k3 * Q2 + k2, AT_LINE)
-    start = k3 * PLANE + k2 * Q1D
+    start, point = k3 * LAYER + k2 * Q1D, k3 * PLANE + k2 * Q1D
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
     for first, end, _ in SLOPES_IN:
         for c in range(first, end):
-            u = load_line(LANE, value, c * POINTS + start, 1, Q1D)
+            u = load_line(LANE, value, c * VOLUME + start, 1, Q1D)
             store_line(LANE, along_x, c * Q1D, 1, contract(D, u))
     for k1 in range(Q1D):
-        q = numbers(source, line, across, start + k1, k1)
-        u = load_line(LANE, value, start + k1, POINTS, NCOMP_IN)
+        q = numbers(source, line, across, point + k1, k1)
+        u = load_line(LANE, value, start + k1, VOLUME, NCOMP_IN)
         if GRAD_IN:
             ux = load_line(LANE, along_x, k1, Q1D, NCOMP_IN)
             uy = load_line(LANE, along_y, k2 * Q1D + k1, PLANE, NCOMP_IN)
-            uz = load_line(LANE, along_z, start + k1, POINTS, NCOMP_IN)
+            uz = load_line(LANE, along_z, start + k1, VOLUME, NCOMP_IN)
             v, vx, vy, vz = pointwise(u, ux, uy, uz, q)
         else:
             v, vx, vy, vz = pointwise(u, u, u, u, q)
@@ -259,15 +261,15 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead
             if DIM > 1:
                 store_line(LANE, along_y, k2 * Q1D + k1, PLANE, vy)
             if DIM > 2:
-                store_line(LANE, along_z, start + k1, POINTS, vz)
+                store_line(LANE, along_z, start + k1, VOLUME, vz)
         if VALUE_OUT:
-            store_line(LANE, value, start + k1, POINTS, v)
+            store_line(LANE, value, start + k1, VOLUME, v)
     for first, end, valued in SLOPES_OUT:
         for c in range(first, end):
             v = contract(DT, load_line(LANE, along_x, c * Q1D, 1, Q1D))
             if valued:
-                v = add_lines(v, load_line(LANE, value, c * POINTS + start, 1, Q1D))
-            store_line(LANE, value, c * POINTS + start, 1, v)
+                v = add_lines(v, load_line(LANE, value, c * VOLUME + start, 1, Q1D))
+            store_line(LANE, value, c * VOLUME + start, 1, v)
 
 
 @traced
@@ -283,7 +285,7 @@ def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahea
     for first, end, _ in SLOPES_IN if DIM > 1 else ():
         for c in range(first, end):
             for k1 in range(Q1D):
-                line = load_line(LANE, value, c * POINTS + k3 * PLANE + k1, Q1D, Q2)
+                line = load_line(LANE, value, c * VOLUME + k3 * LAYER + k1, Q1D, Q2)
                 store_line(LANE, along_y, c * PLANE + k1, Q1D, contract(D, line))
     for k2 in range(Q2):
         if IN_REGISTERS:
@@ -295,7 +297,7 @@ def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahea
     for first, end, _ in SLOPES_OUT if DIM > 1 else ():
         for c in range(first, end):
             for k1 in range(Q1D):
-                at = c * POINTS + k3 * PLANE + k1
+                at = c * VOLUME + k3 * LAYER + k1
                 line = contract(DT, load_line(LANE, along_y, c * PLANE + k1, Q1D, Q2))
                 there = load_line(LANE, value, at, Q1D, Q2)
                 store_line(LANE, value, at, Q1D, add_lines(line, there))

@@ -24,9 +24,10 @@ from femops_kernels.skeletons.chunk.table import *
 # </defaults>
 
 Q1, Q2 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
-ALONG = POINTS * LANE_BYTES
+SPAN = POINTS + (POINTS % PAGE == 0)  # lane vectors from one array of points to the next
+ALONG = SPAN * LANE_BYTES
 VALUE_BYTES = 2 * ALONG
-OWN_LANES = NCOMP * 4 * POINTS + POINTS
+OWN_LANES = NCOMP * 4 * SPAN + SPAN
 WORK_LANES = OWN_LANES + NODE_LANES
 X_LINES = Q2
 
@@ -69,7 +70,7 @@ def interpolate_face(x, side, matrix, end, c, own, slab, nodes, turns, asks):
         for j1 in range(p1):
             ask_numbers(asks, j2 * p1 + j1, AT_STEP)
             line = line_inwards(x, side, nodes, turns, c, j1, j2)
-            store_line(LANE, own, j2 * p1 + j1, POINTS, contract(end, line))
+            store_line(LANE, own, j2 * p1 + j1, SPAN, contract(end, line))
     for k in planes_of(side, SLOPES_IN) if DIM > 1 else ():
         plane = own + k * ALONG
         begin = asks + (p2 * p1 + k * (p1 + Q2)) * STEP_BYTES
@@ -101,7 +102,7 @@ def integrate_face(y, side, matrix, end, c, own, slab, nodes, turns, asks):
     for j2 in range(p2):
         for j1 in range(p1):
             ask_numbers(asks, steps_out(side) - p2 * p1 + j2 * p1 + j1, AT_STEP)
-            line = contract(end, load_line(LANE, own, j2 * p1 + j1, POINTS, 2))
+            line = contract(end, load_line(LANE, own, j2 * p1 + j1, SPAN, 2))
             keep_inwards(y, side, nodes, turns, c, j1, j2, line)
 
 
@@ -112,11 +113,11 @@ def slopes_along(value, along_x, along_y):
         for c in range(first, end):
             for k2 in range(Q2):
                 at = k2 * Q1
-                line = load_line(LANE, value, 2 * c * POINTS + at, 1, Q1)
-                store_line(LANE, along_x, c * POINTS + at, 1, contract(D, line))
+                line = load_line(LANE, value, 2 * c * SPAN + at, 1, Q1)
+                store_line(LANE, along_x, c * SPAN + at, 1, contract(D, line))
             for k1 in range(Q1 if DIM > 2 else 0):
-                line = load_line(LANE, value, 2 * c * POINTS + k1, Q1, Q2)
-                store_line(LANE, along_y, c * POINTS + k1, Q1, contract(D, line))
+                line = load_line(LANE, value, 2 * c * SPAN + k1, Q1, Q2)
+                store_line(LANE, along_y, c * SPAN + k1, Q1, contract(D, line))
 
 
 @traced
@@ -128,14 +129,14 @@ def add_slopes_along(value, along_x, along_y):
     for first, end, valued in SLOPES_OUT if DIM > 1 else ():
         for c in range(first, end):
             for k2 in range(Q2):
-                at = 2 * c * POINTS + k2 * Q1
-                line = contract(DT, load_line(LANE, along_x, c * POINTS + k2 * Q1, 1, Q1))
+                at = 2 * c * SPAN + k2 * Q1
+                line = contract(DT, load_line(LANE, along_x, c * SPAN + k2 * Q1, 1, Q1))
                 if valued:
                     line = add_lines(line, load_line(LANE, value, at, 1, Q1))
                 store_line(LANE, value, at, 1, line)
             for k1 in range(Q1 if DIM > 2 else 0):
-                at = 2 * c * POINTS + k1
-                line = contract(DT, load_line(LANE, along_y, c * POINTS + k1, Q1, Q2))
+                at = 2 * c * SPAN + k1
+                line = contract(DT, load_line(LANE, along_y, c * SPAN + k1, Q1, Q2))
                 line = add_lines(line, load_line(LANE, value, at, Q1, Q2))
                 store_line(LANE, value, at, Q1, line)
 
@@ -147,11 +148,11 @@ def store_results(value, along_x, along_y, k, results):
     zeros = (fill(LANE, 0.0),) * NCOMP_OUT
     inwards = (vx, vx, vy, vz)[DIM]
     if GRAD_OUT and DIM > 1:
-        store_line(LANE, along_x, k, POINTS, vx)
+        store_line(LANE, along_x, k, SPAN, vx)
     if GRAD_OUT and DIM > 2:
-        store_line(LANE, along_y, k, POINTS, vy)
-    store_line(LANE, value, k, 2 * POINTS, v if VALUE_OUT else zeros)
-    store_line(LANE, value, POINTS + k, 2 * POINTS, inwards if GRAD_OUT else zeros)
+        store_line(LANE, along_y, k, SPAN, vy)
+    store_line(LANE, value, k, 2 * SPAN, v if VALUE_OUT else zeros)
+    store_line(LANE, value, SPAN + k, 2 * SPAN, inwards if GRAD_OUT else zeros)
 
 
 @traced
@@ -165,11 +166,11 @@ def points_of_face(source, value, along_x, along_y, ahead):
         for k1 in range(Q1):
             k = k2 * Q1 + k1
             q = numbers(source, nothing(), across, k, k1)
-            u = load_line(LANE, value, k, 2 * POINTS, NCOMP_IN)
+            u = load_line(LANE, value, k, 2 * SPAN, NCOMP_IN)
             if GRAD_IN:
-                un = load_line(LANE, value, POINTS + k, 2 * POINTS, NCOMP_IN)
-                ux = load_line(LANE, along_x, k, POINTS, NCOMP_IN) if DIM > 1 else un
-                uy = load_line(LANE, along_y, k, POINTS, NCOMP_IN) if DIM > 2 else un
+                un = load_line(LANE, value, SPAN + k, 2 * SPAN, NCOMP_IN)
+                ux = load_line(LANE, along_x, k, SPAN, NCOMP_IN) if DIM > 1 else un
+                uy = load_line(LANE, along_y, k, SPAN, NCOMP_IN) if DIM > 2 else un
                 results = pointwise(u, ux, uy, un, q)
             else:
                 results = pointwise(u, u, u, u, q)

@@ -35,7 +35,7 @@ from femops_kernels.skeletons.chunk.table import *
 
 I2, I3 = P_IN if DIM > 1 else 1, P_IN if DIM > 2 else 1  # nodes of the field
 O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1  # and of the test function
-SIDE = I2 * P_IN
+SIDE = I2 * P_IN + (DIM > 2 and I2 * P_IN % PAGE == 0)  # lane vectors from a plane to the next
 FACTORS = (1 if VALUE_IN else 0) + (DIM if GRAD_IN else 0)  # of a component
 A1 = 1 if VALUE_IN else 0  # where a_1 stands among them
 # nodes of one component, in place
@@ -60,16 +60,16 @@ def last(a, p, s):
 @inner
 def along_first(a, x, c, nodes, value, flux, ahead):
     """Do the step along the first direction, in which lines are gathered: y in 2-D, z in 3-D."""
-    count = P_IN ** (DIM - 1)
+    count, layer = P_IN ** (DIM - 1), SIDE if DIM > 2 else P_IN
     for j in range(count):
         ask_writes(ahead, c * count + j, NCOMP_IN * count)
         if IN_PIECES:
-            line = load_line(LANE, nodes, j, count, P_IN)
+            line = load_line(LANE, nodes, j, layer, P_IN)
         else:
             line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, DIM - 1, j, c)
-        store_line(LANE, value, j, count, contract(MASS, line))
+        store_line(LANE, value, j, layer, contract(MASS, line))
         if GRAD_IN:
-            store_line(LANE, flux, j, count, scale_line(a[FACTORS - 1], contract(STIFF, line)))
+            store_line(LANE, flux, j, layer, scale_line(a[FACTORS - 1], contract(STIFF, line)))
 
 
 @inner
@@ -94,7 +94,7 @@ def along_x(a, y, c, nodes, slab, slope, k3, ahead):
         s = load_line(LANE, slope, k2 * P_IN, 1, P_IN)
         line = last(a, p, s)
         if OUT_PIECES:
-            store_line(LANE, nodes, (k3 * O2 + k2) * P_OUT, 1, line)
+            store_line(LANE, nodes, k3 * SIDE + k2 * P_OUT, 1, line)
         else:
             scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, k3 * O2 + k2, c, line)
 
@@ -137,4 +137,4 @@ def batch(table, b, x, y, work, ahead):
                     along_first(a, x, c, value, slab, slope, ahead)
                 along_x(a, y, c, value, slab, slope, k3, ahead)
         if OUT_PIECES:
-            scatter_runs(y, TARGET, value, O2 * P_OUT, 0)
+            scatter_runs(y, TARGET, value, SIDE, 0)

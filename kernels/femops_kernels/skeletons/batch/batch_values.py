@@ -28,7 +28,9 @@ Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
 I2, I3 = P_IN if DIM > 1 else 1, P_IN if DIM > 2 else 1  # nodes of the field
 O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1  # and of the test function
 NCOMP = max(NCOMP_IN, NCOMP_OUT)
-SIDE, LINE = max(I2 * P_IN, O2 * P_OUT), max(P_IN, P_OUT)
+SIDE = max(I2 * P_IN, O2 * P_OUT)
+SIDE += DIM > 2 and SIDE % PAGE == 0  # lane vectors from one plane of nodes to the next
+LINE = max(P_IN, P_OUT)
 SLAB = Q2 * LINE
 OWN_LANES = NCOMP * (Q3 * SIDE + SLAB + Q1D)
 # As in ``batch.py``; measured: with fewer points it does not pay.

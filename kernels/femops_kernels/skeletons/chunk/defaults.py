@@ -13,6 +13,9 @@ from femops_kernels.simd.sides import ElementSide
 LANE = Lane(8, "float64")
 LANE_WIDTH = 8
 LANE_BYTES = 64
+# Lane vectors after which addresses share a set of the first-level cache. Planes are not so far
+# apart, as all entries of a line across them would compete for one set.
+PAGE = 64
 REAL_BYTES = 8
 DIM = 3
 NCOMP_IN, NCOMP_OUT = 1, 1  # components of the field and of the test function
