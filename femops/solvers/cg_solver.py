@@ -209,6 +209,8 @@ class CGSolver:
         A = self._A
         right, guess = checked_right(A, b, "b"), checked_guess(A, x0, self._sums)
         right, guess, held = without_held(A, right, guess)
+        if guess is not None and not A.space.comm.max(int(bool(right.any()))):
+            guess = None  # zero solves A x = 0, of which no residual is small enough
         exponent = excess_of(A, right, *(() if guess is None else (guess,)))
         if exponent:
             ldexp = A.space.memory.xp.ldexp

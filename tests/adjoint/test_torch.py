@@ -182,6 +182,15 @@ def test_controls_that_are_left_out_or_numbers() -> None:
     assert float(f(u.numpy(), c=np.ones(2))) > 0.0
 
 
+def test_arrays_of_numpy_may_be_overwritten_before_the_derivative() -> None:
+    u, kappa = V.interpolate(lambda x: 1.0 + x[0]), KAPPA.vector.copy()
+    a = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    value = FUNCTIONS["functional"](u, kappa=kappa, a=a)
+    (before,) = torch.autograd.grad(value, a, retain_graph=True)
+    u[:] = kappa[:] = 3.0
+    assert torch.autograd.grad(value, a)[0] == before
+
+
 def test_controls_by_position() -> None:
     u, *values = inputs()
     by_name = FUNCTIONS["residual"](u, **dict(zip(CONTROLS, values, strict=True)))
