@@ -39,7 +39,12 @@ _FEWEST = 32
 
 
 def chosen(
-    wanted: Any, known: list[Any], what: str, owner: str, elsewhere: Iterable[str] = (), of: str = ""
+    wanted: Any,
+    known: list[Any],
+    what: str,
+    owner: str,
+    elsewhere: Iterable[str] = (),
+    of: str = "",
 ) -> Ints:
     """Convert `wanted` numbers to an ascending array (n,). None stands for all in `known`.
 
