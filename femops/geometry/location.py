@@ -304,7 +304,7 @@ def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tup
             break
     xi = np.clip(xi, 0.0, 1.0)
     distance = np.abs(point_values(basis, xi, coordinates) - x)
-    return (distance <= reach).all(axis=1), xi
+    return np.asarray((distance <= reach).all(axis=1)), xi
 
 
 def _newton_step(

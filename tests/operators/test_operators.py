@@ -72,7 +72,7 @@ def test_constrained_rows_that_cancel_in_a_sum_are_refused(problem):
     """Solutions had zeros in place of the prescribed values: those of K - M, say."""
     dofs = problem.space.boundary_dofs()
     K, M = (A.constrained(dofs) for A in (problem.diffusion, problem.mass))
-    with pytest.raises(femops.errors.OperatorError, match="the diagonals .* cancel in the sum"):
+    with pytest.raises(femops.errors.OperatorError, match=r"the diagonals .* cancel in the sum"):
         K - M
     b = (K - 3.0 * M).rhs(problem.space.zeros(), 5.0)
     np.testing.assert_array_equal(b[dofs], -10.0)

@@ -89,8 +89,8 @@ class Constraints:
         identity = self.identity + other.identity
         if self.identity and not identity:
             raise OperatorError(
-                "the diagonals of the constrained rows cancel in the sum, and prescribed values would "
-                "be lost: write (A.unconstrained - B.unconstrained).constrained(dofs)"
+                "the diagonals of the constrained rows cancel in the sum, which loses prescribed "
+                "values: write (A.unconstrained - B.unconstrained).constrained(dofs)"
             )
         return replace(self, identity=identity)
 
