@@ -295,7 +295,7 @@ def _tensor(array: Any) -> Any:
 
 def _array(call: Call, tensor: Any) -> Any:
     """Array that shares the memory of a tensor; a copy if the tensor is not contiguous."""
-    tensor = tensor.detach().contiguous()
+    tensor = tensor.detach().contiguous().resolve_conj().resolve_neg()
     if tensor.device.type == "cpu":
         return tensor.numpy()
     return call.map.space.memory.adopt(tensor, "the tensor")
@@ -330,10 +330,12 @@ class _Function(torch.autograd.Function):  # type: ignore[misc]
             if any(k < count for k in needed):
                 call.refuse_second()
             names = call.names if call.kind == "vjp" else [call.names[k - count] for k in needed]
-        found = _Function.apply(call.transposed(names), *ctx.saved_tensors, *cotangents)
+        # derivatives by complex numbers are conjugated, as PyTorch's are
+        given = [cotangent.conj() for cotangent in cotangents]
+        found = _Function.apply(call.transposed(names), *ctx.saved_tensors, *given)
         for k, x in zip(needed, found, strict=True):
             axes = call.extra_axes(k)
-            result[k + 1] = (x.sum(dim=axes) if axes else x).to(ctx.devices[k])
+            result[k + 1] = (x.sum(dim=axes) if axes else x).to(ctx.devices[k]).conj()
         return tuple(result)
 
     @staticmethod
