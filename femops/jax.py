@@ -208,10 +208,11 @@ def _function(function: Map) -> Callable[..., Any]:
 def _operand(function: Map, name: str, value: Any) -> Any:
     """Check an input, which may be traced."""
     dtype, shape = function.dtype, function.inputs[name]
-    if dtype == np.float64 and not jax.config.jax_enable_x64:
+    if not jax.config.jax_enable_x64 and dtype in (np.float64, np.complex128):
+        short = "float32" if dtype == np.float64 else "complex64"
         raise OperatorError(
-            "JAX has no float64 now, in which femops computes here: write "
-            'jax.config.update("jax_enable_x64", True), or make forms with dtype="float32"'
+            f"JAX has no {dtype} now, in which femops computes here: write "
+            f'jax.config.update("jax_enable_x64", True), or make forms with dtype="{short}"'
         )
     if number_of(value) is not None or getattr(value, "weak_type", False):
         value = jnp.asarray(value, dtype=dtype)

@@ -271,7 +271,8 @@ def _operand(function: Map, name: str, value: Any) -> Any:
     wanted = "cpu" if function.space.memory.device is None else "cuda"
     if not isinstance(value, torch.Tensor):
         on_host = number_of(value) is not None
-        value = _tensor(function.array(name, value, on_host=on_host))
+        # a copy: what is saved for derivatives must not change with the user's array
+        value = _tensor(function.array(name, value, on_host=on_host).copy())
         value = value.to(wanted) if value.ndim else value
     dtype = str(function.dtype)
     if value.dtype != getattr(torch, dtype):
@@ -294,7 +295,7 @@ def _tensor(array: Any) -> Any:
 
 def _array(call: Call, tensor: Any) -> Any:
     """Array that shares the memory of a tensor; a copy if the tensor is not contiguous."""
-    tensor = tensor.detach().contiguous()
+    tensor = tensor.detach().contiguous().resolve_conj().resolve_neg()
     if tensor.device.type == "cpu":
         return tensor.numpy()
     return call.map.space.memory.adopt(tensor, "the tensor")
@@ -329,10 +330,12 @@ class _Function(torch.autograd.Function):  # type: ignore[misc]
             if any(k < count for k in needed):
                 call.refuse_second()
             names = call.names if call.kind == "vjp" else [call.names[k - count] for k in needed]
-        found = _Function.apply(call.transposed(names), *ctx.saved_tensors, *cotangents)
+        # derivatives by complex numbers are conjugated, as PyTorch's are
+        given = [cotangent.conj() for cotangent in cotangents]
+        found = _Function.apply(call.transposed(names), *ctx.saved_tensors, *given)
         for k, x in zip(needed, found, strict=True):
             axes = call.extra_axes(k)
-            result[k + 1] = (x.sum(dim=axes) if axes else x).to(ctx.devices[k])
+            result[k + 1] = (x.sum(dim=axes) if axes else x).to(ctx.devices[k]).conj()
         return tuple(result)
 
     @staticmethod

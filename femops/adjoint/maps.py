@@ -214,7 +214,7 @@ class OperatorMap(Map):
 
     def __init__(self, A: MatrixFree) -> None:
         super().__init__(A.space, A.dtype, {STATE: (A.space.size,)}, (A.test_space.size,))
-        self._A, self._transposed = A, A.T
+        self._A, self._adjoint = A, A.H  # complex operators have products with A.H, not with A.T
 
     def __call__(self, values: Values) -> Vector:
         """See `Map`."""
@@ -234,12 +234,12 @@ class OperatorMap(Map):
         """See `Map.vjp`."""
         if wrt is not None and STATE not in wrt:
             return {}
-        out = self._empty(self._A.space.size)
-        return {STATE: self._transposed.apply(self._array(cotangent, self.shape, "y"), out)}
+        y, out = self._array(cotangent, self.shape, "y"), self._empty(self._A.space.size)
+        return {STATE: self._adjoint.apply(y.conj(), out).conj()}
 
     def batched(self, X: Any, *, transposed: bool = False) -> Vector:
         """Product with many vectors, the columns of X (size, nvec)."""
-        found: Vector = (self._transposed if transposed else self._A) @ X
+        found: Vector = (self._adjoint @ X.conj()).conj() if transposed else self._A @ X
         return found
 
 

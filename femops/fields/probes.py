@@ -18,7 +18,7 @@ from femops.geometry.evaluation import (
     point_values,
     point_weights,
 )
-from femops.geometry.location import locate
+from femops.geometry.location import NEAR, NOWHERE, locate
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
@@ -32,8 +32,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Outside = Literal["error", "nan"]
-
-_NOWHERE = np.iinfo(np.int64).max
 
 
 @final
@@ -63,8 +61,9 @@ class Probe:
     points : (n, dim) float64
     elements : (n,) int64
         Number of the element in the global mesh that contains each point; -1 for no element. For a
-        point on a face, up to 1e-10 of the element size, the lowest number. Functions of an L2
-        space are evaluated in this element.
+        point on a face, up to round-off, the lowest number. A point outside all elements counts as
+        inside those that are within 1e-10 of their size. Functions of an L2 space are evaluated in
+        this element.
     reference : (n, dim) float64
         Reference coordinates of each point in its element, in [0, 1]; NaN for no element.
 
@@ -93,26 +92,29 @@ class Probe:
         self._comm = mesh.comm if isinstance(mesh, DistributedMesh) else communicator()
         with check(self._comm):
             self.points = _checked(self.mesh, points, outside)
-            self._held, self.reference = locate(self.mesh, self.points)
+            self._held, self.reference, near = locate(self.mesh, self.points)
         facts = {"number of points": len(self.points), "outside": outside}
         checksum = zlib.crc32(self.points.tobytes())
         check_same(self._comm, "a probe", {**facts, "checksum of the points": checksum})
         self.elements = self._held
         if self.distributed is not None:
-            self._share_out(self.distributed)
+            self._share_out(self.distributed, near)
         for array in (self.points, self.elements, self.reference):
             array.setflags(write=False)
         if outside == "error" and not self.found.all():
             raise self._outside()
 
-    def _share_out(self, mesh: DistributedMesh) -> None:
-        """Assign each point to the rank that has the lowest-numbered element containing it."""
+    def _share_out(self, mesh: DistributedMesh, near: Flags) -> None:
+        """Assign each point to the rank that has the lowest-numbered element containing it.
+
+        Elements that a point (n,) is only near to go behind all others.
+        """
         held = np.flatnonzero(self._held >= 0)
-        whole = np.full(len(self.points), _NOWHERE)
-        whole[held] = mesh.part.elements[self._held[held]]
+        whole = np.full(len(self.points), NOWHERE)
+        whole[held] = mesh.part.elements[self._held[held]] + NEAR * near[held]
         lowest = -mesh.comm.max(-whole)
         self._held[whole != lowest] = -1
-        self.elements = np.where(lowest == _NOWHERE, -1, lowest)
+        self.elements = np.where(lowest == NOWHERE, -1, lowest % NEAR)
         self.reference = self._of_all(self.reference)
 
     def _of_all(self, values: Floats) -> Floats:

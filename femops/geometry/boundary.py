@@ -38,13 +38,21 @@ _FEWEST = 32
 """Fewest faces of a group, on average. In small groups many batches have faces of several codes."""
 
 
-def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
+def chosen(
+    wanted: Any,
+    known: list[Any],
+    what: str,
+    owner: str,
+    elsewhere: Iterable[str] = (),
+    of: str = "",
+) -> Ints:
     """Convert `wanted` numbers to an ascending array (n,). None stands for all in `known`.
 
     Raises
     ------
     SpaceError
-        If a number is not in `known`. The message lists `known`, with names.
+        If a number is not in `known`. The message lists `known`, with names. It says so if one of
+        the names `elsewhere` was given, which are names of the things ``of``.
     """
     have = [number for number in known if isinstance(number, int)]
     if wanted is None:
@@ -55,6 +63,8 @@ def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
         listing = ", ".join(str(k) for k in known) or "none"
         first = shown(missing[0])
         hint = "; leave it out for all of them" if first == "'all'" else ""
+        if missing[0] in list(elsewhere):
+            hint = f"; {of} have this name"
         raise SpaceError(f"the {owner} has no {what} {first}: it has {listing}{hint}")
     return np.unique(np.array([int(n) for n in numbers], dtype=np.int64))
 
@@ -69,7 +79,7 @@ def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) ->
     """
     numbers = with_numbers(attributes, mesh.boundary_names)
     have = [*mesh.boundary_names, *_everywhere(mesh).tolist()]
-    return chosen(numbers, have, "boundary attribute", "mesh")
+    return chosen(numbers, have, "boundary attribute", "mesh", mesh.element_names, "elements")
 
 
 def listed_faces(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:

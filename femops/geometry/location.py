@@ -36,6 +36,12 @@ Flags = NDArray[np.bool_]
 TOLERANCE = 1e-10
 """Largest distance from an element at which a point counts as inside, relative to its size."""
 
+NEAR = 2**60
+"""More than any number of an element: added to it where a point is only near to the element."""
+
+NOWHERE = np.iinfo(np.int64).max
+"""In place of the number where a point is in no element."""
+
 _ROUND_OFF = 16 * np.finfo(np.float64).eps  # error of a position relative to the largest coordinate
 _INTERIOR = 1e-3  # distance in xi from the faces beyond which a point is in no other element
 _STEPS = 40  # most steps of Newton's method, which doubles the digits in each but the first few
@@ -47,8 +53,11 @@ _FAN = 4  # children of a box in the tree
 _POINTS = 4096  # points that are located together, to limit memory
 
 
-def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats]:
+def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats, Flags]:
     """Find the element (n,) and the reference coordinates (n, dim) of points in space.
+
+    An element that contains a point up to round-off goes before elements that are within the
+    `TOLERANCE`: in stretched cells this may be more than the thickness of the neighbours.
 
     Parameters
     ----------
@@ -62,16 +71,20 @@ def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats]:
         Element that contains the point. The lowest number if there are several; -1 if none.
     reference : (n, dim) float64
         Reference coordinates in [0, 1]. NaN if no element contains the point.
+    near : (n,) bool
+        True if the point is outside the element, but within the tolerance.
     """
     elements = np.full(len(points), -1, dtype=np.int64)
     reference = np.full(points.shape, np.nan)
-    if not mesh.num_elements:
-        return elements, reference
-    boxes = Boxes(mesh)
-    for start in range(0, len(points), _POINTS):
-        part = slice(start, start + _POINTS)
-        _locate(mesh, boxes, points[part], elements[part], reference[part])
-    return elements, reference
+    keys = np.full(len(points), NOWHERE)
+    if mesh.num_elements:
+        boxes = Boxes(mesh)
+        for start in range(0, len(points), _POINTS):
+            part = slice(start, start + _POINTS)
+            _locate(mesh, boxes, points[part], keys[part], reference[part])
+    found = keys < NOWHERE
+    elements[found] = keys[found] % NEAR
+    return elements, reference, found & (keys >= NEAR)
 
 
 @final
@@ -87,9 +100,11 @@ class Boxes:
 
     Attributes
     ----------
-    reach : (ne,) float64
+    round_off : (ne, dim) float64
+        Round-off of the coordinates of an element.
+    reach : (ne, dim) float64
         Distance up to which a point counts as inside an element: `TOLERANCE` times the size of the
-        element, plus the round-off of its coordinates. Boxes are enlarged by this distance.
+        element, plus the round-off. Boxes are enlarged by this distance.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -97,12 +112,11 @@ class Boxes:
         for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
             hull = _bernstein(mesh.coordinates[start:stop])
             lower[start:stop], upper[start:stop] = hull.min(axis=1), hull.max(axis=1)
-        size = (upper - lower).max(axis=1)
-        largest = np.maximum(np.abs(lower), np.abs(upper)).max(axis=1)
-        self.reach: Floats = TOLERANCE * size + _ROUND_OFF * largest
+        size = (upper - lower).max(axis=1, keepdims=True)
+        self.round_off: Floats = _ROUND_OFF * np.maximum(np.abs(lower), np.abs(upper))
+        self.reach: Floats = TOLERANCE * size + self.round_off
         self._order = hilbert_order((lower + upper) / 2)
-        margin = self.reach[:, None]
-        level = ((lower - margin)[self._order], (upper + margin)[self._order])
+        level = ((lower - self.reach)[self._order], (upper + self.reach)[self._order])
         self._levels = [level]
         while len(level[0]) > 1:
             level = _enclosing(*level)
@@ -140,22 +154,29 @@ def _enclosing(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
     return np.minimum.reduceat(lower, first), np.maximum.reduceat(upper, first)
 
 
-def _locate(mesh: Mesh, boxes: Boxes, points: Floats, elements: Ints, reference: Floats) -> None:
-    """Locate a few points, see `locate`. Write to `elements` and `reference`."""
+def _locate(mesh: Mesh, boxes: Boxes, points: Floats, keys: Ints, reference: Floats) -> None:
+    """Locate a few points, see `locate`. Write to `keys` and `reference`.
+
+    The key of an element is its number, plus `NEAR` if the point is only near to it. A point
+    belongs to the element of the lowest key.
+    """
+    basis = Basis1D("gll", _degree(mesh.coordinates))
     which, candidate = boxes.find(points)
     for search in (_newton_only, _newton_in_parts):
         # A point in the interior of an element is in no other element, as elements do not overlap.
         # A failure of Newton's method does not prove that a point is outside, so search on.
         inside = (np.abs(reference[which] - 0.5) < 0.5 - _INTERIOR).all(axis=1)
-        known = elements[which]
-        open_ = ~inside & ((known < 0) | (candidate < known))
+        open_ = ~inside & (candidate < keys[which])
         which, candidate = which[open_], candidate[open_]
-        descending = np.argsort(-candidate, kind="stable")  # the lowest is written last
-        which, candidate = which[descending], candidate[descending]
         for start, stop in element_blocks(len(which), mesh.coordinates.shape[1]):
             i, e = which[start:stop], candidate[start:stop]
             held, xi = search(mesh.coordinates[e], points[i], boxes.reach[e])
-            elements[i[held]], reference[i[held]] = e[held], xi
+            i, e = i[held], e[held]
+            distance = np.abs(point_values(basis, xi, mesh.coordinates[e]) - points[i])
+            key = e + NEAR * (distance > boxes.round_off[e]).any(axis=1)
+            np.minimum.at(keys, i, key)
+            lowest = keys[i] == key
+            reference[i[lowest]] = xi[lowest]
 
 
 def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, Floats]:
@@ -166,8 +187,8 @@ def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, F
     coordinates : (n, (g + 1)**dim, dim) float64
         Coordinates of one element per point, as `Mesh.coordinates`.
     x : (n, dim) float64
-    reach : (n,) float64
-        See `Boxes`.
+    reach : (n, dim) float64
+        Distances up to which a point counts as inside.
 
     Returns
     -------
@@ -243,7 +264,7 @@ def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
     columns = reference_gradient(basis, [0.5], dim, parts)
     adjugate = adjugates(np.stack(columns, axis=-1)[:, 0])
     own = np.einsum("nij,nmj->nmi", adjugate, parts - x[:, None])
-    margin = np.abs(adjugate).sum(axis=2) * reach[:, None]
+    margin = np.einsum("nij,nj->ni", np.abs(adjugate), reach)
     return np.asarray(
         ((own.min(axis=1) <= margin) & (own.max(axis=1) >= -margin)).all(axis=1), dtype=np.bool_
     )
@@ -282,8 +303,8 @@ def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tup
         if not len(active):
             break
     xi = np.clip(xi, 0.0, 1.0)
-    distance = np.abs(point_values(basis, xi, coordinates) - x).max(axis=1)
-    return distance <= reach, xi
+    distance = np.abs(point_values(basis, xi, coordinates) - x)
+    return np.asarray((distance <= reach).all(axis=1)), xi
 
 
 def _newton_step(

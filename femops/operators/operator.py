@@ -239,9 +239,7 @@ class Operator(MatrixFree):
         if not isinstance(other, Operator):
             return super().__add__(other)
         check_sum(self, other)
-        constraints = replace(
-            self.constraints, identity=self.constraints.identity + other.constraints.identity
-        )
+        constraints = self.constraints.plus(other.constraints)
         return Operator(self._summands + other._summands, constraints, self.asked)
 
     def _scaled(self, factor: float) -> Operator:

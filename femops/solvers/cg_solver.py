@@ -22,6 +22,7 @@ from femops.solvers.linear_problem import (
     Held,
     Info,
     LinearProblem,
+    check_eliminated,
     checked_guess,
     checked_preconditioner,
     checked_right,
@@ -208,7 +209,10 @@ class CGSolver:
         """Check a right-hand side and a first guess, and divide them by a power of two."""
         A = self._A
         right, guess = checked_right(A, b, "b"), checked_guess(A, x0, self._sums)
+        check_eliminated(A, right)
         right, guess, held = without_held(A, right, guess)
+        if guess is not None and not A.space.comm.max(int(bool(right.any()))):
+            guess = None  # zero solves A x = 0, of which no residual is small enough
         exponent = excess_of(A, right, *(() if guess is None else (guess,)))
         if exponent:
             ldexp = A.space.memory.xp.ldexp

@@ -194,7 +194,7 @@ class LinearProblem:
         check_same(A.space.comm, f"a solve by {solver}", given, error=SolverError)
         right = checked_right(A, b, "b")
         if solver == "cg":
-            _check_eliminated(A, right)
+            check_eliminated(A, right)
         sums = Sums(A.space)
         norm = norm_of(A, right, sums)
         right, guess, held = without_held(A, right, checked_guess(A, x0, sums))
@@ -308,7 +308,7 @@ def checked_preconditioner(solver: Solver, A: Operator, M: Any) -> Preconditione
     return as_preconditioner(M, A.space, A.dtype)
 
 
-def _check_eliminated(A: Operator, right: Vector) -> None:
+def check_eliminated(A: Operator, right: Vector) -> None:
     """Raise if the right-hand side is not zero in eliminated rows. Collective."""
     rows = A.constraints.rows
     if A.constraints.identity or not A.space.comm.max(len(rows)):

@@ -191,11 +191,10 @@ def newton(
     residual = F.residual(u) - load
     norms = [_first_norm(F, residual, atol, sums)]
     asked, forcing = max(rtol * norms[0], atol), _FORCING
-    goal = asked
     steps = NewtonSteps(linear, preconditioner, history=history)
     reason, watch = "converged", Watch(False, progress, callback)
     watch.tell(0, norms[0], u.view)
-    while norms[-1] > (goal := _with_rounding(F, u, norms, goal)):
+    while norms[-1] > (goal := _with_rounding(F, u, norms, asked)):
         if len(norms) > maxiter:
             reason = f"not converged in {maxiter} steps"
             break
@@ -214,7 +213,7 @@ def newton(
         watch.tell(len(norms) - 1, norms[-1], u.view)
     spent = sum(info.iterations for info in steps.infos)
     inner = tuple(info.residuals for info in steps.infos) if history else ()
-    goal = _with_rounding(F, u, norms, goal, ended=True)
+    goal = _with_rounding(F, u, norms, asked, ended=True)
     if norms[-1] <= goal:
         reason = "converged" if norms[-1] <= asked else _ROUNDED
     ended = norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), goal
@@ -252,20 +251,20 @@ def rounding_of(F: Residual, u: NDArray[Any]) -> float:
 
 
 def _with_rounding(
-    F: Residual, u: NDArray[Any], norms: Sequence[float], goal: float, *, ended: bool = False
+    F: Residual, u: NDArray[Any], norms: Sequence[float], asked: float, *, ended: bool = False
 ) -> float:
-    """Return the goal, or the norm that rounding of u leaves where that is larger. Collective.
+    """Return the tolerance, or the norm that rounding of u leaves if larger. Collective.
 
     That costs the diagonal of a Jacobian. So it is computed only where the norm is small or hardly
-    falls, and at the end.
+    falls, and at the end. An earlier u does not count: it may be far larger than the solution.
     """
     slow = len(norms) > 1 and norms[-1] > 0.5 * norms[-2]
-    if norms[-1] <= goal or not (norms[-1] <= _SMALL or slow or ended):
-        return goal
+    if norms[-1] <= asked or not (norms[-1] <= _SMALL or slow or ended):
+        return asked
     try:
-        return max(goal, rounding_of(F, u))
+        return max(asked, rounding_of(F, u))
     except Errors:  # the iteration has a better message
-        return goal
+        return asked
 
 
 def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:

@@ -22,7 +22,8 @@ def dofs_of_elements(
     names = local.element_names if whole is None else whole.element_names
     everywhere = local.element_attributes if whole is None else whole.whole_element_attributes
     have = [*names, *np.unique(everywhere).tolist()]
-    numbers = chosen(with_numbers(attributes, names), have, "element attribute", "mesh")
+    asked = with_numbers(attributes, names)
+    numbers = chosen(asked, have, "element attribute", "mesh", local.boundary_names, "faces")
     listed = np.isin(local.element_attributes, numbers)
     picked = chosen(components, list(range(space.ncomp)), "component", "space")
     nodes = np.unique(space.restriction.indices[listed])

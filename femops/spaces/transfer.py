@@ -76,7 +76,7 @@ def places_of_nodes(
         grid = np.stack([local // len(nodes) ** d % len(nodes) for d in range(target.dim)], axis=1)
         reference = parents.low[elements] + parents.width * nodes[grid]
         return parents.elements[elements], reference
-    found, reference = locate(source, x)
+    found, reference, _ = locate(source, x)
     outside = np.flatnonzero(found < 0)
     if len(outside):
         where = ", ".join(f"{c:.6g}" for c in x[outside[0]])

@@ -426,13 +426,14 @@ class Mesh:
         ------
         MeshArgumentError
             If a name refers to an attribute that the mesh does not have, or a predicate returns
-            something else or chooses nothing.
+            something else, chooses nothing, or is true at outer faces that the mesh does not list.
         """
         inside, names = named_parts(elements, self.element_attributes, self.element_centers)
         outside, boundary_names = named_parts(
             boundary,
             self.boundary_attributes,
             lambda: face_centers(self.coordinates, self.topology.boundary_faces),
+            lambda: face_centers(self.coordinates, self.topology.unlisted_faces()),
         )
         return self._replaced(
             element_attributes=inside,

@@ -24,6 +24,7 @@ def named_parts(
     names: Mapping[str, Named] | None,
     attributes: NDArray[np.int32],
     centers: Callable[[], NDArray[np.float64]],
+    unlisted: Callable[[], NDArray[np.float64]] | None = None,
 ) -> tuple[NDArray[np.int32], Names]:
     """Return attributes (n,) and names, where names may stand for predicates.
 
@@ -38,6 +39,8 @@ def named_parts(
         Shape (n,): the attributes of the mesh's elements or boundary faces.
     centers
         Returns the middles (n, dim) of the elements or faces.
+    unlisted
+        Returns the middles (m, dim) of outer faces that the mesh does not list.
 
     Raises
     ------
@@ -50,6 +53,8 @@ def named_parts(
     rules = {name: one for name, one in names.items() if callable(one)}
     if not rules:
         return attributes, known
+    if unlisted is not None:
+        _check_listed(rules, unlisted().T)
     x = centers().T
     chosen = np.array([_chosen(name, rule, x) for name, rule in rules.items()])
     parts, where = np.unique(np.vstack([attributes, chosen]), axis=1, return_inverse=True)
@@ -70,7 +75,30 @@ def named_parts(
     return changed, checked_names({name: found[name].tolist() for name in names}, changed)
 
 
+def _check_listed(rules: Mapping[str, Predicate], x: NDArray[np.float64]) -> None:
+    """Raise if a predicate is true at the middle x (dim, m) of a face that is not listed."""
+    for name, rule in rules.items() if x.size else ():
+        count = int(_where(name, rule, x).sum())
+        if count:
+            raise MeshArgumentError(
+                f"the predicate of {name!r} is true at the middle of {count} outer faces that are "
+                "no boundary faces of the mesh, so that conditions would miss them: make the mesh "
+                "by Mesh.from_arrays without boundary=, which takes all outer faces"
+            )
+
+
 def _chosen(name: str, rule: Predicate, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Evaluate a predicate at positions x (dim, n). Raise if it is true nowhere."""
+    chosen = _where(name, rule, x)
+    if not chosen.any():
+        raise MeshArgumentError(
+            f"the predicate of {name!r} is true at the middle of no element or face: correct it, "
+            "or give it a tolerance, as abs(x[0] - 1) < 1e-9"
+        )
+    return chosen
+
+
+def _where(name: str, rule: Predicate, x: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Evaluate a predicate at positions x (dim, n), and return n booleans."""
     what = f"the predicate of {name!r}"
     check_takes(rule, (x,), lambda why: MeshArgumentError(f"{what} takes x: {why}"))
@@ -87,11 +115,6 @@ def _chosen(name: str, rule: Predicate, x: NDArray[np.float64]) -> NDArray[np.bo
         raise MeshArgumentError(
             f"{what} returned shape {chosen.shape} and type {chosen.dtype} for "
             f"positions of shape {x.shape}: return {x.shape[1]} booleans, as x[0] < 1e-9"
-        )
-    if not chosen.any():
-        raise MeshArgumentError(
-            f"{what} is true at the middle of no element or face: correct it, "
-            "or give it a tolerance, as abs(x[0] - 1) < 1e-9"
         )
     return chosen
 

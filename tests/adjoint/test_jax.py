@@ -15,7 +15,17 @@ import jax.numpy as jnp  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
 import femops.jax  # noqa: E402
-from support.cases.differentiable import CONTROLS, A, F, J, K, V, direct, problem  # noqa: E402
+from support.cases.differentiable import (  # noqa: E402
+    CONTROLS,
+    A,
+    F,
+    J,
+    K,
+    V,
+    complex_product,
+    direct,
+    problem,
+)
 from support.cuda.guarded import gpu  # noqa: E402
 
 
@@ -65,6 +75,24 @@ def test_a_product_and_its_derivatives_of_any_order(compiled: bool) -> None:
     assert derivative(product)(u) == pytest.approx(matrix, abs=1e-13)
     hessian = jax.hessian(lambda u: 0.5 * u @ product(u))(u)
     assert hessian == pytest.approx(0.5 * (matrix + matrix.T), abs=1e-13)
+
+
+def test_complex_products() -> None:
+    """Derivatives are those of JAX for the matrix."""
+    C = complex_product()
+    product, matrix = femops.jax.operator(C), jnp.asarray(C.assemble().toarray())
+    u, v = (inputs(k)[0] + 1j * inputs(k + 2)[0] for k in (0, 1))
+
+    def found(product: Any) -> list[Any]:
+        def energy(u: Any) -> Any:
+            return jnp.real(jnp.vdot(u, product(u)))
+
+        slope, many = jax.grad(energy), jax.vmap(product)
+        pulls = jax.vjp(product, u)[1](v)[0], jax.vjp(many, jnp.stack([u, v]))[1](jnp.stack([v, u]))
+        return [product(u), pulls[0], *pulls[1][0], slope(u), jax.jvp(slope, (u,), (v,))[1]]
+
+    for mine, exact in zip(found(product), found(lambda u: matrix @ u), strict=True):
+        np.testing.assert_allclose(mine, exact, rtol=1e-12, atol=1e-13)
 
 
 def test_many_vectors_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +233,8 @@ def test_single_precision_without_wide_numbers() -> None:
     f = femops.jax.functional(W, "k")
     u = jnp.ones(V.size)
     assert float(jax.jit(jax.grad(lambda k: f(u, k=k)))(2.0)) == pytest.approx(1.0, rel=1e-5)
+    with pytest.raises(OperatorError, match=r"JAX has no complex128 now, .* dtype=.complex64"):
+        femops.jax.operator(complex_product())(np.zeros(V.size))
     with pytest.raises(OperatorError, match="JAX has no float64 now, in which"):
         PRODUCT(u)
 

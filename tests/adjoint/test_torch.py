@@ -12,7 +12,18 @@ from femops.errors import OperatorError, VectorError
 
 torch = pytest.importorskip("torch")
 import femops.torch  # noqa: E402
-from support.cases.differentiable import CONTROLS, KAPPA, A, F, J, K, V, direct, problem  # noqa: E402
+from support.cases.differentiable import (  # noqa: E402
+    CONTROLS,
+    KAPPA,
+    A,
+    F,
+    J,
+    K,
+    V,
+    complex_product,
+    direct,
+    problem,
+)
 from support.cuda.guarded import gpu  # noqa: E402
 
 # PyTorch's own, when it loads forward mode
@@ -54,6 +65,18 @@ def test_a_product_and_its_derivatives_of_any_order() -> None:
     matrix = A.assemble().toarray()
     hessian = torch.func.hessian(lambda u: 0.5 * u @ PRODUCT(u))(u.detach())
     assert hessian.numpy() == pytest.approx(0.5 * (matrix + matrix.T), abs=1e-13)
+
+
+def test_complex_products() -> None:
+    """Derivatives are those of PyTorch for the matrix: conjugated."""
+    C = complex_product()
+    product, matrix = femops.torch.operator(C), torch.from_numpy(C.assemble().toarray())
+    u, v = (torch.complex(inputs(k)[0].detach(), inputs(k + 2)[0].detach()) for k in (0, 1))
+    assert torch.autograd.gradcheck(product, u.requires_grad_(), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(product, u)
+    found, exact = (torch.autograd.grad(f(u), u, v)[0] for f in (product, lambda u: matrix @ u))
+    torch.testing.assert_close(found, exact, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(product(v.conj()), matrix @ v.conj(), rtol=1e-12, atol=1e-13)
 
 
 def test_many_vectors_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +203,15 @@ def test_controls_that_are_left_out_or_numbers() -> None:
     assert float(f(u)) == pytest.approx(J(u.numpy()), rel=1e-15)
     assert float(f(u, a=2)) == pytest.approx(J.update(a=2.0)(u.numpy()), rel=1e-15)
     assert float(f(u.numpy(), c=np.ones(2))) > 0.0
+
+
+def test_arrays_of_numpy_may_be_overwritten_before_the_derivative() -> None:
+    u, kappa = V.interpolate(lambda x: 1.0 + x[0]), KAPPA.vector.copy()
+    a = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    value = FUNCTIONS["functional"](u, kappa=kappa, a=a)
+    (before,) = torch.autograd.grad(value, a, retain_graph=True)
+    u[:] = kappa[:] = 3.0
+    assert torch.autograd.grad(value, a)[0] == before
 
 
 def test_controls_by_position() -> None:

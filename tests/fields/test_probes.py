@@ -215,6 +215,18 @@ def test_just_inside_and_just_outside_a_curved_side():
         assert not Probe(mesh, x + 1e-7 * outward, outside="nan").found.any()
 
 
+def test_the_tolerance_takes_no_points_of_neighbours_that_are_far_thinner():
+    """1e-10 of the height is more than the width of an element."""
+    mesh = femops.box((4, 1), upper=(1.0, 1e12))
+    x = RNG.uniform(0, 1, 50)
+    probe = Probe(mesh, np.stack([x, 1e12 * RNG.uniform(0, 1, 50)], axis=1))
+    np.testing.assert_array_equal(probe.elements, np.floor(4 * x))
+    space = femops.H1(mesh, 1)
+    np.testing.assert_allclose(probe(space, space.interpolate(lambda x: x[0])), x, atol=1e-14)
+    beside = Probe(mesh, [[1.0 + 1e-4, 1e11]])  # in the tolerance of all elements
+    assert 0 <= beside.elements[0] < 4
+
+
 def test_an_element_beyond_the_box_of_its_nodes():
     mesh = femops.box((1, 1), mapping=lambda x: np.array([x[0], x[1] + 3 * x[0] * (1 - x[0])]))
     mesh = mesh.curved(3).mapped(lambda x: np.array([x[0], x[1] + 3 * x[0] * (1 - x[0])]))

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from femops_meshes import MeshArgumentError, MeshFormatError, box, read_mfem, scrambled, write_mfem
+from femops_meshes import (
+    Mesh,
+    MeshArgumentError,
+    MeshFormatError,
+    box,
+    read_mfem,
+    scrambled,
+    write_mfem,
+)
 from femops_meshes.names import with_numbers
 
 
@@ -216,6 +224,19 @@ def test_refused_predicates():
     ):
         with pytest.raises(MeshArgumentError, match=text):
             box((4, 4)).with_names(boundary={"a": rule})
+
+
+def test_predicates_of_outer_faces_that_are_not_listed_are_refused():
+    """A condition would hold on the listed faces alone. Other faces may be left out."""
+    whole = box((2, 2))
+    (left,) = whole.with_names(boundary={"left": lambda x: x[0] == 0.0}).boundary_names["left"]
+    some = np.flatnonzero(whole.boundary_attributes != left)
+    some = np.append(some, np.flatnonzero(whole.boundary_attributes == left)[0])
+    coordinates, boundary = whole.coordinates, whole.boundary[some]
+    mesh = Mesh.from_arrays(None, whole.elements, coordinates=coordinates, boundary=boundary)
+    with pytest.raises(MeshArgumentError, match="'left' is true at the middle of 1 outer faces"):
+        mesh.with_names(boundary={"left": lambda x: x[0] == 0.0})
+    assert mesh.with_names(boundary={"right": lambda x: x[0] == 1.0}).boundary_names["right"]
 
 
 def test_the_largest_attribute_cannot_be_divided():

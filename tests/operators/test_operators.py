@@ -68,6 +68,16 @@ def test_a_sum_over_two_lane_widths(problem):
     assert dense.error(both.apply(problem.u), problem.u) < 1e-13
 
 
+def test_constrained_rows_that_cancel_in_a_sum_are_refused(problem):
+    """Solutions had zeros in place of the prescribed values: those of K - M, say."""
+    dofs = problem.space.boundary_dofs()
+    K, M = (A.constrained(dofs) for A in (problem.diffusion, problem.mass))
+    with pytest.raises(femops.errors.OperatorError, match=r"the diagonals .* cancel in the sum"):
+        K - M
+    b = (K - 3.0 * M).rhs(problem.space.zeros(), 5.0)
+    np.testing.assert_array_equal(b[dofs], -10.0)
+
+
 def test_operators_of_different_spaces_or_types_are_not_added(problem):
     other = femops.H1(problem.mesh, 3)
     with pytest.raises(femops.errors.OperatorError, match=r"different spaces.*; make both"):

@@ -68,6 +68,22 @@ def test_each_solve_begins_anew(natural):
     assert 5 < min(counts) <= max(counts) < 60
 
 
+@pytest.mark.parametrize("make", [femops.jacobi, femops.multigrid])
+def test_a_load_of_zero_has_the_solution_zero_whatever_the_guess_is(make):
+    """With multigrid it iterated until round-off, and warned."""
+    V = femops.H1(femops.box((5, 4)), order=2)
+    held = V.boundary_dofs(1)
+    A = (femops.mass(V) + femops.diffusion(V)).constrained(held)
+    b = V.zeros()
+    b[held] = 3.0
+    solver = femops.CGSolver(A, M=make(A))
+    for _ in range(2):
+        x, info = solver.solve(b, noise(A))
+        assert info.converged
+        assert info.iterations == 0
+        assert np.array_equal(x, b)
+
+
 def test_natural_norms_stop_where_the_preconditioned_residual_is_small():
     V = femops.H1(femops.box((6, 6), mapping=lambda x: x**2), order=2)
     A = femops.mass(V)

@@ -70,6 +70,20 @@ def test_a_direct_solver_converges_quadratically() -> None:
     assert last < 10.0 * before**2
 
 
+def test_the_rounding_of_earlier_iterates_does_not_end_the_iteration() -> None:
+    """The first guess is 1e9 times the solution, and steps that fall short reach it slowly."""
+    F = femops.residual(lambda u: {"value": 1e-6 * u, "grad": u.grad}, V)
+    b = femops.load(V, 1e-6)  # u = 1
+
+    def short(J: Any, right: Array, rtol: float) -> Array:
+        return 0.4 * direct(J, right, rtol)
+
+    guess = np.full(V.size, 1e9)
+    u, info = femops.newton(F, guess, b, linear=short, rtol=1e-14, maxiter=100)
+    assert info.converged
+    np.testing.assert_allclose(u, 1.0, rtol=0, atol=1e-3)
+
+
 def test_a_solver_of_femops_is_counted() -> None:
     F, b = scalar()
     tolerances: list[float] = []

@@ -192,6 +192,14 @@ def test_dofs_of_elements_by_attribute_and_name(make):
         space.element_dofs("left")
 
 
+def test_a_name_of_elements_is_not_one_of_the_boundary():
+    space = H1(femops.box((2, 2)).with_names({"steel": 1}, boundary={"wall": 2}), 1)
+    with pytest.raises(SpaceError, match=r"attribute 'steel': .*; elements have this name"):
+        space.boundary_dofs("steel")
+    with pytest.raises(SpaceError, match=r"attribute 'wall': .*; faces have this name"):
+        space.element_dofs("wall")
+
+
 # --- vectors, rules, arguments -------------------------------------------------------------------
 
 

@@ -78,6 +78,22 @@ class Constraints:
         union = np.union1d(self.rows, dofs) if len(self.rows) else dofs
         return Constraints(union, union, self.identity or 1.0)
 
+    def plus(self, other: Constraints) -> Constraints:
+        """Constraints of the sum of two operators with the same constrained rows and columns.
+
+        Raises
+        ------
+        OperatorError
+            The diagonals of the constrained rows cancel.
+        """
+        identity = self.identity + other.identity
+        if self.identity and not identity:
+            raise OperatorError(
+                "the diagonals of the constrained rows cancel in the sum, which loses prescribed "
+                "values: write (A.unconstrained - B.unconstrained).constrained(dofs)"
+            )
+        return replace(self, identity=identity)
+
     def check_imposed(self, values: Any, comm: Communicator) -> None:
         """Raise if values are prescribed but no rank has a constrained dof. Collective.
 

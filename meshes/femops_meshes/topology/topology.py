@@ -169,6 +169,12 @@ class Topology:
         """Count the nodes of `lattice` (p)."""
         return sum(count * (p - 1) ** kind for kind, count in enumerate(self.num_entities))
 
+    def unlisted_faces(self) -> Ints:
+        """Element and code (n, 2) of the outer faces that are not among the boundary entries."""
+        left = (self.faces[:, 0] >= 0) & (self.faces[:, 1] < 0)
+        left[self.entity[tuple(self.boundary_faces.T)]] = False
+        return np.stack([self.faces[left, 0], self.face_codes[left, 0]], axis=1)
+
     def __repr__(self) -> str:
         names = ("vertices", "edges", "quads", "hexes")
         counts = zip(self.num_entities, names, strict=False)

@@ -68,4 +68,14 @@ def problem(device: Any = None) -> SimpleNamespace:
     return SimpleNamespace(V=V, F=F, A=A, J=femops.functional(goal_inside, V, **OPTIONS))
 
 
+def complex_product() -> Any:
+    """A complex operator that is neither symmetric nor Hermitian."""
+    turn = np.array([[1.0, 1.0j], [0.5j, 1.0]])
+
+    def damped(u: Any) -> Any:
+        return {"value": (1 + 2j) * u, "grad": turn @ u.grad}
+
+    return femops.form(damped, femops.H1(MESH, 2), dtype="complex128")
+
+
 V, F, A, J = vars(problem()).values()
