@@ -487,8 +487,8 @@ def multigrid(
         )
     if not isinstance(space, H1) and not (any(joined) and space.order):
         raise SolverError(
-            "multigrid takes operators on H1 spaces, or with integrals over faces between elements, "
-            f"as femops.interior_penalty has; got one on {space!r}: use femops.block_jacobi"
+            "multigrid takes operators on H1 spaces, or with integrals over faces between "
+            f"elements, as femops.interior_penalty has; got one on {space!r}: use block_jacobi"
         )
     kind = None if dtype is None else float_type(dtype)
     given = {"degree": degree, "dtype": kind, "relaxation": relaxation}
