@@ -15,7 +15,6 @@ from femops.solvers.multigrid.fast_diagonal import Elements
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.measure import FACTOR_CYCLES, Cycle, factor, iterations
-from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
 
 Relaxation = Literal["points", "elements", "lines", "patches", "direct"]
@@ -27,8 +26,9 @@ _DOUBTFUL = (4, 0.25), (6, 0.4)
 # dimension (measured: 1.8 to 5, and 6 to 11). Their solves take so many iterations or more. The
 # first with a factor below the last number is the last that is tried.
 _LONGER, _FEWEST, _GOOD = {1: 2, 2: 3, 3: 10}, 5, 0.5
-# Cycles by elements of fields of several components take so many times as long as those by points
-# (measured: 1.08 to 1.16). They are tried where a solve takes more iterations than the last number.
+# Cycles by elements of fields of several components and of interior penalty take so many times as
+# long as those by points (measured: 1.0 to 1.2). They are tried where a solve takes more iterations
+# than the last number.
 _ELEMENTS_LONGER, _TRY_ELEMENTS = 1.15, 15
 # Cycles by blocks of fields of several components take so many times as long as those by points
 # where there are more dofs than the last number (measured: 8 to 11; 4.4 for 4,300 dofs).
@@ -119,13 +119,13 @@ def _measured_choice(M: Changeable, obstacle: str) -> Choice:
     """Take points or elements, and try other relaxations where the better of them is slow."""
     first: Relaxation = "points"
     enough, ratio, space = "they suffice", _stretching(M), M.operator.space
-    stretched = ratio >= _STRETCHED
-    if stretched and space.ncomp == 1:
+    stretched, scalar = ratio >= _STRETCHED, space.ncomp == 1 and isinstance(space, H1)
+    if stretched and scalar:
         first, enough = "elements", f"couplings in an element differ by a factor of {ratio:.2g}"
         M.take(_hierarchy(M, first))
     factors = {first: _measured(M) if ratio < _FLAT else _settled_factor(M)}
     failed = list[str]()
-    if stretched and space.ncomp > 1 and iterations(factors[first]) > _TRY_ELEMENTS:
+    if stretched and not scalar and iterations(factors[first]) > _TRY_ELEMENTS:
         failed += _try(M, factors, ("elements",))
     best, few = _best(M, factors), _LONGER[space.dim] * _FEWEST
     if iterations(factors[best]) <= (min(few, _SMALL) if "direct" in _candidates(M) else few):
@@ -138,17 +138,13 @@ def _measured_choice(M: Changeable, obstacle: str) -> Choice:
 def _stretching(M: Changeable) -> float:
     """Largest ratio of an element's couplings. 1 if elements would not serve. Collective."""
     space = M.operator.space
-    if not _by_elements_possible(space):
+    if space.order == 1:
         return 1.0
     sizes = M.hierarchy.matrices.energies[:, :-1]
     least, most = sizes.min(axis=1), sizes.max(axis=1)
     known = bool((least > 0.0).all())
     ratio: float = space.comm.max(float((most / least).max(initial=1.0)) if known else np.inf)
     return ratio if ratio < np.inf else 1.0
-
-
-def _by_elements_possible(space: Space) -> bool:
-    return isinstance(space, H1) and space.order > 1
 
 
 def _obstacle(M: Changeable) -> str:
@@ -317,9 +313,13 @@ def _hierarchy(M: Changeable, name: Relaxation) -> Hierarchy:
 
 
 def _by_elements(M: Changeable) -> Hierarchy:
-    """Make levels that relax by elements where the order is above 1, and by points elsewhere."""
-    if not _by_elements_possible(M.operator.space):
-        raise SolverError("it needs an H1 space of order 2 or more")
+    """Make levels of continuous functions of order above 1 relax by elements.
+
+    The others relax by points. That of discontinuous functions is among them: the inverses of its
+    blocks save no iterations (measured).
+    """
+    if M.operator.space.order == 1:
+        raise SolverError("it needs a space of order 2 or more")
     levels, matrices = [copy(level) for level in M.levels], M.hierarchy.matrices
     degree = max(M.degree - 1, 1)  # a step is a product and a sweep
     width = max(0.9 * degree**2, 2.5)  # measured, with `reduced`
