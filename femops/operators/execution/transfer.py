@@ -105,7 +105,7 @@ def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
         updates, *others = cycle_parts(outer, dtype)
         chunk = chunk_parts(lane_width(dtype), dtype, [first.ncomp], [first.ncomp])
         transfers = [product_kernel(*ends, dtype).parts for ends in _transfers(steps)]
-        relaxed = [space for space in spaces if space.order > 1 and space.ncomp == 1]
+        relaxed = [space for space in spaces if space.order > 1]
         if not (relaxed and isinstance(first, H1) and looks_stretched(first.mesh)):
             relaxed = []  # levels will hardly relax by elements
         modes = [mode_kernel(V, modes_of(V.basis)[1], dtype).parts for V in reversed(relaxed)]

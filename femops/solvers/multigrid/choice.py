@@ -15,7 +15,6 @@ from femops.solvers.multigrid.fast_diagonal import Elements
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.measure import FACTOR_CYCLES, Cycle, factor, iterations
-from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
 
 Relaxation = Literal["points", "elements", "lines", "patches", "direct"]
@@ -27,6 +26,13 @@ _DOUBTFUL = (4, 0.25), (6, 0.4)
 # dimension (measured: 1.8 to 5, and 6 to 11). Their solves take so many iterations or more. The
 # first with a factor below the last number is the last that is tried.
 _LONGER, _FEWEST, _GOOD = {1: 2, 2: 3, 3: 10}, 5, 0.5
+# Cycles by elements of fields of several components and of interior penalty take so many times as
+# long as those by points (measured: 1.0 to 1.2). They are tried where a solve takes more iterations
+# than the last number.
+_ELEMENTS_LONGER, _TRY_ELEMENTS = 1.15, 20
+# Cycles by blocks of fields of several components take so many times as long as those by points
+# where there are more dofs than the last number (measured: 8 to 11; 4.4 for 4,300 dofs).
+_BLOCKS_LONGER, _IN_CACHE = 10, 10_000
 _SMALL = 25  # expected iterations from which factors of a small problem are tried
 # Ratio of an element's couplings from which on levels relax by elements: measured, cubes of which
 # one edge is half as long take 0.95 of the time.
@@ -106,35 +112,39 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
         if obstacle and asked != "elements":
             raise SolverError(f"relaxation={asked!r} {obstacle}: leave it out")
         return _forced(M, asked)
+    return _measured_choice(M, obstacle)
+
+
+def _measured_choice(M: Changeable, obstacle: str) -> Choice:
+    """Take points or elements, and try other relaxations where the better of them is slow."""
     first: Relaxation = "points"
-    enough, ratio = "they suffice", _stretching(M)
-    if ratio >= _STRETCHED:
+    enough, ratio, space = "they suffice", _stretching(M), M.operator.space
+    stretched, scalar = ratio >= _STRETCHED, space.ncomp == 1 and isinstance(space, H1)
+    if stretched and scalar:
         first, enough = "elements", f"couplings in an element differ by a factor of {ratio:.2g}"
         M.take(_hierarchy(M, first))
-    measured = _measured(M) if ratio < _FLAT else _settled_factor(M)
-    few = _LONGER[M.operator.space.dim] * _FEWEST
-    if iterations(measured) <= (min(few, _SMALL) if "direct" in _candidates(M) else few):
-        return Choice(first, enough)
-    slow = f"by {first} a cycle has the factor {measured:.2f}"
-    if obstacle:
-        return _settled(M, first, measured, slow, f"another relaxation {obstacle}")
-    return _tried(M, first, measured, slow)
+    factors = {first: _measured(M) if ratio < _FLAT else _settled_factor(M)}
+    failed = list[str]()
+    if stretched and not scalar and iterations(factors[first]) > _TRY_ELEMENTS:
+        failed += _try(M, factors, ("elements",))
+    best, few = _best(M, factors), _LONGER[space.dim] * _FEWEST
+    if iterations(factors[best]) <= (min(few, _SMALL) if "direct" in _candidates(M) else few):
+        return Choice(best, enough if best == first else _compared(factors))
+    failed += [f"another relaxation {obstacle}"] if obstacle else _try(M, factors, _candidates(M))
+    best = _best(M, factors)
+    return _settled(M, best, factors[best], _compared(factors), "; ".join(failed))
 
 
 def _stretching(M: Changeable) -> float:
     """Largest ratio of an element's couplings. 1 if elements would not serve. Collective."""
     space = M.operator.space
-    if not _by_elements_possible(space) or space.ncomp > 1:
+    if space.order == 1:
         return 1.0
     sizes = M.hierarchy.matrices.energies[:, :-1]
     least, most = sizes.min(axis=1), sizes.max(axis=1)
     known = bool((least > 0.0).all())
     ratio: float = space.comm.max(float((most / least).max(initial=1.0)) if known else np.inf)
     return ratio if ratio < np.inf else 1.0
-
-
-def _by_elements_possible(space: Space) -> bool:
-    return isinstance(space, H1) and space.order > 1
 
 
 def _obstacle(M: Changeable) -> str:
@@ -186,26 +196,59 @@ def _forced(M: Changeable, asked: Relaxation) -> Choice:
     return Choice(asked, "as asked")
 
 
-def _tried(M: Changeable, first: Relaxation, measured: float, slow: str) -> Choice:
-    """Try other relaxations, and take the one that is expected to solve in the least time."""
-    best, least = first, iterations(measured)
+def _try(
+    M: Changeable, factors: dict[Relaxation, float], names: tuple[Relaxation, ...]
+) -> list[str]:
+    """Measure the factors of other relaxations, and give the levels the best one. Collective.
+
+    Parameters
+    ----------
+    M : Multigrid
+        Its levels have the best of the relaxations in ``factors``.
+    factors : dict
+        Factor of each relaxation that was measured. The new ones are added.
+    names : tuple of str
+        Relaxations to try, until one is good.
+
+    Returns
+    -------
+    list of str
+        What failed, and why.
+    """
     kept, failed = M.hierarchy, list[str]()
-    factors: dict[Relaxation, float] = {first: measured}
-    for name in _candidates(M):
+    for name in names:
         try:
             M.take(_hierarchy(M, name))
         except _FAILURES as error:
             failed.append(f"{name} not: {_cause(error)}")
             continue
         factors[name] = _of_other(M)
-        effort = _LONGER[M.operator.space.dim] * iterations(factors[name])
-        if effort < least:
-            best, least, kept = name, effort, M.hierarchy
+        if _best(M, factors) == name:
+            kept = M.hierarchy
         if factors[name] < _GOOD:
             break
     M.take(kept)
-    reason = slow + "".join(f", by {n} {f:.2f}" for n, f in factors.items() if n != first)
-    return _settled(M, best, factors[best], reason, "; ".join(failed))
+    return failed
+
+
+def _best(M: Changeable, factors: dict[Relaxation, float]) -> Relaxation:
+    """Relaxation that is expected to solve in the least time."""
+    first, space = next(iter(factors)), M.operator.space
+    large = space.ncomp > 1 and space.global_size > _IN_CACHE
+    blocks = float(_BLOCKS_LONGER if large else _LONGER[space.dim])
+
+    def effort(name: Relaxation) -> float:
+        longer = 1.0 if name == first else _ELEMENTS_LONGER if name == "elements" else blocks
+        return longer * iterations(factors[name])
+
+    return min(factors, key=effort)
+
+
+def _compared(factors: dict[Relaxation, float]) -> str:
+    (first, measured), *others = factors.items()
+    return f"by {first} a cycle has the factor {measured:.2f}" + "".join(
+        f", by {name} {found:.2f}" for name, found in others
+    )
 
 
 def _of_other(M: Changeable) -> float:
@@ -270,9 +313,13 @@ def _hierarchy(M: Changeable, name: Relaxation) -> Hierarchy:
 
 
 def _by_elements(M: Changeable) -> Hierarchy:
-    """Make levels that relax by elements where the order is above 1, and by points elsewhere."""
-    if not _by_elements_possible(M.operator.space):
-        raise SolverError("it needs an H1 space of order 2 or more")
+    """Make levels of continuous functions of order above 1 relax by elements.
+
+    The others relax by points. That of discontinuous functions is among them: the inverses of its
+    blocks save few iterations (measured: 15 for 16 on cells of 10 : 1).
+    """
+    if M.operator.space.order == 1:
+        raise SolverError("it needs a space of order 2 or more")
     levels, matrices = [copy(level) for level in M.levels], M.hierarchy.matrices
     degree = max(M.degree - 1, 1)  # a step is a product and a sweep
     width = max(0.9 * degree**2, 2.5)  # measured, with `reduced`

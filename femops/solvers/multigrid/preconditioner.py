@@ -421,13 +421,14 @@ def multigrid(
     relaxation : {"points", "elements", "lines", "patches", "direct"}, optional
         How the levels reduce errors. ``points`` divides residuals by the diagonal of A.
         ``elements`` solves for the nodes of each element, by fast diagonalisation (stretched
-        cells, anisotropic coefficients; H1 spaces of order 2 or more). ``lines`` solves along the
+        cells, anisotropic coefficients; order 2 or more). ``lines`` solves along the
         directions of elements that are coupled far more strongly than others, exactly. ``patches``
         solves for the elements around each vertex (nearly incompressible materials, slender bodies,
         coefficients that are anisotropic across the directions of elements). ``direct`` solves with
         factors of A's matrix, for small problems. By default scalar problems with stretched cells
         take elements, and others points. Some cycles are measured. Where they are slow, the other
-        relaxations are tried. ``M.relaxation`` and ``M.relaxation_reason`` tell the result. Lines,
+        relaxations are tried; elements first, for fields of several components and interior penalty
+        on stretched cells. ``M.relaxation`` and ``M.relaxation_reason`` tell the result. Lines,
         patches and factors need an H1 space on the host, and each rank has all of them.
 
     Returns

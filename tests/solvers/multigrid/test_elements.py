@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.linalg import eigh
+from scipy.sparse.linalg import spsolve
 
 import femops
 from femops.errors import ConvergenceWarning, SolverError
 from femops.operators.execution.modes import ElementModes, looks_stretched
 from femops.operators.execution.transfer import compiled_modes
+from femops.solvers.multigrid import choice
 from femops.solvers.multigrid.elements import element_matrices
 from femops.solvers.multigrid.fast_diagonal import Elements
 from femops.solvers.multigrid.level_matrices import energies
@@ -116,6 +119,60 @@ def test_stretched_elements_are_seen(
     assert counts[0] <= fewer * iterations(A, femops.multigrid(A, relaxation="points"))
 
 
+def plate(order: int, cells: int, thin: float, **more: Any) -> Any:
+    mesh = femops.box((cells, cells, cells), upper=(thin, thin, 1.0))
+    V = femops.H1(mesh, order, 3, **more)
+    return femops.elasticity(V, E=1.0, nu=0.3).constrained(V.boundary_dofs())
+
+
+def test_stretched_fields_take_elements_where_these_are_quicker(device: GuardedDevice) -> None:
+    counts, found = [], []
+    for where in (None, device):
+        A = plate(3, 3, 20.0, device=where)
+        M = femops.multigrid(A)
+        assert M.relaxation == "elements"
+        reason = r"by points a cycle has the factor 0\.\d\d, by elements 0\.\d\d$"
+        assert re.fullmatch(reason, M.relaxation_reason)
+        x, info = femops.cg(A, A.space.memory.put(noise(A)), M=M, rtol=1e-9)
+        found.append(A.space.memory.get(x))
+        counts.append(info.iterations)
+    A = plate(3, 3, 20.0)
+    expected = spsolve(A.assemble().tocsc(), noise(A))
+    for x in found:
+        np.testing.assert_allclose(x, expected, atol=1e-7 * abs(expected).max())
+    assert counts[0] == counts[1]
+    assert counts[0] <= 0.5 * iterations(A, femops.multigrid(A, relaxation="points"))
+
+
+@pytest.mark.parametrize("family", ["gll", "hermite"])
+def test_interior_penalty_on_stretched_cells(family: Any) -> None:
+    V = femops.L2(femops.box((8, 8), upper=(20.0, 1.0)), 3, family=family)
+    A = femops.interior_penalty(V)
+    M = femops.multigrid(A)
+    assert M.relaxation == "elements"
+    b = femops.load(V, 1.0)
+    x, info = femops.cg(A, b, M=M, rtol=1e-9)
+    expected = spsolve(A.assemble().tocsc(), b)
+    np.testing.assert_allclose(x, expected, atol=1e-7 * abs(expected).max())
+    _, slow = femops.cg(A, b, M=femops.multigrid(A, relaxation="points"), rtol=1e-9)
+    assert info.iterations <= 0.8 * slow.iterations
+
+
+def test_stretched_fields_keep_points_that_suffice() -> None:
+    M = femops.multigrid(plate(2, 3, 3.0))
+    assert (M.relaxation, M.relaxation_reason) == ("points", "they suffice")
+
+
+def test_blocks_of_large_fields_are_taken_where_they_are_quicker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    V = femops.H1(femops.box((8, 8), upper=(10.0, 1.0)), 3, 2)
+    A = femops.elasticity(V, E=1.0, nu=0.3).constrained(V.boundary_dofs())
+    assert femops.multigrid(A).relaxation == "lines"
+    monkeypatch.setattr(choice, "_IN_CACHE", 100)  # as if cycles by lines took ten times as long
+    assert femops.multigrid(A).relaxation == "elements"
+
+
 def test_iterations_hardly_grow_on_the_disc() -> None:
     """Its elements near the rim become slenderer where it is refined."""
     meshes = [femops.disc(1).refine(times) for times in range(1, 5)]
@@ -158,12 +215,9 @@ def test_a_reaction_that_outweighs_diffusion_is_seen() -> None:
 
 
 def test_elements_that_are_not_possible_are_replaced_aloud() -> None:
-    V = femops.L2(SQUARE, 2)
-    A = femops.interior_penalty(V)
-    with pytest.warns(ConvergenceWarning, match="relaxes by points: .*'elements' is not.* an H1"):
-        assert femops.multigrid(A, relaxation="elements").relaxation == "points"
-    A = poisson(femops.box((40, 40)), 1)
-    with pytest.warns(ConvergenceWarning, match="it needs an H1 space of order 2"):
-        femops.multigrid(A, relaxation="elements")
+    fine = femops.box((40, 40))
+    for A in (poisson(fine, 1), femops.interior_penalty(femops.L2(fine, 1))):
+        with pytest.warns(ConvergenceWarning, match="'elements' is not.* a space of order 2"):
+            assert femops.multigrid(A, relaxation="elements").relaxation == "points"
     with pytest.raises(SolverError, match="the matrix of an element is not positive"):
         Elements(femops.H1(SQUARE, 2), np.zeros((SQUARE.num_elements, 3)), np.ones(81))

@@ -210,10 +210,11 @@ def test_ranks_choose_alike_where_they_measure_otherwise(comm, monkeypatch):
 
 
 @pytest.mark.parallel(2, 3)
-def test_reproducible_ranks_relax_by_elements(comm):
+@pytest.mark.parametrize(("order", "ncomp", "long"), [(4, 1, 5.0), (3, 2, 20.0)])
+def test_reproducible_ranks_relax_by_elements(comm, order, ncomp, long):
     def found(ranks):
-        mesh = femops.box((6, 4, 3), upper=(1.0, 5.0, 1.0), comm=ranks, reproducible=True)
-        V, M, (x, info) = solved_on(femops.H1(mesh, 4), [1, 3])
+        mesh = femops.box((6, 4, 3), upper=(1.0, long, 1.0), comm=ranks, reproducible=True)
+        V, M, (x, info) = solved_on(femops.H1(mesh, order, ncomp), [1, 3])
         assert M.relaxation == "elements"
         return V, x, info.iterations
 
