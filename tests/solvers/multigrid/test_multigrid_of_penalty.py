@@ -72,7 +72,7 @@ def test_nodes_inside_elements_where_the_conductivity_jumps(order: int) -> None:
 
 
 def test_operators_without_faces_are_refused() -> None:
-    with pytest.raises(SolverError, match="faces between elements, as femops.interior_penalty has"):
+    with pytest.raises(SolverError, match=r"between elements, as femops\.interior_penalty has"):
         femops.multigrid(femops.mass(femops.L2(DISC, order=2)))
     jumps = femops.form(lambda u: {"jump": u.jump}, femops.L2(DISC, order=2), faces="interior")
     with pytest.raises(SolverError, match="has only integrals over faces between elements"):
