@@ -34,8 +34,12 @@ Floats = NDArray[np.float64]
 
 _LANCZOS_STEPS = 8
 _ROUND_OFF = 16.0  # times the precision and the largest eigenvalue: no residual is smaller
-_STALLED = 12  # iterations in which the residual does not fall
-_DEPENDENT = 1e-13  # smallest eigenvalue of a scaled Gram matrix whose vector is kept
+# Iterations in which the residual does not fall, where it is at most so many times round-off
+_STALLED, _NEAR = 12, 1e4
+# Smallest eigenvalue of a scaled Gram matrix whose vector is kept, over the precision
+_DEPENDENT = 500.0
+_SIGN = 1e-6  # cosine that round-off may leave of a right angle
+_NOT_POSITIVE = "give femops.multigrid(A), or that of A + s * M with a number s > 0"
 
 
 @names_checked
@@ -84,12 +88,15 @@ def lobpcg(
         Done when all k pairs have ``|A x - lambda M x| <= tol s``; see `chebyshev_subspace`.
     guard : int, optional
         Number of guard vectors: vectors besides k, which speed up the convergence of the last
-        pairs. The default is a fifth of k, and at least 4.
+        pairs. The default is a fifth of k, and at least 4. There is at least one. With ``state``
+        there are as many as it has.
     maxiter : int
-        Maximum number of iterations. Each applies A, M and the preconditioner once to each vector
-        that has not converged.
+        Maximum number of iterations. Each applies A and the preconditioner once, and M twice, to
+        each vector that has not converged.
     state : SubspaceState, optional
-        Vectors to start with: ``result.state`` of this pair of operators or of a similar pair.
+        Vectors to start with: ``result.state`` of this pair of operators or of a similar pair. If
+        they lack an eigenvector, as those of one of several fields that are not coupled, the result
+        may lack it too.
     seed : int
         Seed of the random start vectors.
     history, progress, warn
@@ -209,7 +216,8 @@ class _Solve:
             largest = float(norms[: self.k].max())
             since = 0 if largest < best else since + 1
             best = min(best, largest)
-            limit = self._limit(iterations, maxiter, since, exact)
+            stuck = exact or (since >= _STALLED and largest <= _NEAR * self.least)
+            limit = self._limit(iterations, maxiter, stuck=stuck)
             if (largest <= tolerance or limit) and not fresh:
                 X, values = self._ritz([self._block(X.x)], X.x.nvec)
                 fresh = True
@@ -223,9 +231,9 @@ class _Solve:
             X, P, values = self._improved(X, P, left, active)
             fresh = False
 
-    def _limit(self, iterations: int, maxiter: int, since: int, exact: bool) -> str:
+    def _limit(self, iterations: int, maxiter: int, *, stuck: bool) -> str:
         """Name of the limit that ends the iteration. Empty if no limit is reached."""
-        if exact or since >= _STALLED:
+        if stuck:
             return "round-off"
         return f"maxiter = {maxiter}" if iterations + 1 >= maxiter else ""
 
@@ -248,12 +256,14 @@ class _Solve:
         W = self._orthonormal(self._preconditioned(part), blocks)
         if W is not None:
             blocks.append(W)
+        elif P is None:
+            raise SolverError(f"the preconditioner makes zeros of residuals: {_NOT_POSITIVE}")
         small, gram = self._gram(blocks, ax=True), self._gram(blocks, ax=False)
         values, vectors = self._small_pairs(small, gram, X.x.nvec)
         changes = vectors[:, active].copy()
         changes[: X.x.nvec] = 0.0
         changes -= vectors @ (vectors.T @ (gram @ changes))
-        kept = _orthonormaliser(changes.T @ gram @ changes)
+        kept = self._orthonormaliser(changes.T @ gram @ changes)
         made = _combined(blocks, vectors)
         return made, _combined(blocks, changes @ kept) if kept.size else None, values
 
@@ -265,12 +275,9 @@ class _Solve:
         result = R.empty_like()
         for source, target in zip(R, result, strict=True):
             target[:] = self.inverse.apply(xp.ascontiguousarray(source)) * self.pencil.free
-        wrong = result.dots(R) < 0.0
+        wrong = result.dots(R) < -_SIGN * result.norms() * R.norms()
         if space.comm.max(int(wrong.any())):
-            raise SolverError(
-                "the preconditioner is found not to be positive definite: give "
-                "femops.multigrid(A), or that of A + s * M with a number s > 0"
-            )
+            raise SolverError(f"the preconditioner is not positive definite: {_NOT_POSITIVE}")
         return result
 
     def _block(self, X: MultiVector) -> _Block:
@@ -292,14 +299,19 @@ class _Solve:
         """Orthonormal basis of the part of W that is orthogonal to blocks. None if it is empty."""
         for _ in range(2):  # the second time removes the round-off of the first
             massed = self._massed(W)
+            identity = massed is W
             for block in blocks:
-                W -= block.x @ block.x.gram(massed)
-            massed = self._massed(W)
-            kept = _orthonormaliser(self._agreed(W.gram(massed)))
+                parts = block.x.gram(massed)
+                W -= block.x @ parts
+                if not identity:
+                    massed -= block.mx @ parts
+            kept = self._orthonormaliser(W.gram(massed))
             if not kept.size:
                 return None
             W = W @ kept
-        return self._block(W)
+            massed = W if identity else massed @ kept
+        self.products += W.nvec
+        return _Block(W, self.pencil.A.apply_many(W), massed)
 
     def _gram(self, blocks: list[_Block], *, ax: bool) -> Floats:
         """Inner products of all blocks with their products with A, or with M."""
@@ -313,22 +325,35 @@ class _Solve:
             for j, part in enumerate(row, i):
                 full[edges[i] : edges[i + 1], edges[j] : edges[j + 1]] = part
                 full[edges[j] : edges[j + 1], edges[i] : edges[i + 1]] = part.T
-        return self._agreed(full)
-
-    def _agreed(self, small: Floats) -> Floats:
-        """Symmetric part of a small matrix, the same on all ranks."""
-        found: Floats = self.pencil.A.space.comm.broadcast((small + small.T) / 2)
-        return found
+        return (full + full.T) / 2
 
     def _small_pairs(self, small: Floats, gram: Floats, n: int) -> tuple[Floats, Floats]:
-        """Lowest n eigenpairs of the matrices of A and M on a small space."""
+        """Lowest n eigenpairs of the matrices of A and M on a small space, alike on all ranks."""
         try:
-            values, vectors = eigh(small, gram, subset_by_index=(0, n - 1))
+            found = eigh(small, gram, subset_by_index=(0, n - 1))
         except (LinAlgError, ValueError) as error:
             raise SolverError(
                 "products of A or M are not finite, or M is not positive definite"
             ) from error
+        values, vectors = self.pencil.A.space.comm.broadcast(found)
         return values, vectors
+
+    def _orthonormaliser(self, gram: Floats) -> Floats:
+        """Matrix (n, m) that makes vectors with a Gram matrix orthonormal, without dependent ones.
+
+        It is that of SVQB (A. Stathopoulos and K. Wu, SIAM J. Sci. Comput. 23, 2002), and the same
+        on all ranks.
+        """
+        if not np.isfinite(gram).all():
+            raise SolverError("products with M or the preconditioner are not finite")
+        sizes = np.sqrt(np.maximum(np.diag(gram), 0.0))
+        scales = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+        scaled = gram * scales[:, np.newaxis] * scales
+        values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
+        least = _DEPENDENT * float(np.finfo(self.pencil.A.dtype).eps)
+        kept = values > least * max(values[-1], 0.0)
+        found = scales[:, np.newaxis] * vectors[:, kept] / np.sqrt(values[kept])
+        return np.asarray(self.pencil.A.space.comm.broadcast(found))
 
     def _ritz(self, blocks: list[_Block], n: int) -> tuple[_Block, Floats]:
         """Lowest n Ritz vectors in the span of blocks, and their Ritz values."""
@@ -381,15 +406,3 @@ def _sums(parts: list[MultiVector], small: Floats) -> MultiVector:
         products = [rows_times(space, x, y) for x, y in zip(there, factors, strict=True)]
         set_rows(made.panels, rows, reduce(add, products))
     return made
-
-
-def _orthonormaliser(gram: Floats) -> Floats:
-    """Matrix (n, m) that makes vectors with a Gram matrix orthonormal, without dependent ones.
-
-    It is that of SVQB (A. Stathopoulos and K. Wu, SIAM J. Sci. Comput. 23, 2002).
-    """
-    sizes = np.sqrt(np.maximum(np.diag(gram), 0.0))
-    scales = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
-    values, vectors = np.linalg.eigh(gram * scales[:, np.newaxis] * scales)
-    kept = values > _DEPENDENT * max(values[-1], 0.0)
-    return np.asarray(scales[:, np.newaxis] * vectors[:, kept] / np.sqrt(values[kept]))

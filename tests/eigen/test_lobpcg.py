@@ -104,8 +104,6 @@ def test_limits(pair):
         found = lobpcg(A, M, 6, maxiter=3)
     assert not found.converged
     assert found.iterations == 3
-    zero = np.zeros((A.space.size, A.space.size))
-    assert "round-off" in lobpcg(A, M, 6, preconditioner=zero, warn=False).reason
 
 
 def test_on_a_device():
@@ -126,7 +124,8 @@ def test_bad_input(pair):
         ({"maxiter": 0}, "maxiter"),
         ({"preconditioner": 3}, "preconditioner is 3"),
         ({"preconditioner": np.eye(n - 1)}, "preconditioner is 168 x 168"),
-        ({"preconditioner": -np.eye(n)}, "not to be positive definite"),
+        ({"preconditioner": -np.eye(n)}, "not positive definite"),
+        ({"preconditioner": np.zeros((n, n))}, "makes zeros of residuals"),
         ({"preconditioner": np.full((n, n), np.nan)}, "not finite"),
         ({"state": M}, "the state is"),
     ]
