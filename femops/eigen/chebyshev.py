@@ -19,7 +19,7 @@ from femops.eigen.filters import (
     filter_vectors,
 )
 from femops.eigen.inverse import Inverse
-from femops.eigen.numbers import check_numbers
+from femops.eigen.numbers import check_numbers, least_residual
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.precision import FilterPrecision
 from femops.eigen.ritz import mass_products, residuals, ritz_vectors
@@ -39,7 +39,6 @@ _LANCZOS_STEPS = 16
 # reduction, the inverse of the mass is too rough and gets a higher degree, up to the second number.
 _SLOW, _MOST_INVERSE = 0.35, 32
 _STALLED = 0.8  # a filter in float32 that leaves more of the residual is the last
-_ROUND_OFF = 16.0  # times the precision and the largest eigenvalue: no residual is smaller
 _MOST_PRODUCTS = 10_000  # for each vector
 # Dense algebra computes all eigenpairs of a problem with at most so many free dofs if filters would
 # take more than so many products for each dof.
@@ -258,8 +257,7 @@ class _Solve:
             values, left, norms = self._ritz()
             self.iterations += 1
             wanted = np.abs(values[: self.k]).max()
-            eps = float(np.finfo(self.X.dtype).eps)
-            tolerance = max(self.tol * wanted, _ROUND_OFF * eps * abs(self.upper))
+            tolerance = max(self.tol * wanted, least_residual(self.X.dtype, self.upper))
             largest = float(norms[: self.k].max())
             self.watch.tell(self.iterations, largest, lambda: self.X.panels)
             converged = largest <= tolerance

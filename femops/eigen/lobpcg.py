@@ -14,7 +14,7 @@ from scipy.linalg import LinAlgError, eigh
 from femops.eigen.bounds import spectrum
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
 from femops.eigen.inverse import Inverse
-from femops.eigen.numbers import check_numbers
+from femops.eigen.numbers import check_numbers, least_residual
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.ritz import residuals
 from femops.eigen.start import basis_of_all, number_of_vectors, vectors_of_state
@@ -33,7 +33,6 @@ from femops_meshes.arguments import names_checked
 Floats = NDArray[np.float64]
 
 _LANCZOS_STEPS = 8
-_ROUND_OFF = 16.0  # times the precision and the largest eigenvalue: no residual is smaller
 # Iterations in which the residual does not fall, where it is at most so many times round-off
 _STALLED, _NEAR = 12, 1e4
 # Smallest eigenvalue of a scaled Gram matrix whose vector is kept, over the precision
@@ -182,7 +181,7 @@ class _Solve:
         self.watch, self.products = watch, 0
         steps = min(_LANCZOS_STEPS, pencil.count)
         highest = spectrum(pencil.A, Inverse(pencil).of_vector, pencil, steps, 1)[2]
-        self.least = _ROUND_OFF * float(np.finfo(pencil.A.dtype).eps) * abs(highest)
+        self.least = least_residual(pencil.A.dtype, highest)
 
     def start(self, vectors: int, state: SubspaceState | None, seed: int) -> MultiVector:
         """Return the vectors to start with, orthonormal in M."""
@@ -205,7 +204,7 @@ class _Solve:
 
     def run(self, start: MultiVector, maxiter: int) -> Eigenpairs:
         """Iterate until convergence or a limit."""
-        X, values = self._ritz([self._block(start)], start.nvec)
+        X, values = self._ritz(start)
         P: _Block | None = None
         exact = start.nvec == self.pencil.count
         best, since, fresh, iterations = np.inf, 0, True, 0
@@ -219,7 +218,7 @@ class _Solve:
             stuck = exact or (since >= _STALLED and largest <= _NEAR * self.least)
             limit = self._limit(iterations, maxiter, stuck=stuck)
             if (largest <= tolerance or limit) and not fresh:
-                X, values = self._ritz([self._block(X.x)], X.x.nvec)
+                X, values = self._ritz(X.x)
                 fresh = True
                 continue
             iterations += 1
@@ -258,8 +257,7 @@ class _Solve:
             blocks.append(W)
         elif P is None:
             raise SolverError(f"the preconditioner makes zeros of residuals: {_NOT_POSITIVE}")
-        small, gram = self._gram(blocks, ax=True), self._gram(blocks, ax=False)
-        values, vectors = self._small_pairs(small, gram, X.x.nvec)
+        values, vectors, gram = self._lowest(blocks, X.x.nvec)
         changes = vectors[:, active].copy()
         changes[: X.x.nvec] = 0.0
         changes -= vectors @ (vectors.T @ (gram @ changes))
@@ -280,10 +278,10 @@ class _Solve:
             raise SolverError(f"the preconditioner is not positive definite: {_NOT_POSITIVE}")
         return result
 
-    def _block(self, X: MultiVector) -> _Block:
-        """Vectors with their products."""
+    def _block(self, X: MultiVector, massed: MultiVector) -> _Block:
+        """Vectors with their products with A, and with M, which are given."""
         self.products += X.nvec
-        return _Block(X, self.pencil.A.apply_many(X), self._massed(X))
+        return _Block(X, self.pencil.A.apply_many(X), massed)
 
     def _massed(self, X: MultiVector) -> MultiVector:
         """Products of vectors with M; the vectors themselves if M is the identity."""
@@ -310,8 +308,7 @@ class _Solve:
                 return None
             W = W @ kept
             massed = W if identity else massed @ kept
-        self.products += W.nvec
-        return _Block(W, self.pencil.A.apply_many(W), massed)
+        return self._block(W, massed)
 
     def _gram(self, blocks: list[_Block], *, ax: bool) -> Floats:
         """Inner products of all blocks with their products with A, or with M."""
@@ -327,8 +324,12 @@ class _Solve:
                 full[edges[j] : edges[j + 1], edges[i] : edges[i + 1]] = part.T
         return (full + full.T) / 2
 
-    def _small_pairs(self, small: Floats, gram: Floats, n: int) -> tuple[Floats, Floats]:
-        """Lowest n eigenpairs of the matrices of A and M on a small space, alike on all ranks."""
+    def _lowest(self, blocks: list[_Block], n: int) -> tuple[Floats, Floats, Floats]:
+        """Lowest n Ritz pairs in the span of blocks, by coefficients, and the Gram matrix of M.
+
+        The pairs are the same on all ranks.
+        """
+        small, gram = self._gram(blocks, ax=True), self._gram(blocks, ax=False)
         try:
             found = eigh(small, gram, subset_by_index=(0, n - 1))
         except (LinAlgError, ValueError) as error:
@@ -336,7 +337,7 @@ class _Solve:
                 "products of A or M are not finite, or M is not positive definite"
             ) from error
         values, vectors = self.pencil.A.space.comm.broadcast(found)
-        return values, vectors
+        return values, vectors, gram
 
     def _orthonormaliser(self, gram: Floats) -> Floats:
         """Matrix (n, m) that makes vectors with a Gram matrix orthonormal, without dependent ones.
@@ -355,11 +356,11 @@ class _Solve:
         found = scales[:, np.newaxis] * vectors[:, kept] / np.sqrt(values[kept])
         return np.asarray(self.pencil.A.space.comm.broadcast(found))
 
-    def _ritz(self, blocks: list[_Block], n: int) -> tuple[_Block, Floats]:
-        """Lowest n Ritz vectors in the span of blocks, and their Ritz values."""
-        small, gram = self._gram(blocks, ax=True), self._gram(blocks, ax=False)
-        values, vectors = self._small_pairs(small, gram, n)
-        return _combined(blocks, vectors), values
+    def _ritz(self, X: MultiVector) -> tuple[_Block, Floats]:
+        """Ritz vectors in the span of some vectors, with products, and their Ritz values."""
+        block = self._block(X, self._massed(X))
+        values, vectors, _ = self._lowest([block], X.nvec)
+        return _combined([block], vectors), values
 
     def _norms(self, X: _Block, left: MultiVector, values: Floats) -> Floats:
         """Overwrite ``left``, the products with A, by residuals. Return their norms."""

@@ -116,7 +116,7 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
 
 
 def _measured_choice(M: Changeable, obstacle: str) -> Choice:
-    """Take points or elements, and try other relaxations where the better of them is slow."""
+    """Measure points or elements and take the quicker. Try others where that one is slow."""
     first: Relaxation = "points"
     enough, ratio, space = "they suffice", _stretching(M), M.operator.space
     stretched, scalar = ratio >= _STRETCHED, space.ncomp == 1 and isinstance(space, H1)
