@@ -65,6 +65,12 @@ def test_preconditioners(pair, make):
     assert found.iterations > 2 * lobpcg(A, M, 4).iterations  # with multigrid
 
 
+def test_a_preconditioner_that_reaches_constrained_dofs(pair):
+    A, M = pair
+    whole = (A.unconstrained + 1.0 * M).assemble().toarray()
+    check(A, M, 4, preconditioner=np.linalg.inv(whole))
+
+
 def test_all_eigenpairs(pair):
     A, M = pair
     count = A.space.size - len(A.constrained_dofs)
