@@ -27,6 +27,7 @@ _SKELETONS = re.compile(SKELETON.format("(.*)"))
 
 _NUMBERS = int, float, bool
 _CACHE_LINE = 64  # bytes
+_SMALL = 40  # instructions of a function that is put into each function that calls it
 _writing = threading.Lock()  # one module is written at a time
 _SYSTEM = ctypes.pythonapi
 
@@ -70,7 +71,7 @@ def compiled(name: str, text: str, path: str, known: Mapping[str, Any] | None = 
     functions = [*dict.fromkeys(value for value in names.values() if _is_entry(value))]
     with _writing:
         text = str(_module(name, functions))
-    code = _optimised(text)
+    code = _optimised(text, names.get("ALL_PASSES", False))
     head = {
         "entries": [vars(one.entry) for one in functions],
         "constants": {k: v for k, v in names.items() if k[0].isupper() and isinstance(v, _NUMBERS)},
@@ -103,7 +104,7 @@ def _module(name: str, functions: list[Any]) -> ir.Module:
             if function.entry.called:
                 _called_by_python(here.module, here.module.globals[f"{name}.{function.__name__}"])
         for function, count in here.calls.items():
-            if count == 1:
+            if count == 1 or sum(len(block.instructions) for block in function.blocks) <= _SMALL:
                 function.attributes.add("alwaysinline")
         for function in here.module.functions:
             if function.blocks:  # lane vectors on the stack would lie across cache lines
@@ -134,19 +135,29 @@ def _new_machine() -> Any:
     )
 
 
-def _optimised(text: str) -> bytes:
-    """Machine code of a module's text."""
+def _optimised(text: str, all_passes: bool) -> bytes:
+    """Machine code of a module's text.
+
+    LLVM's third level and its passes over modules take a third of the time. They pay only where
+    loops over numbers are to become vectors (``ALL_PASSES`` in the skeleton).
+    """
     module, machine = llvm.parse_assembly(text), _machine()
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization, options.slp_vectorization = True, False
+    options = llvm.create_pipeline_tuning_options(speed_level=3 if all_passes else 2)
+    options.loop_vectorization, options.slp_vectorization = all_passes, False
     builder = llvm.create_pass_builder(machine, options)
     # LLVM would optimise a function before it puts it into the only function that calls it, which
     # takes twice the time: loops in loops are functions in functions here
     first = llvm.create_new_module_pass_manager()
     first.add_always_inliner_pass()
-    for passes in (first, builder.getModulePassManager()):
-        passes.run(module, builder)
+    first.run(module, builder)
+    if all_passes:
+        builder.getModulePassManager().run(module, builder)
+    else:
+        passes = builder.getFunctionPassManager()
+        for function in module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
     return bytes(machine.emit_object(module))
 
 

@@ -13,6 +13,7 @@ from femops_kernels.skeletons.chunk.defaults import LANE
 
 # </defaults>
 
+ALL_PASSES = True  # LLVM turns loops over numbers into vectors
 FLOAT64 = Lane(2, "float64")  # how sums and factors are read
 
 

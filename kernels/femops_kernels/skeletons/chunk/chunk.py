@@ -27,6 +27,8 @@ from femops_kernels.skeletons.chunk.table import *
 
 # </defaults>
 
+ALL_PASSES = True  # LLVM turns loops over numbers into vectors
+
 
 @inner
 def components_in(table):

@@ -7,6 +7,7 @@ from femops_kernels.skeletons.chunk.defaults import LANE, LANE_BYTES
 
 # </defaults>
 
+ALL_PASSES = True  # LLVM turns loops over numbers into vectors
 AHEAD = 1024  # bytes by which prefetches are ahead of loads: 5 to 15 % over the hardware's alone
 
 

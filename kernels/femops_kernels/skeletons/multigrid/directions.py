@@ -5,7 +5,7 @@ The preconditioner's vectors may have another type, and are scaled.
 
 # <defaults>
 from femops_kernels.simd.compiling import function, shared
-from femops_kernels.simd.lanes import fill, fma, load, numbers, store
+from femops_kernels.simd.lanes import fill, fma, load, narrow, numbers, store
 from femops_kernels.skeletons.multigrid.segments import *
 
 # </defaults>
@@ -37,14 +37,22 @@ def move_segments(k, thread, vectors, edges, sums, alpha, scale):
     x, r, p, product, right = vectors
     offset = begin * REAL_BYTES
     x, r, p, product = x + offset, r + offset, p + offset, product + offset
-    s, step, back = fill(LANE, 0.0), fill(LANE, alpha), fill(LANE, -alpha)
+    right += begin * OTHER_BYTES
+    s, step, back, scaled = (
+        fill(LANE, 0.0),
+        fill(LANE, alpha),
+        fill(LANE, -alpha),
+        fill(LANE, scale),
+    )
     for i in range(lanes):
         store(LANE, x, i, fma(step, load(LANE, p, i), load(LANE, x, i)))
         ri = fma(back, load(LANE, product, i), load(LANE, r, i))
         store(LANE, r, i, ri)
+        (out,) = narrow(GIVEN, (scaled * ri,))
+        store(GIVEN, right, i, out)
         s = fma(ri, ri, s)
     store(LANE, sums, k, s)
-    last, out = numbers(LANE, sums), numbers(GIVEN, right + begin * OTHER_BYTES)
+    last, rights = numbers(LANE, sums), numbers(GIVEN, right)
     xs, rs, ps, products = (
         numbers(LANE, x),
         numbers(LANE, r),
@@ -55,8 +63,7 @@ def move_segments(k, thread, vectors, edges, sums, alpha, scale):
         xs[i] += alpha * ps[i]
         rs[i] -= alpha * products[i]
         last[k * LANE_WIDTH] += rs[i] * rs[i]
-    for i in range(lanes * LANE_WIDTH + rest):
-        out[i] = scale * rs[i]
+        rights[i] = scale * rs[i]
 
 
 @shared

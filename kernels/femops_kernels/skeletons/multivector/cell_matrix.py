@@ -18,6 +18,7 @@ from femops_kernels.skeletons.multivector.vector_table import *
 
 # </defaults>
 
+ALL_PASSES = True  # LLVM turns loops over numbers into vectors
 NUMBER_LANES = WORK_LANES = 0
 
 

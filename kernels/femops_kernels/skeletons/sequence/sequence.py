@@ -14,6 +14,7 @@ from femops_kernels.skeletons.sequence.sequence_table import *
 
 # </defaults>
 
+ALL_PASSES = True  # LLVM turns loops over numbers into vectors
 FLOAT64 = Lane(2, "float64")  # how scalars and factors are read
 PIECE = 2048  # entries that a thread works on at a time, all terms of a sum: they stay in cache
 BLOCKS = 32
