@@ -86,6 +86,7 @@ def chunk_parts(
         ncomps_in = ncomps_out = [*ncomps_in, *ncomps_out]
     constants = {
         "LANE": Lane(width, dtype),
+        "LANE_WIDTH": width,
         "REAL_BYTES": dtype.itemsize,
         "NCOMP_IN": _if_equal(ncomps_in),
         "NCOMP_OUT": _if_equal(ncomps_out),

@@ -19,15 +19,13 @@ of the thread's work space, alpha and beta.
 
 # <defaults>
 from femops_kernels.simd.compiling import entry, inner
-from femops_kernels.simd.lanes import get, put, word
+from femops_kernels.simd.lanes import fill, get, load, put, store, word
 from femops_kernels.simd.lines import call_chunk
 from femops_kernels.skeletons.chunk.copies import copies, count, is_copied
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
 # </defaults>
-
-ALL_PASSES = True  # LLVM turns loops over numbers into vectors
 
 
 @inner
@@ -74,9 +72,13 @@ def copy_nonowned(table, x, chunk, local, alpha):
 def copy_owned(table, x, chunk, local, alpha):
     """Copy the owned piece of x times alpha to ``local``, with zeros for cleared entries."""
     ncomp = components_in(table)
-    first = word(word(table, IN_OWNED_START), chunk) * ncomp
-    for k in range(count(table, IN_OWNED_START, chunk) * ncomp):
-        put(LANE, local, k, alpha * get(LANE, x, first + k))
+    x += word(word(table, IN_OWNED_START), chunk) * ncomp * REAL_BYTES
+    length, factor = count(table, IN_OWNED_START, chunk) * ncomp, fill(LANE, alpha)
+    lanes = length // LANE_WIDTH
+    for k in range(lanes):
+        store(LANE, local, k, factor * load(LANE, x, k))
+    for k in range(lanes * LANE_WIDTH, length):
+        put(LANE, local, k, alpha * get(LANE, x, k))
     positions, starts = word(table, CLEARED), word(table, CLEARED_START)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):
         put(LANE, local, word(positions, k), 0.0)
