@@ -153,7 +153,8 @@ def test_diagonals_and_levels(mesh, monkeypatch):
 def test_a_device_reads_all_nodes():
     """And gets the same numbers."""
     V, D = (
-        femops.L2(MESHES["few"](), 3, family="hermite", device=d) for d in (None, host_device())
+        femops.L2(MESHES["rectangle"](), 3, family="hermite", device=d)
+        for d in (None, host_device())
     )
     here, there = (femops.form(all_parts, W, faces="interior", k=1.5) for W in (V, D))
     x = random(V.size)

@@ -25,7 +25,7 @@ def test_random_form(seed):
     tried(seed, (LEVELS[seed % len(LEVELS)],))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_random_form_on_a_device(seed, device):
     tried(seed, (("partial", "matrix-free")[seed % 2],), device=device)
