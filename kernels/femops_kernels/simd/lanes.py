@@ -260,6 +260,16 @@ def put(lane: Lane, base: Any, k: Any, value: Any) -> None:
     build().store(as_real(lane.real, value), pointer)
 
 
+def slot_sum(value: Traced) -> Traced:
+    """``slot_sum(lane)``: sum of a lane vector's slots, from the first to the last, in float64."""
+    total = None
+    for slot in range(value.kind.width):
+        number = build().extract_element(value.value, ir.IntType(32)(slot))
+        number = as_real(FLOAT64, Traced(value.kind.real, number))
+        total = number if total is None else build().fadd(total, number)
+    return Traced(FLOAT64, total)
+
+
 def narrow(lane: Lane, line: Any) -> tuple[Traced, ...]:
     """``narrow(LANE, line)``: a line of lane vectors of LANE's type or a wider one, as LANE's."""
     return tuple(
@@ -297,6 +307,7 @@ __all__ = [
     "numbers",
     "prefetch",
     "put",
+    "slot_sum",
     "store",
     "widen",
     "word",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from femops_kernels.cg import Reduction, Solve, SolveGroup, between_messages, segment_edges
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.compiled import CompiledOperator
+from femops_kernels.cpu import machine
 from femops_kernels.cpu.cg.merged import MergedSweep, launches_of, merged_parts
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.sequence import HostSequence
@@ -240,7 +241,9 @@ class Group(SolveGroup):
 def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict[str, object]]:
     """Skeletons and constants for the compiled code of a solve."""
     common = "cg_state", "cg_table", "decisions", "cg_vectors"
-    return (*common, *skeletons), {"LANE": Lane(2, dtype)}
+    width = machine.lane_width(dtype)
+    constants = {"LANE": Lane(width, dtype), "LANE_WIDTH": width, "REAL_BYTES": dtype.itemsize}
+    return (*common, *skeletons), constants
 
 
 @cache

@@ -6,15 +6,15 @@ result has the same bits for any number of threads.
 
 # <defaults>
 from femops_kernels.simd.compiling import inner, shared
-from femops_kernels.simd.lanes import Lane, numbers, word
+from femops_kernels.simd.lanes import Lane, fill, get, load, numbers, put, slot_sum, store, word
 from femops_kernels.skeletons.cg.cg_state import *
 from femops_kernels.skeletons.cg.cg_table import *
-from femops_kernels.skeletons.chunk.defaults import LANE
+from femops_kernels.skeletons.chunk.defaults import LANE, LANE_WIDTH, REAL_BYTES
 
 # </defaults>
 
-ALL_PASSES = True  # LLVM turns loops over numbers into vectors
 FLOAT64 = Lane(2, "float64")  # how sums and factors are read
+STRIP = 32  # lanes summed before a sum is carried on in float64
 
 
 @inner
@@ -34,9 +34,76 @@ def keep_sums(table, k, s, t):
 
 
 @inner
-def vector(table, which):
-    """One of the vectors."""
-    return numbers(LANE, word(table, which))
+def segment(table, k):
+    """Addresses of segment k in x, r, p, v, b and the inverse diagonal; number of its entries."""
+    begin, end = word(word(table, EDGES), k), word(word(table, EDGES), k + 1)
+    return [word(table, one) + begin * REAL_BYTES for one in (X, R, P, V, B, INVERSE)], end - begin
+
+
+@inner
+def each_entry(entry, vectors, length, use_inverse, factors):
+    """Call ``entry`` for whole lanes, then for the other entries. Return the sums of its results.
+
+    It takes the functions by which it reads and writes, the vectors, an index, ``use_inverse`` and
+    the factors, and returns two terms. Sums of strips of lanes are carried on in float64.
+    """
+    lanes, s, t = length // LANE_WIDTH, 0.0, 0.0
+    for first in range(0, lanes, STRIP):
+        one, other = fill(LANE, 0.0), fill(LANE, 0.0)
+        for i in range(first, min(first + STRIP, lanes)):
+            a, b = entry(load, store, vectors, i, use_inverse, factors)
+            one, other = one + a, other + b
+        s, t = s + slot_sum(one), t + slot_sum(other)
+    for i in range(lanes * LANE_WIDTH, length):
+        a, b = entry(get, put, vectors, i, use_inverse, factors)
+        s, t = s + a, t + b
+    return s, t
+
+
+@inner
+def start_entry(read, write, vectors, i, use_inverse, drop):
+    """See `start_segments`."""
+    x, r, p, _, b, inverse = vectors
+    ri = read(LANE, b, i)
+    if drop != 0.0:
+        ri = ri - read(LANE, r, i)
+    else:
+        write(LANE, x, i, 0.0)
+    z = ri * read(LANE, inverse, i) if use_inverse else ri
+    write(LANE, r, i, ri)
+    write(LANE, p, i, z)
+    return ri * z, ri * ri
+
+
+@inner
+def dot_entry(read, write, vectors, i, use_inverse, factors):
+    """See `dot_segments`."""
+    _, _, p, v, _, _ = vectors
+    return read(LANE, p, i) * read(LANE, v, i), 0.0
+
+
+@inner
+def move_entry(read, write, vectors, i, use_inverse, factors):
+    """See `move_segments`."""
+    x, r, p, v, _, inverse = vectors
+    drop, near, far = factors
+    ri, pi = read(LANE, r, i), read(LANE, p, i)
+    xi = read(LANE, x, i) + near * pi
+    if far != 0.0:
+        xi = xi + far * (pi - (ri * read(LANE, inverse, i) if use_inverse else ri))
+    write(LANE, x, i, xi)
+    ri = ri - drop * read(LANE, v, i)
+    write(LANE, r, i, ri)
+    return ri * (ri * read(LANE, inverse, i) if use_inverse else ri), ri * ri
+
+
+@inner
+def turn_entry(read, write, vectors, i, use_inverse, beta):
+    """See `turn_segments`."""
+    _, r, p, _, _, inverse = vectors
+    ri = read(LANE, r, i)
+    z = ri * read(LANE, inverse, i) if use_inverse else ri
+    write(LANE, p, i, z + beta * read(LANE, p, i))
 
 
 @shared
@@ -45,59 +112,38 @@ def start_segments(k, thread, table, drop):
 
     If drop is 0, set x = 0.
     """
-    b, r, p, inverse = vector(table, B), vector(table, R), vector(table, P), vector(table, INVERSE)
-    x = vector(table, X)
-    use_inverse, edges = word(table, USE_INVERSE) != 0, word(table, EDGES)
-    s, t = 0.0, 0.0
-    for i in range(word(edges, k), word(edges, k + 1)):
-        ri = b[i] - r[i] if drop != 0.0 else b[i]
-        if drop == 0.0:
-            x[i] = 0.0
-        z = ri * inverse[i] if use_inverse else ri
-        r[i] = ri
-        p[i] = z
-        s += ri * z
-        t += ri * ri
+    vectors, length = segment(table, k)
+    use_inverse = word(table, USE_INVERSE) != 0
+    s, t = each_entry(start_entry, vectors, length, use_inverse, drop)
     keep_sums(table, k, s, t)
 
 
 @shared
 def dot_segments(k, thread, table):
     """Sum p.v."""
-    p, v, edges = vector(table, P), vector(table, V), word(table, EDGES)
-    s = 0.0
-    for i in range(word(edges, k), word(edges, k + 1)):
-        s += p[i] * v[i]
+    vectors, length = segment(table, k)
+    s, _ = each_entry(dot_entry, vectors, length, False, ())
     numbers(FLOAT64, word(table, PARTIAL))[k] = s
 
 
 @shared
 def move_segments(k, thread, table, drop, near, far):
     """Update x += near p + far (p - M r), then r -= drop v; sums r.M r and r.r."""
-    x, r, p, v = vector(table, X), vector(table, R), vector(table, P), vector(table, V)
-    inverse, use_inverse = vector(table, INVERSE), word(table, USE_INVERSE) != 0
-    edges = word(table, EDGES)
-    s, t = 0.0, 0.0
-    for i in range(word(edges, k), word(edges, k + 1)):
-        change = near * p[i]
-        if far != 0.0:
-            change += far * (p[i] - (r[i] * inverse[i] if use_inverse else r[i]))
-        x[i] += change
-        ri = r[i] - drop * v[i]
-        r[i] = ri
-        s += ri * ri * inverse[i] if use_inverse else ri * ri
-        t += ri * ri
+    vectors, length = segment(table, k)
+    use_inverse = word(table, USE_INVERSE) != 0
+    s, t = each_entry(move_entry, vectors, length, use_inverse, (drop, near, far))
     keep_sums(table, k, s, t)
 
 
 @shared
 def turn_segments(k, thread, table, beta):
     """Set p = M r + beta p."""
-    r, p, inverse = vector(table, R), vector(table, P), vector(table, INVERSE)
-    use_inverse, edges = word(table, USE_INVERSE) != 0, word(table, EDGES)
-    for i in range(word(edges, k), word(edges, k + 1)):
-        z = r[i] * inverse[i] if use_inverse else r[i]
-        p[i] = z + beta * p[i]
+    vectors, length = segment(table, k)
+    use_inverse, lanes = word(table, USE_INVERSE) != 0, length // LANE_WIDTH
+    for i in range(lanes):
+        turn_entry(load, store, vectors, i, use_inverse, beta)
+    for i in range(lanes * LANE_WIDTH, length):
+        turn_entry(get, put, vectors, i, use_inverse, beta)
 
 
 @inner

@@ -15,7 +15,7 @@ So constrained entries can be zero there and in the tail while the chunk is work
 
 # <defaults>
 from femops_kernels.simd.compiling import entry, function, inner
-from femops_kernels.simd.lanes import Lane, fill, get, load, prefetch, put, store, word
+from femops_kernels.simd.lanes import Lane, fill, get, load, prefetch, put, slot_sum, store, word
 from femops_kernels.simd.lines import call_chunk
 from femops_kernels.skeletons.cg.cg_state import *
 from femops_kernels.skeletons.cg.merged_table import *
@@ -97,17 +97,7 @@ def updated(r, p, v, m, drop, beta):
 
 
 @inner
-def add_lane(sums, k, lane, scratch):
-    """Add the slots of a lane to a sum."""
-    store(LANE, scratch, 0, lane)
-    s = get(FLOAT64, sums, k)
-    for i in range(LANE_WIDTH):
-        s += get(LANE, scratch, i)
-    put(FLOAT64, sums, k, s)
-
-
-@inner
-def update(table, begin, length, sums, scratch):
+def update(table, begin, length, sums):
     """Update a piece of x, r and p, and add the piece's part of r.M r and r.r to the sums."""
     drop, beta, near, far = due(table, DROP), due(table, BETA), due(table, NEAR), due(table, FAR)
     touch, at = due(table, TOUCH) != 0.0, begin * REAL_BYTES
@@ -128,8 +118,8 @@ def update(table, begin, length, sums, scratch):
             store(LANE, r, k, rk)
             store(LANE, p, k, pk)
             rho, rr = rho + rk * zk, rr + rk * rk
-        add_lane(sums, S_RHO, rho, scratch)
-        add_lane(sums, S_RR, rr, scratch)
+        add_number(sums, S_RHO, slot_sum(rho))
+        add_number(sums, S_RR, slot_sum(rr))
     for i in range(lanes * LANE_WIDTH, length):
         ri, pi, mi = get(LANE, r, i), get(LANE, p, i), get(LANE, m, i)
         if touch:
@@ -142,7 +132,7 @@ def update(table, begin, length, sums, scratch):
 
 
 @inner
-def after(table, begin, length, sums, scratch):
+def after(table, begin, length, sums):
     """Add the products of a piece of v with p, r and v to the sums."""
     at, lanes = begin * REAL_BYTES, length // LANE_WIDTH
     r, p = word(table, R) + at, word(table, P) + at
@@ -156,11 +146,11 @@ def after(table, begin, length, sums, scratch):
             if USE_INVERSE:
                 mv = vk * load(LANE, m, k)
                 rmv, vmv = rmv + rk * mv, vmv + vk * mv
-        add_lane(sums, S_PV, pv, scratch)
-        add_lane(sums, S_RV, rv, scratch)
-        add_lane(sums, S_VV, vv, scratch)
-        add_lane(sums, S_RMV, rmv if USE_INVERSE else rv, scratch)
-        add_lane(sums, S_VMV, vmv if USE_INVERSE else vv, scratch)
+        add_number(sums, S_PV, slot_sum(pv))
+        add_number(sums, S_RV, slot_sum(rv))
+        add_number(sums, S_VV, slot_sum(vv))
+        add_number(sums, S_RMV, slot_sum(rmv if USE_INVERSE else rv))
+        add_number(sums, S_VMV, slot_sum(vmv if USE_INVERSE else vv))
     total = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(lanes * LANE_WIDTH, length):
         total = corrected(total, table, begin + i, 0.0, get(LANE, v, i))
@@ -238,7 +228,7 @@ def nothing(table, x, y, chunk, work, alpha: float, beta: float):
 def before(table, first, end, chunk, work, alpha: float, beta: float):
     """Update the entries that batches ``first`` up to ``end`` touch first."""
     begin, length = piece(table, first, end)
-    update(table, begin, length, sums_of(table, chunk), work)
+    update(table, begin, length, sums_of(table, chunk))
     hold(table, first, end)
 
 
@@ -252,7 +242,7 @@ def sweep(table, x, y, chunk, work, alpha: float, beta: float):
     first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
     release(table, first, end)
     begin, length = piece(table, first, end)
-    after(table, begin, length, sums, work)
+    after(table, begin, length, sums)
 
 
 @entry
