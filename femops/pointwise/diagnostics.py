@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from femops.errors import TraceError
 from femops_meshes.hints import did_you_mean
 
 _FEMOPS = Path(__file__).parent.parent
@@ -18,6 +19,10 @@ _NUMPY = Path(np.__file__).parent
 _LONGEST_CONSTANT = 9  # entries of a tensor; longer vectors may be those of a space
 _LONGEST_LABEL = 80  # characters of a lambda's line
 _OF_FIELDS = {"value", "grad", "div", "sym_grad"}
+_ARRAYS = (
+    "an array of numbers has no place for symbols, and numpy.interp takes none: write "
+    "np.array([[a, b], [c, d]]), np.zeros(shape, dtype=object) or femops.interp"
+)
 _SYMBOL = re.compile(r"'(Node|FieldSymbol)' object|object of type '(Node|FieldSymbol)'")
 
 
@@ -72,6 +77,11 @@ def explain(error: BaseException) -> str:
             f"numpy.{name} has no meaning for symbols: "
             "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh and the like"
         )
+    if "array element with a sequence" in text and isinstance(error.__cause__, TraceError):
+        asked = str(error.__cause__)  # of the symbol: its truth, as by np.where, or its value
+        return asked if "where" in asked else _ARRAYS
+    if "condlist" in text:
+        return "numpy.select and piecewise do not take symbols: write femops.where(condition, a, b)"
     if "Cannot cast ufunc" in text or "from dtype('O')" in text:
         return (
             "numpy.linalg and numpy.interp do not take symbols: use femops.det, femops.inv, "
