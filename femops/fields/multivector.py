@@ -229,6 +229,10 @@ class MultiVector:
     def __len__(self) -> int:
         return self.nvec
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Raise: NumPy would stack the vectors as rows, and they are columns."""
+        raise VectorError("a MultiVector is no array: write X.columns(), or X[i] for a vector")
+
     def __repr__(self) -> str:
         panels = f"{self.npanels} x {self.width}"
         return f"MultiVector({self.nvec} vectors of {self.shape[0]}, {self.dtype}, {panels})"

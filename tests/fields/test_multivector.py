@@ -184,6 +184,7 @@ def test_bad_input(V):
         (lambda: X[[[0, 1]]], "no index of 9 vectors"),
         (lambda: X["a"], "'a' is no index"),
         (lambda: X["a":], "9 vectors: slice indices"),
+        (lambda: np.asarray(X), r"no array: write X\.columns\(\)"),
         (lambda: X.__setitem__(slice(0, 2), np.zeros((V.size, 3))), "cannot be set"),
         (lambda: X.__setitem__(0, np.zeros(3)), "cannot be set"),
         (lambda: X.__setitem__(0, "a"), "cannot be set to 'a'"),
