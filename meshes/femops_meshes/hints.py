@@ -107,6 +107,22 @@ OF_MESHES: dict[str, str] = {
 }
 """Attributes of other libraries' meshes, and what to write here."""
 
+_SECOND = (
+    "a form has no second derivatives: make the gradient a field (docs/advection_diffusion.md)"
+)
+
+OF_FIELDS: dict[str, str] = {
+    "curl": "u.grad has all derivatives: in 2-D write u.grad[1, 0] - u.grad[0, 1]",
+    "dt": "write (u - old) / dt, where old is a coefficient: the field of the step before",
+    "dx": "write u.grad[0], or u.grad[i, 0] of component i",
+    "hess": _SECOND,
+    "hessian": _SECOND,
+    "laplacian": _SECOND,
+    "rot": "u.grad has all derivatives: in 2-D write u.grad[1, 0] - u.grad[0, 1]",
+    "strain": "write u.sym_grad",
+}
+"""Attributes of other libraries' fields, and what to write in a form."""
+
 _LAME = (
     "give Lame's parameters, lam = E nu / ((1 + nu) (1 - 2 nu)) and mu = E / (2 (1 + nu)), of "
     "Young's modulus E and Poisson's ratio nu"

@@ -20,8 +20,14 @@ REFUSED = [
     (
         lambda u: {"value": u.laplacian},
         {},
-        "`: u has no laplacian: a field has value, grad, div, sym_grad, reference_grad",
+        "`: u has no laplacian: a form has no second derivatives: make the gradient a field",
     ),
+    (
+        lambda u: {"value": u.nothing},
+        {},
+        "`: u has no nothing: a field has value, grad, div, sym_grad, reference_grad",
+    ),
+    (lambda u: {"value": u.dx(0)}, {}, r"`: u has no dx: write u.grad\[0\], or u.grad\[i, 0\] of"),
     (lambda u: {"value": u.gradient}, {}, "`: u has no gradient: did you mean grad?"),
     (lambda u: {"value": u[0] * 1.0}, {}, "u has one component: write u without an index"),
     (lambda u: {"value": u.grad[0][0]}, {}, "a scalar is indexed: leave out the index"),
