@@ -34,6 +34,7 @@ REFUSED = [
     (lambda u, k: {"value": k[0] * u}, SCALAR, "k is a scalar, of shape (): write k without an"),
     (lambda u, k: {"grad": [e * u for e in k]}, SCALAR, "k is a scalar, of shape (): write k"),
     (lambda u, k: {"grad": k.T * u.grad}, SCALAR, "k is a scalar, which has no T: use"),
+    (lambda u, k: {"grad": k.grad * u}, SCALAR, "k is a scalar, which has no grad: give it as a"),
     (lambda u, k: {"value": k.value * u}, SCALAR, "k is a scalar, which has no value: leave out"),
     (lambda u, c: {"grad": c.value @ u.grad}, MATRIX, "only a field has .value, a coefficient"),
     (lambda u, k: {"grad": k @ u.grad}, SCALAR, "one of these is a scalar: use *"),
