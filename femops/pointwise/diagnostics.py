@@ -94,8 +94,8 @@ def explain(error: BaseException) -> str:
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
         if isinstance(error.obj, np.ndarray) and error.name in _OF_FIELDS:
             return (
-                f"{text}: only a field has .{error.name}, a coefficient stands for its value alone; "
-                "V.gradient(u), at the points, may be another coefficient"
+                f"{text}: only a field has .{error.name}, a coefficient stands for its value "
+                "alone; V.gradient(u), at the points, may be another coefficient"
             )
         names = [name for name in dir(error.obj) if not name.startswith("_")]
         text += did_you_mean(error.name, names)
