@@ -96,11 +96,12 @@ same = femops.read_mesh(sys.argv[1])
 print(mesh.order, mesh.num_elements == same.num_elements, *mesh.element_names, *mesh.boundary_names)
 print(mesh.volume())
 gmsh.clear()
-gmsh.finalize()
-try:
-    femops.read_mesh(gmsh.model)
-except femops.errors.MeshError as error:
-    print(error)
+for end in (lambda: None, gmsh.finalize):
+    end()
+    try:
+        femops.read_mesh(gmsh.model)
+    except femops.errors.MeshError as error:
+        print(error)
 """
 
 
@@ -109,7 +110,8 @@ def test_a_model_of_gmsh(tmp_path):
     command = [sys.executable, "-c", MODEL, str(tmp_path / "disc.msh")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    facts, area, ended = done.stdout.splitlines()
+    facts, area, cleared, ended = done.stdout.splitlines()
     assert facts == "3 True disc rim"
     assert float(area) == pytest.approx(np.pi, rel=1e-5)
+    assert "has no mesh: call gmsh.model.mesh.generate(2)" in cleared
     assert "between gmsh.initialize() and gmsh.finalize()" in ended

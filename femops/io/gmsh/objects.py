@@ -72,11 +72,16 @@ def _write_model(gmsh: Any, file: Path) -> None:
     Raises
     ------
     MeshFormatError
-        If Gmsh has no model, because the program has not begun to use Gmsh or has ended it.
+        If Gmsh has no model, because the program has not begun to use Gmsh or has ended it, or a
+        model without elements.
     """
     if not gmsh.isInitialized():
         raise MeshFormatError(
             "gmsh.model is empty: call read_mesh between gmsh.initialize() and gmsh.finalize()"
+        )
+    if not len(gmsh.model.mesh.getElementTypes()):
+        raise MeshFormatError(
+            "gmsh.model has no mesh: call gmsh.model.mesh.generate(2), or (3) in 3-D, before"
         )
     wanted = {"Mesh.MshFileVersion": 4.1, "Mesh.Binary": 1.0, "Mesh.SaveParametric": 0.0}
     before = {name: gmsh.option.getNumber(name) for name in wanted}
