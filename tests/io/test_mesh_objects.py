@@ -69,6 +69,9 @@ def test_what_meshio_cannot_write_is_refused():
     high = meshio.Mesh(np.zeros((16, 2)), [("VTK_LAGRANGE_QUADRILATERAL", [np.arange(16)])])
     with pytest.raises(MeshFormatError, match=r"meshio.Mesh can't be written"):
         femops.read_mesh(high)
+    triangle = meshio.Mesh(SQUARES, [("triangle", [[0, 1, 2]])])
+    with pytest.raises(MeshFormatError, match=r"^the meshio.Mesh: it holds 1 triangle"):
+        femops.read_mesh(triangle)
     with pytest.raises(MeshArgumentError, match="path is 7: give the path"):
         femops.read_mesh(7)
 

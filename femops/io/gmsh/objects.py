@@ -51,6 +51,7 @@ def gmsh_file(source: Any) -> Iterator[Path]:
     MeshFormatError
         The package cannot write the mesh, or sets of meshio overlap.
     """
+    name = "gmsh.model" if _of_gmsh(source) else "the meshio.Mesh"
     with tempfile.TemporaryDirectory(prefix="femops-mesh-") as folder:
         file = Path(folder, "mesh.msh")
         try:
@@ -61,9 +62,11 @@ def gmsh_file(source: Any) -> Iterator[Path]:
         except MeshFormatError:
             raise
         except Exception as error:  # both raise errors of their own, and Gmsh plain ones
-            name = "gmsh.model" if _of_gmsh(source) else "the meshio.Mesh"
             raise MeshFormatError(f"{name} can't be written as a Gmsh file: {error}") from error
-        yield file
+        try:
+            yield file
+        except MeshFormatError as error:  # the user knows no such file
+            raise MeshFormatError(str(error).replace(str(file), name)) from error
 
 
 def _write_model(gmsh: Any, file: Path) -> None:
