@@ -199,7 +199,7 @@ def test_bad_input(V):
         (lambda: X.__isub__(X * 1j), "real and cannot be overwritten"),
         (lambda: X + MultiVector.random(V, 10, width=X.width), "not of the same"),
         (lambda: X + MultiVector.random(V, 8, width=8), "not of the same"),
-        (lambda: X + np.zeros(X.panels.shape), "cannot be added"),
+        (lambda: X + np.zeros(X.panels.shape), "is added: give a MultiVector"),
         (lambda: X @ np.zeros((8, 2)), r"give one of shape \(9, m\)"),
         (lambda: X.__imatmul__(np.zeros((9, 2))), "write X @ Q"),
         (lambda: X.gram(MultiVector.random(other, 9)), "not of the space"),
