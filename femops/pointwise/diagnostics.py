@@ -64,7 +64,10 @@ def _place(file: str, line: int) -> str:
 
 def vector_hint(shapes: Iterable[tuple[int, ...]]) -> str:
     """Advice if an array of a form is so long that it may be the vector of a field."""
-    long = any(len(shape) == 1 and shape[0] > _LONGEST_CONSTANT for shape in shapes)
+    long = any(
+        isinstance(shape, tuple) and len(shape) == 1 and shape[0] > _LONGEST_CONSTANT
+        for shape in shapes
+    )
     return "; is it a vector of a space? Give femops.GridFunction(space, vector)" if long else ""
 
 
