@@ -54,8 +54,8 @@ class Steps:
     old : str or dict of str
         Name of that coefficient; on a product, the name for each field that has one.
     at : callable, optional
-        ``at(n)`` returns coefficients of F and of j at step n by name, such as the time. It is
-        called again on the way back.
+        ``at(n)`` returns coefficients of F and of j at step n = 1, ..., N by name, such as the
+        time. It is called again on the way back.
     begin : callable, optional
         ``begin(n, u)`` returns the first guess (size,) of step n, with the values at the
         constrained dofs. Its argument u is a copy of the state before the step. Each value at a

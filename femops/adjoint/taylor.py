@@ -89,7 +89,7 @@ def _at(point: Any, direction: Any, h: float) -> Any:
         return {name: _at(value, direction.get(name, 0.0), h) for name, value in point.items()}
     try:
         return point + h * direction
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
         raise OperatorError(
             f"{shown(point)} and {shown(direction)} are no point and direction: give numbers, "
             "arrays of one shape, or a dict of them each"
@@ -100,7 +100,7 @@ def _number(value: Any, name: str) -> float:
     """Convert a number of Python, NumPy, JAX or PyTorch."""
     try:
         number = math.nan if isinstance(value, str) or np.iscomplexobj(value) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise OperatorError(refusal(name, value, "a finite number, gradient @ direction"))

@@ -229,6 +229,10 @@ class MultiVector:
     def __len__(self) -> int:
         return self.nvec
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """Raise: NumPy would stack the vectors as rows, and they are columns."""
+        raise VectorError("a MultiVector is no array: write X.columns(), or X[i] for a vector")
+
     def __repr__(self) -> str:
         panels = f"{self.npanels} x {self.width}"
         return f"MultiVector({self.nvec} vectors of {self.shape[0]}, {self.dtype}, {panels})"
@@ -304,9 +308,7 @@ class MultiVector:
     def _like(self, other: Any) -> Array:
         """Return the panels of ``other``, which must have the same space, number and width."""
         if not isinstance(other, MultiVector):
-            raise VectorError(
-                f"{shown(other)} cannot be added: give a MultiVector of the same space"
-            )
+            raise VectorError(f"{shown(other)} is added: give a MultiVector of the same space")
         same = other.panels.shape == self.panels.shape and other.nvec == self.nvec
         if not same or other.space is not self.space:
             raise VectorError(
@@ -424,10 +426,8 @@ class MultiVector:
         """Overwrite X by X Q, with a square matrix Q (nvec, nvec)."""
         small = small_matrix(matrix, self.nvec)
         if small.shape[1] != self.nvec or (small.dtype.kind == "c") > (self.dtype.kind == "c"):
-            raise VectorError(
-                f"{self!r} cannot be overwritten by its product with a matrix {small.shape} of "
-                f"type {small.dtype}: write X @ Q"
-            )
+            factor = f"a matrix {small.shape} of type {small.dtype}"
+            raise VectorError(f"{self!r} cannot be overwritten by X times {factor}: write X @ Q")
         return self._times(small, self)
 
     def _times(self, small: Array, result: MultiVector) -> MultiVector:

@@ -22,9 +22,9 @@ from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.geometry.evaluation import physical_gradient
 from femops.geometry.jacobians import Geometry, GeometryBlock
 from femops.parallel.comm import Communicator
-from femops.spaces.base import Space
+from femops.spaces.base import GridFunction, Space
 from femops.spaces.functions import Function, columns, evaluate_any, parts_of, place_of
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, type_name
 
 Floats = NDArray[np.float64]
 Rule = int | Quadrature1D | None
@@ -262,9 +262,20 @@ def _function(f: Function, block: DomainBlock, shape: tuple[int, ...], what: str
     return values.reshape(*block.points.shape[:2], *shape)
 
 
+def _check_no_field(space: Space, exact: Any) -> None:
+    """Raise if the exact function is a field or a vector of the space."""
+    vector = space.ndofs > 1 and getattr(exact, "shape", None) == space.shape
+    if vector or isinstance(exact, GridFunction):
+        raise SpaceError(
+            f"exact is {type_name(type(exact))}: give a function of x. Two fields differ by "
+            "femops.l2_norm(W, w - W.interpolate((V, u))), where W is the finer space"
+        )
+
+
 def _errors(
     space: Space, u: Any, exact: Function, rule: Quadrature1D
 ) -> Iterator[tuple[GeometryBlock, Floats]]:
+    _check_no_field(space, exact)
     l_vec = space.l_vec(u)
     for block in Geometry(space.mesh, rule):
         expected = _function(exact, block, _component_shape(space), "exact")

@@ -92,6 +92,8 @@ def load_vector(
     name : str
         Name of f, for messages.
     """
+    if f is None and flux is None:
+        raise OperatorError(f"{name} is None: give a number, a function of x or a field")
     kind, shape = vector_type(dtype), _components(V)
     # vectors are read here, because all ranks take part in reading
     source = None if f is None else FormCoefficient(name, f, (shape, ()) if shape else ((),)).read()

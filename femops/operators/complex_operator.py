@@ -226,7 +226,9 @@ class ComplexOperator(MatrixFree):
             See `Operator.rhs`.
         """
         b = self._contiguous(b, "b", self.test_space)
-        if number_of(values) is not None or isinstance(values, complex | np.complexfloating):
+        number = number_of(values)
+        if number is not None or isinstance(values, complex | np.complexfloating):
+            values = values if number is None else number
             values = self._arrays.full(self.space.size, values, self.dtype)
         given = self._contiguous(values, "values", self.space).view(self.real.dtype)
         imposed = given if given.any() else 0.0

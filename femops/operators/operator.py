@@ -382,7 +382,7 @@ class Operator(MatrixFree):
         VectorError
             See `apply`. Also if numbers are not finite.
         """
-        if getattr(b, "ndim", 1) == 2:
+        if getattr(b, "ndim", 1) == 2 and not callable(b):  # as operators are
             return self._many_rhs(self.space.memory.factor(b, "b"), values)
         if number_of(values) is None:
             values = self._contiguous(values, "values", self.space)

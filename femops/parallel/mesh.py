@@ -26,6 +26,8 @@ WIDEST = 16
 GROUPS = 840
 """Largest number of element groups. With it ranks have about equally many groups."""
 
+_OF_WHOLE_MESHES = frozenset({"curved", "mapped", "refine", "with_attributes", "with_names"})
+
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,6 +123,11 @@ class DistributedMesh:
         def __getattr__(self, name: str) -> Any:
             """Raise an error that tells where to find an attribute of `Mesh`."""
             hint = f": of this rank's elements it is mesh.mesh.{name}" if _of_mesh(name) else ""
+            if name in _OF_WHOLE_MESHES:
+                hint = (
+                    f": ranks cannot change a mesh that they share; write femops.distribute("
+                    f"whole.{name}(...) if comm.rank == 0 else None, comm)"
+                )
             raise AttributeError(f"a DistributedMesh has no attribute {name!r}{hint}")
 
     @property

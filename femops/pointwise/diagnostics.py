@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from femops.errors import TraceError
 from femops_meshes.hints import did_you_mean
 
 _FEMOPS = Path(__file__).parent.parent
@@ -18,6 +19,10 @@ _NUMPY = Path(np.__file__).parent
 _LONGEST_CONSTANT = 9  # entries of a tensor; longer vectors may be those of a space
 _LONGEST_LABEL = 80  # characters of a lambda's line
 _OF_FIELDS = {"value", "grad", "div", "sym_grad"}
+_ARRAYS = (
+    "an array of numbers has no place for symbols, and numpy.interp takes none: write "
+    "np.array([[a, b], [c, d]]), np.zeros(shape, dtype=object) or femops.interp"
+)
 _SYMBOL = re.compile(r"'(Node|FieldSymbol)' object|object of type '(Node|FieldSymbol)'")
 
 
@@ -59,7 +64,10 @@ def _place(file: str, line: int) -> str:
 
 def vector_hint(shapes: Iterable[tuple[int, ...]]) -> str:
     """Advice if an array of a form is so long that it may be the vector of a field."""
-    long = any(len(shape) == 1 and shape[0] > _LONGEST_CONSTANT for shape in shapes)
+    long = any(
+        isinstance(shape, tuple) and len(shape) == 1 and shape[0] > _LONGEST_CONSTANT
+        for shape in shapes
+    )
     return "; is it a vector of a space? Give femops.GridFunction(space, vector)" if long else ""
 
 
@@ -72,6 +80,11 @@ def explain(error: BaseException) -> str:
             f"numpy.{name} has no meaning for symbols: "
             "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh and the like"
         )
+    if "array element with a sequence" in text and isinstance(error.__cause__, TraceError):
+        asked = str(error.__cause__)  # of the symbol: its truth, as by np.where, or its value
+        return asked if "where" in asked else _ARRAYS
+    if "condlist" in text:
+        return "numpy.select and piecewise do not take symbols: write femops.where(condition, a, b)"
     if "Cannot cast ufunc" in text or "from dtype('O')" in text:
         return (
             "numpy.linalg and numpy.interp do not take symbols: use femops.det, femops.inv, "
@@ -84,7 +97,8 @@ def explain(error: BaseException) -> str:
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
         if isinstance(error.obj, np.ndarray) and error.name in _OF_FIELDS:
             return (
-                f"{text}: only a field has .{error.name}, a coefficient stands for its value alone"
+                f"{text}: only a field has .{error.name}, a coefficient stands for its value "
+                "alone; V.gradient(u), at the points, may be another coefficient"
             )
         names = [name for name in dir(error.obj) if not name.startswith("_")]
         text += did_you_mean(error.name, names)

@@ -11,7 +11,7 @@ import numpy as np
 from femops.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.complex_symbols import called
 from femops.pointwise.expressions.graph import Node, Symbolic
-from femops_meshes.hints import did_you_mean
+from femops_meshes.hints import OF_FIELDS, did_you_mean
 
 Objects = np.ndarray[Any, np.dtype[Any]]
 _OF_FIELDS = ("value", "grad", "div", "sym_grad", "reference_grad")
@@ -111,7 +111,8 @@ class FieldSymbol(Symbolic):
             """Raise an error that lists the attributes of a field."""
             if name.startswith("_"):  # NumPy's names, and attributes that a new copy lacks
                 raise AttributeError(name)
-            hint = did_you_mean(name, _OF_FIELDS) or f": a field has {', '.join(_OF_FIELDS)}"
+            known = OF_FIELDS.get(name, f"a field has {', '.join(_OF_FIELDS)}")
+            hint = did_you_mean(name, _OF_FIELDS) or f": {known}"
             raise NoAttributeError(f"{self._name} has no {name}{hint}")
 
     def __getitem__(self, index: Any) -> Any:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -211,7 +212,7 @@ class _Step:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NonlinearQFunction:
     """Q-function of a form that may be nonlinear in its fields.
 
@@ -224,10 +225,28 @@ class NonlinearQFunction:
     trace: Trace
 
 
+_made: WeakKeyDictionary[LinearQFunction | NonlinearQFunction, dict[Any, QDataSplit]] = (
+    WeakKeyDictionary()
+)
+"""Splits of q-functions, by level, facts and direction."""
+
+
 def split(
     step: LinearQFunction | NonlinearQFunction, level: str, known: Known, *, transpose: bool
 ) -> QDataSplit:
-    """Split of a form at a level; see `linear_split` and `nonlinear_split`."""
+    """Split of a form at a level; see `linear_split` and `nonlinear_split`.
+
+    The split is made once and kept as long as the q-function: new coefficients do not change it.
+    """
+    made, key = _made.setdefault(step, {}), (level, known, transpose)
+    if key not in made:
+        made[key] = _split(step, level, known, transpose=transpose)
+    return made[key]
+
+
+def _split(
+    step: LinearQFunction | NonlinearQFunction, level: str, known: Known, *, transpose: bool
+) -> QDataSplit:
     if isinstance(step, LinearQFunction):
         return linear_split(step, level, known, transpose=transpose)
     traced = step.trace

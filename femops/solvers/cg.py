@@ -159,7 +159,7 @@ def cg(
         options["inner_dtype"] = inner_dtype
         x, info = cg(system.A, system.b, system.x0, M=system.M, callback=system.callback, **options)
         return system.solution(x), info
-    if getattr(b, "ndim", 1) == 2:
+    if getattr(b, "ndim", 1) == 2 and not callable(b):  # as operators are
         if merged or callback is not None or inner_dtype is not None:
             raise SolverError("b has many columns: leave out callback, merged and inner_dtype")
         reports = {"history": history, "progress": progress, "warn": warn}
@@ -207,7 +207,7 @@ def _many(
     A: Operator, B: NDArray[Any], X0: NDArray[Any] | None, options: dict[str, Any], **reports: Any
 ) -> tuple[NDArray[Any], Info]:
     """Solve for the columns of B (size, nvec). Collective."""
-    count = B.shape[1]
+    B, count = A.space.memory.factor(B, "b"), B.shape[1]
     if not count or (X0 is not None and X0.shape != B.shape):
         given = "no columns" if X0 is None or not count else f"{B.shape}, x0 {X0.shape}"
         raise VectorError(f"b has {given}: give a column, and one of x0, for each problem")

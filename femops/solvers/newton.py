@@ -229,7 +229,8 @@ def _first_norm(F: Residual, residual: NDArray[Any], atol: float, sums: Sums) ->
     if not np.isfinite(norm):
         raise SolverError(
             "the residual of the first guess is not a number, as where an element is inverted: "
-            "begin with another u0, or change prescribed values in smaller steps"
+            "begin with another u0, or change prescribed values in smaller steps that the tangent "
+            "spreads (docs/solids.md)"
         )
     if max(norm, atol) < LEAST_NORM and F.space.comm.max(int(bool(residual.any()))):
         raise SolverError(

@@ -60,7 +60,8 @@ def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> 
         then = "" if form else " and b = A.rhs(b, values)"
         text += (
             f"Was constrained() forgotten? Write {name} = {name}.constrained(V.boundary_dofs())"
-            f"{then}. If fluxes are given on the whole boundary, constrain one dof."
+            f"{then}. If fluxes are given on the whole boundary, the load must balance them "
+            "(docs/boundary_conditions.md)."
         )
     part = max(abs(sums.dot(b, v)) / sums.norm(v) for _, v in found)
     if not form and A.symmetric and part > tolerance:

@@ -18,7 +18,7 @@ from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.restriction import Vector, check_float_array, positions
 from femops.spaces.vectors import any_vector, zeros
 from femops_meshes import html
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, names_checked
 
 
 @final
@@ -88,6 +88,11 @@ class Product:
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that says where an attribute of spaces is."""
+            if name in self.__dict__.get("spaces", ()):
+                raise AttributeError(
+                    f"a Product has no attribute {name!r}: W.spaces[{name!r}] is the space, and "
+                    f"{', '.join(self.names)} = W.split(x) are the parts of a vector"
+                )
             if not name.startswith("_") and hasattr(Space, name):
                 raise AttributeError(
                     f"a Product has no attribute {name!r}: take that of one space, as "
@@ -188,6 +193,7 @@ class Product:
         vector = any_vector(self, x, "vector")
         return tuple(vector[self.slice(name)] for name in self.spaces)
 
+    @names_checked
     def join(self, /, **parts: Vector) -> Vector:
         """Join vectors of the spaces to a new vector (size,) of the product.
 
@@ -216,6 +222,7 @@ class Product:
             result[self.slice(name)] = part
         return result
 
+    @names_checked
     def interpolate(self, /, **functions: Function) -> NDArray[np.float64]:
         """Interpolate functions at the nodes of the spaces. Return a vector of the product.
 
@@ -236,6 +243,7 @@ class Product:
         named = self._known(functions)
         return self.join(**{name: self.spaces[name].interpolate(f) for name, f in named})
 
+    @names_checked
     def positions(self, /, **dofs: ArrayLike) -> NDArray[np.int64]:
         """Convert positions in vectors of the spaces to positions in a vector of the product.
 

@@ -64,6 +64,10 @@ class Output:
         return functions_of(device).empty(self.array_shape, dtype)
 
 
+_OF_MATRICES = frozenset({"lu", "cholesky", "eigenvalues"})
+"""Methods without right-hand sides."""
+
+
 def run(
     method: str, a: Operand, b: Operand | None = None, triangle: Triangle = GENERAL
 ) -> tuple[list[Any], NDArray[Any] | None]:
@@ -86,7 +90,7 @@ def run(
     if call is not None:
         return call.run(*cast("tuple[Array, Array | None]", (a, b)))
     matrices = _square(a)
-    right = None if b is None else _right_sides(matrices, b)
+    right = None if method in _OF_MATRICES else _right_sides(matrices, cast(Operand, b))
     outputs = _outputs(method, a, b, matrices, right)
     device = matrices.device
     if device is not None:

@@ -59,6 +59,9 @@ class Kind:
     holds: Callable[[Any], bool]
     cure: str
 
+    def __repr__(self) -> str:
+        return self.cure  # `help` shows it in signatures
+
 
 def whole_numbers(least: int = -_WORD, most: int = _WORD - 1) -> Kind:
     """Whole numbers of Python or NumPy, from ``least`` to ``most``, both included."""

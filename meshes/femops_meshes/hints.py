@@ -37,23 +37,49 @@ _MEANT: dict[str, tuple[str, ...]] = {
 }
 """Names of arguments in other libraries, and the names of the same arguments here."""
 
+_MOVED = "mesh.mapped(lambda x: 0.001 * x); femops.adjoint.moved(X, u) moves it by a field"
+_SPACES = "there are femops.H1 and femops.L2, and no others"
+
 ELSEWHERE: dict[str, str] = {
     "BilinearForm": "write femops.form(f, V), of a function f of the field at one point",
+    "Constant": "give the form a number by name; A.update(name=2.0) changes it",
     "DirichletBC": "write A.constrained(V.boundary_dofs(part)), and A.rhs(b, values)",
+    "FacetNormal": "write n, an argument of a form over the boundary",
     "FiniteElementSpace": "write femops.H1(mesh, order) or femops.L2(mesh, order)",
     "Function": "write V.zeros() or V.interpolate(f); a field is femops.GridFunction(V, u)",
     "FunctionSpace": "write femops.H1(mesh, order) or femops.L2(mesh, order)",
+    "HCurl": _SPACES,
+    "HDiv": _SPACES,
     "LinearForm": "write femops.load(V, f) or femops.boundary_load(V, g, part)",
-    "MeshQuad": "write femops.box((4, 4)), or femops.read_mesh(path)",
     "MeshHex": "write femops.box((4, 4, 4)), or femops.read_mesh(path)",
+    "MeshQuad": "write femops.box((4, 4)), or femops.read_mesh(path)",
+    "Nedelec": _SPACES,
+    "RaviartThomas": _SPACES,
+    "SpatialCoordinate": "write x, an argument of the form's function",
     "TestFunction": "write femops.form(f, V): f returns what multiplies the test function",
     "TrialFunction": "write femops.form(f, V), of a function f of the field at one point",
     "UnitCubeMesh": "write femops.box((4, 4, 4))",
     "UnitSquareMesh": "write femops.box((4, 4))",
+    "VTKFile": "write femops.save('u.vtu', V, u=u), or femops.io.TimeSeries('run.pvd')",
     "VectorFunctionSpace": "write femops.H1(mesh, order, ncomp=2)",
+    "XDMFFile": "write femops.save('u.vtu', V, u=u), or femops.io.TimeSeries('run.pvd')",
+    "advection": "write femops.convection(V, beta)",
+    "annulus": "write femops.shell(dim=2)",
+    "assemble_matrix": "write A.assemble(), of an operator A",
+    "circle": "write femops.disc()",
     "condense": "write A.constrained(dofs), and A.rhs(b, values)",
+    "constrain": "write A.constrained(V.boundary_dofs(part)), and A.rhs(b, values)",
+    "cube": "write femops.box((4, 4, 4))",
+    "derivative": "write femops.residual(f, V).jacobian(u), or femops.functional(f, V).derivative",
     "dirichlet": "write A.constrained(V.boundary_dofs(part)), and A.rhs(b, values)",
+    "eigsh": "write femops.eigen.lobpcg(K, M, k), or scipy.sparse.linalg.eigsh(K, k, M)",
+    "errornorm": "write femops.l2_error(V, u, exact)",
+    "laplace": "write femops.diffusion(V)",
+    "neumann": "write femops.boundary_load(V, g, part)",
+    "rectangle": "write femops.box((4, 4), lower=(0, 0), upper=(2, 1))",
+    "robin": "write A + femops.boundary_mass(V, alpha, part), and femops.boundary_load(V, g, part)",
     "solve": "write femops.cg(A, b); femops.tensor.solve is for many small matrices",
+    "sphere": "write femops.ball() or femops.shell()",
     "spsolve": "write femops.cg(A, b), or scipy.sparse.linalg.spsolve(A.assemble(), b)",
 }
 """Names of other libraries, and what to write here."""
@@ -62,16 +88,40 @@ OF_MESHES: dict[str, str] = {
     "UniformRefinement": "mesh.refine(1), which returns a new mesh",
     "boundaries": "mesh.boundary_names",
     "load": "femops.read_mesh(path)",
+    "move": _MOVED,
+    "moved": _MOVED,
     "plot": "femops.plot(mesh)",
     "points": "femops.H1(mesh, order=1).dof_coordinates()",
     "refined": "mesh.refine(1)",
+    "rotate": _MOVED,
     "save": "femops.save(path, mesh)",
+    "scale": _MOVED,
+    "scaled": _MOVED,
     "subdomains": "mesh.element_names",
+    "transform": _MOVED,
+    "translate": _MOVED,
+    "translated": _MOVED,
     "with_boundaries": "mesh.with_names(boundary={'left': lambda x: x[0] < 1e-9})",
     "with_subdomains": "mesh.with_names({'left': lambda x: x[0] < 0.5})",
     "write": "femops.save(path, mesh)",
 }
 """Attributes of other libraries' meshes, and what to write here."""
+
+_SECOND = (
+    "a form has no second derivatives: make the gradient a field (docs/advection_diffusion.md)"
+)
+
+OF_FIELDS: dict[str, str] = {
+    "curl": "u.grad has all derivatives: in 2-D write u.grad[1, 0] - u.grad[0, 1]",
+    "dt": "write (u - old) / dt, where old is a coefficient: the field of the step before",
+    "dx": "write u.grad[0], or u.grad[i, 0] of component i",
+    "hess": _SECOND,
+    "hessian": _SECOND,
+    "laplacian": _SECOND,
+    "rot": "u.grad has all derivatives: in 2-D write u.grad[1, 0] - u.grad[0, 1]",
+    "strain": "write u.sym_grad",
+}
+"""Attributes of other libraries' fields, and what to write in a form."""
 
 _LAME = (
     "give Lame's parameters, lam = E nu / ((1 + nu) (1 - 2 nu)) and mu = E / (2 (1 + nu)), of "

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops import H1, L2, h1_error, h1_seminorm_error, integrate, l2_error, l2_norm
+from femops import H1, L2, GridFunction, h1_error, h1_seminorm_error, integrate, l2_error, l2_norm
 from femops.errors import SpaceError, VectorError
 from femops.geometry import batching
 from support.cases.meshes import MESHES, bend
@@ -108,6 +108,12 @@ def test_what_cannot_be_integrated():
             "exact_gradient gives an array of shape",
         ),
         (lambda: l2_norm(space, zero, 2), SpaceError, "q1d = 2 cannot"),
+        (lambda: l2_error(space, zero, zero), SpaceError, r"exact is an ndarray.*l2_norm\(W, w"),
+        (
+            lambda: h1_error(space, zero, GridFunction(space, zero), 0.0),
+            SpaceError,
+            "exact is a GridFunction: give a function of x",
+        ),
         (lambda: l2_error(space, zero, np.nan), SpaceError, "exact is nan: give a finite number"),
     ):
         with pytest.raises(error, match=message):

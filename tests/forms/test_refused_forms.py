@@ -206,6 +206,26 @@ def test_affine_and_vanishing_forms_are_refused(scalar, function, words):
         femops.form(function, scalar)
 
 
+def _written_into_numbers(u):
+    F = np.eye(2)
+    F[0, 1] += u.value
+    return {"value": F[0, 1] * u.value}
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (_written_into_numbers, r"`F\[0, 1\] \+= u.value`.*no place for symbols.*dtype=object"),
+        (lambda u: {"value": np.interp(u.value, [0, 1], [0, 2])}, r"femops\.interp"),
+        (lambda u, x: {"value": np.where(x[0] > 0.5, u, 0.0)}, r"femops\.where\(condition"),
+        (lambda u, x: {"value": np.select([x[0] > 0.5], [u])}, r"femops\.where\(condition"),
+    ],
+)
+def test_functions_of_numpy_that_make_numbers_of_symbols(scalar, function, words):
+    with pytest.raises(TraceError, match=words):
+        femops.residual(function, scalar)
+
+
 def test_functions_with_a_domain(scalar):
     operator = femops.form(lambda u, k: {"value": np.log(k - 2.0) * u}, scalar, k=5.0)
     u = random_vector(scalar, "float64")

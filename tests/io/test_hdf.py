@@ -11,6 +11,7 @@ from femops.errors import FileError, MissingExtraError, RankError
 from femops.io.vtk import journal
 from femops.io.vtk.journal import recover
 from support import fixtures
+from support.cases.series import saved
 from support.vtk import needs_vtk, read_vtk
 
 h5py = pytest.importorskip("h5py", reason="needs the extra hdf")
@@ -82,6 +83,23 @@ def test_the_mesh_is_stored_where_it_changes(tmp_path):
     for (t, grid), cells in zip(steps_of(path), [16, 16, 6, 6, 16], strict=True):
         assert grid.n_cells == cells
         assert np.abs(grid["u"] - grid.points[:, 0] - t).max() < 1e-12
+
+
+def test_steps_after_a_checkpoint_are_removed(tmp_path):
+    """The mesh of a step that is removed is not that of the next step."""
+    path, V = tmp_path / "run.vtkhdf", femops.H1(femops.disc(order=2), order=3)
+    finer = femops.H1(V.mesh.refine(), order=3)
+    saved(path, V, [0.0, 1.0])
+    saved(path, finer, [2.0, 3.0], existing="continue")
+    series = saved(path, finer, [1.5], existing="continue", until=1.0)
+    assert series.times == (0.0, 1.0, 1.5)
+    assert saved(path, finer, [1.75], existing="continue", until=1.5).times[-2:] == (1.5, 1.75)
+    read = list(steps_of(path))
+    assert [time for time, _ in read] == [0.0, 1.0, 1.5, 1.75]
+    for (time, found), W in zip(read, (V, V, finer, finer), strict=True):
+        assert found.n_cells == W.mesh.num_elements
+        assert np.abs(found["u"] - found.points[:, 0] - time).max() < 1e-12
+    assert saved(path, V, [7.0], existing="continue", until=-1.0).times == (7.0,)
 
 
 def test_existing_files(tmp_path):

@@ -69,6 +69,9 @@ def test_what_meshio_cannot_write_is_refused():
     high = meshio.Mesh(np.zeros((16, 2)), [("VTK_LAGRANGE_QUADRILATERAL", [np.arange(16)])])
     with pytest.raises(MeshFormatError, match=r"meshio.Mesh can't be written"):
         femops.read_mesh(high)
+    triangle = meshio.Mesh(SQUARES, [("triangle", [[0, 1, 2]])])
+    with pytest.raises(MeshFormatError, match=r"^the meshio.Mesh: it holds 1 triangle"):
+        femops.read_mesh(triangle)
     with pytest.raises(MeshArgumentError, match="path is 7: give the path"):
         femops.read_mesh(7)
 
@@ -96,11 +99,12 @@ same = femops.read_mesh(sys.argv[1])
 print(mesh.order, mesh.num_elements == same.num_elements, *mesh.element_names, *mesh.boundary_names)
 print(mesh.volume())
 gmsh.clear()
-gmsh.finalize()
-try:
-    femops.read_mesh(gmsh.model)
-except femops.errors.MeshError as error:
-    print(error)
+for end in (lambda: None, gmsh.finalize):
+    end()
+    try:
+        femops.read_mesh(gmsh.model)
+    except femops.errors.MeshError as error:
+        print(error)
 """
 
 
@@ -109,7 +113,8 @@ def test_a_model_of_gmsh(tmp_path):
     command = [sys.executable, "-c", MODEL, str(tmp_path / "disc.msh")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    facts, area, ended = done.stdout.splitlines()
+    facts, area, cleared, ended = done.stdout.splitlines()
     assert facts == "3 True disc rim"
     assert float(area) == pytest.approx(np.pi, rel=1e-5)
+    assert "has no mesh: call gmsh.model.mesh.generate(2)" in cleared
     assert "between gmsh.initialize() and gmsh.finalize()" in ended

@@ -78,6 +78,19 @@ def test_steps_of_two_programs_do_not_overwrite_each_other(tmp_path, space, suff
     assert femops.io.TimeSeries(path, "continue").times == (1.0, 3.0)
 
 
+def test_steps_after_a_checkpoint_are_removed(tmp_path, space):
+    path = tmp_path / "run.pvd"
+    saved(path, space, [0.0, 1.0, 2.0])
+    series = femops.io.TimeSeries(path, "continue", until=1.0)
+    assert series.times == (0.0, 1.0) == femops.io.TimeSeries(path, "continue").times
+    assert len([*(tmp_path / "run").iterdir()]) == 2
+    series.save(1.5, space, u=field(space, 1.5))
+    assert femops.io.TimeSeries(path, "continue", until=9.0).times == (0.0, 1.0, 1.5)
+    assert femops.io.TimeSeries(path, "continue", until=-1.0).times == ()
+    with pytest.raises(FileError, match="give existing='continue' too"):
+        femops.io.TimeSeries(path, "replace", until=1.0)
+
+
 def test_bad_times_and_a_closed_series(tmp_path, space):
     series = saved(tmp_path / "run.pvd", space, [0.0])
     with pytest.raises(FileError, match="is closed"):

@@ -166,6 +166,7 @@ FOREIGN = [
     ("b.vtk", b"# vtk DataFile Version 3.0\n\nBINARY\n\0\0", "--ascii b.vtk b.msh"),
     ("c", b'<?xml version="1.0"?>\n<VTKFile type="UnstructuredGrid">', "VTK"),
     ("d.mesh", b"MeshVersionFormatted 2\nDimension 2\n", "Medit"),
+    ("d.geo", b"Point(1) = {0, 0, 0};\n", "geometry without elements; .* gmsh -3 d.geo"),
     ("e.inp", b"** made by hand\n*NODE\n1, 0, 0\n", "Abaqus"),
     ("f.e", b"CDF\1\0\0", "Exodus"),
     ("g.cgns", b"\x89HDF\r\n\x1a\n\0", "CGNS"),

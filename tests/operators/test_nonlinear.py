@@ -8,6 +8,7 @@ import pytest
 
 import femops
 from femops.errors import OperatorError, SolverError, VectorError
+from femops.pointwise import qdata_split
 from support.cases.kernels import bend, turned
 from support.cases.levels import neo_hookean, p_laplacian
 from support.oracles.forms import FormOracle
@@ -139,6 +140,30 @@ def test_update_is_the_form_made_anew(k):
     assert np.abs(new.residual(u) - before).max() > 1e-3
     twin = pickle.loads(pickle.dumps(femops.neo_hookean(make_space("neo_hookean", 2)).update(mu=3)))
     assert twin.residual(np.zeros(twin.space.size)).shape == (twin.space.size,)
+
+
+def test_update_makes_no_new_split(monkeypatch):
+    """What is stored depends on the trace, and on which coefficients vary, not on their values."""
+    V = femops.H1(femops.box((2, 2)), 2)
+    old, u = femops.GridFunction(V, V.interpolate(lambda x: x[0])), V.interpolate(lambda x: x[1])
+
+    def step(u, old, k):
+        return {"value": k * (u - old) + u**3, "grad": u.grad}
+
+    F = femops.residual(step, V, old=old, k=1.0) + femops.residual(
+        lambda u: {"value": u**4}, V, boundary=1
+    )
+    F.residual(u)
+    F.jacobian(u).diagonal()
+    with monkeypatch.context() as patch:
+        patch.setattr(qdata_split, "_split", None)
+        later = F.update(k=2.0, old=femops.GridFunction(V, u))
+        found, diagonal = later.residual(u), later.jacobian(u).diagonal()
+    fresh = femops.residual(step, V, old=femops.GridFunction(V, u), k=2.0) + femops.residual(
+        lambda u: {"value": u**4}, V, boundary=1
+    )
+    assert np.array_equal(found, fresh.residual(u))
+    assert np.array_equal(diagonal, fresh.jacobian(u).diagonal())
 
 
 def test_update_refuses_what_the_form_has_not():

@@ -377,6 +377,8 @@ def test_values_that_are_not_imposed():
     for values, words in (([0.0] * len(dofs), "list"), ("zero", "'zero': give a NumPy array")):
         with pytest.raises(femops.errors.VectorError, match=words):
             A.rhs(b, values)
+    with pytest.raises(femops.errors.VectorError, match="b is an Operator: give a NumPy array"):
+        A.rhs(A)
     for bad in (np.nan, np.inf):
         g = V.zeros()
         g[dofs[3]] = bad

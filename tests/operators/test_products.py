@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.errors import OperatorError, SpaceError, TraceError, VectorError
+from femops.errors import ArgumentError, OperatorError, SpaceError, TraceError, VectorError
 from support.cases.kernels import smooth
 from support.cases.products import (
     CASES,
@@ -279,6 +279,8 @@ def test_bad_products():
     refused = [
         (lambda: W.join(q=Q.zeros()), SpaceError, "no space 'q': it has u, p"),
         (W.positions, SpaceError, "nothing is given: name one or more of u, p"),
+        (lambda: W.positions([0]), ArgumentError, "give the others by name, as u=u"),
+        (lambda: W.u, AttributeError, r"W.spaces\['u'\] is the space, and u, p = W.split\(x\)"),
         (lambda: W.positions(p=[0, 9]), OperatorError, "dofs run from 0 to 9"),
         (lambda: W.join(u=V.zeros(), p=np.zeros(5)), VectorError, "p has 5 entries, the space"),
         (lambda: W.split(np.zeros(5)), VectorError, "vector has 5 entries, the space has 59"),

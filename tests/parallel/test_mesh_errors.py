@@ -169,8 +169,12 @@ def test_a_file_that_is_missing():
 
 def test_attributes_that_the_mesh_of_a_rank_has():
     mesh = femops.distribute(SAMPLES["square"](), None)
-    for name in ("refine", "coordinates"):
-        with pytest.raises(AttributeError, match=f"of this rank's elements it is mesh.mesh.{name}"):
+    with pytest.raises(
+        AttributeError, match=r"of this rank's elements it is mesh\.mesh\.coordinates"
+    ):
+        _ = mesh.coordinates
+    for name in ("refine", "mapped", "with_names"):
+        with pytest.raises(AttributeError, match=rf"femops\.distribute\(whole\.{name}\(\.\.\.\)"):
             getattr(mesh, name)
     with pytest.raises(AttributeError, match=r"'colour'$"):
         _ = mesh.colour

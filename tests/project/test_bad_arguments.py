@@ -125,6 +125,10 @@ def test_sizes_are_compared_with_the_memory(monkeypatch):
     assert femops.H1(mesh, 2).ndofs == 21**3
 
 
+def test_signatures_show_which_values_are_allowed():
+    assert "[int, a whole number from 1 to 64]" in str(inspect.signature(femops.disc))
+
+
 def test_checks_are_read_from_the_signature():
     """Help shows it as it was written, and arguments that are missing are Python's error."""
     parameters = inspect.signature(femops.load).parameters

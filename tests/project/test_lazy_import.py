@@ -101,6 +101,9 @@ def test_names_that_are_elsewhere():
 def test_names_of_other_libraries_are_no_names_of_femops():
     """A hint never hides something that is there, and what it advises exists."""
     assert not set(hints.ELSEWHERE) & set(dir(femops))
+    for name, hint in hints.ELSEWHERE.items():
+        with pytest.raises(AttributeError, match=re.escape(f"attribute {name!r}: {hint}")):
+            getattr(femops, name)
     mesh = femops.box((2, 2))
     for name in hints.OF_MESHES:
         with pytest.raises(AttributeError, match=f"a Mesh has no attribute '{name}': write "):

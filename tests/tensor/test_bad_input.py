@@ -93,6 +93,7 @@ CASES = {
     "no members to limit": (lambda: limit("ij,jk->ik", A[:0], B[:0]), "one or more"),
     "values": (lambda: Batch((2,), 3).assign(np.ones((3, 4))), "values of shape"),
     "right sides": (lambda: solve(np.ones((5, 3, 3)), B), "right sides of shape"),
+    "None": (lambda: solve(np.ones((5, 3, 3)), None), "NoneType in place of an array"),
     "square": (lambda: solve(A, B), "give \\(members, n, n\\)"),
     "mixed solves": (
         lambda: solve(np.ones((2, 2, 2), complex), np.ones((2, 2))),

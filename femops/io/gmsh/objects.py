@@ -51,6 +51,7 @@ def gmsh_file(source: Any) -> Iterator[Path]:
     MeshFormatError
         The package cannot write the mesh, or sets of meshio overlap.
     """
+    name = "gmsh.model" if _of_gmsh(source) else "the meshio.Mesh"
     with tempfile.TemporaryDirectory(prefix="femops-mesh-") as folder:
         file = Path(folder, "mesh.msh")
         try:
@@ -61,9 +62,11 @@ def gmsh_file(source: Any) -> Iterator[Path]:
         except MeshFormatError:
             raise
         except Exception as error:  # both raise errors of their own, and Gmsh plain ones
-            name = "gmsh.model" if _of_gmsh(source) else "the meshio.Mesh"
             raise MeshFormatError(f"{name} can't be written as a Gmsh file: {error}") from error
-        yield file
+        try:
+            yield file
+        except MeshFormatError as error:  # the user knows no such file
+            raise MeshFormatError(str(error).replace(str(file), name)) from error
 
 
 def _write_model(gmsh: Any, file: Path) -> None:
@@ -72,11 +75,16 @@ def _write_model(gmsh: Any, file: Path) -> None:
     Raises
     ------
     MeshFormatError
-        If Gmsh has no model, because the program has not begun to use Gmsh or has ended it.
+        If Gmsh has no model, because the program has not begun to use Gmsh or has ended it, or a
+        model without elements.
     """
     if not gmsh.isInitialized():
         raise MeshFormatError(
             "gmsh.model is empty: call read_mesh between gmsh.initialize() and gmsh.finalize()"
+        )
+    if not len(gmsh.model.mesh.getElementTypes()):
+        raise MeshFormatError(
+            "gmsh.model has no mesh: call gmsh.model.mesh.generate(2), or (3) in 3-D, before"
         )
     wanted = {"Mesh.MshFileVersion": 4.1, "Mesh.Binary": 1.0, "Mesh.SaveParametric": 0.0}
     before = {name: gmsh.option.getNumber(name) for name in wanted}

@@ -73,14 +73,15 @@ class HdfFile(Store):
         """See `Store.fields`."""
         return self._fields
 
-    def begin(self, existing: Existing) -> None:
+    def begin(self, existing: Existing, until: float) -> None:
         """See `Store.begin`. Rank 0 reads and writes."""
         with check(self._comm):
             if self._comm.rank == 0:
                 recover(self.path)
             if self._comm.rank == 0 and existing == "continue" and self.path.exists():
                 self._read()
-            elif self._comm.rank == 0:
+                self._keep(until)
+            if self._comm.rank == 0 and not self._times:
                 with replacing(self.path) as temporary:
                     write_empty(temporary, {_MESH: ""}, series=True)
                     to_disk(temporary)
@@ -102,6 +103,18 @@ class HdfFile(Store):
             raise FileError(
                 f"'{self.path}' is not a series that can be read ({error}): choose another name"
             ) from error
+
+    def _keep(self, until: float) -> None:
+        """Remove the steps later than ``until``. Their numbers stay in the file, without a step."""
+        kept = sum(time <= until for time in self._times)
+        if 0 < kept < len(self._times):
+            with opened(self.path) as root:
+                steps, last = root["Steps"], len(self._times) - 1
+                if any((steps[name][kept - 1] != steps[name][last]).any() for name in PLACES):
+                    self._mesh = root.attrs[_MESH] = ""
+                steps.attrs["NSteps"] = kept
+        self._times = self._times[:kept]
+        self._fields = self._fields if kept else None
 
     def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
         """See `Store.add`. The step is counted last, so a file of a program that stopped is whole.

@@ -43,18 +43,18 @@ class PvdFiles(Store):
         """See `Store.fields`."""
         return None
 
-    def begin(self, existing: Existing) -> None:
+    def begin(self, existing: Existing, until: float) -> None:
         """See `Store.begin`. Rank 0 reads and writes."""
         with check(self._comm):
             if self._comm.rank == 0:
-                self._begin(existing)
+                self._begin(existing, until)
         self._steps = self._comm.broadcast(self._steps)
 
-    def _begin(self, existing: Existing) -> None:
+    def _begin(self, existing: Existing, until: float) -> None:
         """Read an existing series, and write the index."""
         old = self._read_index() if self.path.exists() else []
         if existing == "continue":
-            self._steps = old
+            self._steps = [step for step in old if step[0] <= until]
             self._check_files()
         elif existing == "refuse":
             for file in self._names(0):
@@ -65,9 +65,8 @@ class PvdFiles(Store):
                     )
         make_folder(self._folder)
         self._write_index()
-        if existing == "replace":
-            for _, file in old:
-                _remove_step(file)
+        for _, file in old[len(self._steps) :]:
+            _remove_step(file)
 
     def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
         """See `Store.add`."""

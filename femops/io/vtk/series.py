@@ -57,6 +57,9 @@ class TimeSeries:
     existing : {"refuse", "continue", "replace"}
         Treatment of an existing series: raise an error, append to the series, or remove the index
         and the files of all steps.
+    until : float, optional
+        Time of the last step that is kept of a series to continue, as that of a checkpoint. Later
+        steps are removed. By default all are kept.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that hold the spaces. By default this process alone.
 
@@ -72,7 +75,12 @@ class TimeSeries:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], existing: Existing = "refuse", comm: Any = None
+        self,
+        path: str | os.PathLike[str],
+        existing: Existing = "refuse",
+        comm: Any = None,
+        *,
+        until: float | None = None,
     ) -> None:
         self._comm = communicator(comm)
         with check(self._comm):
@@ -80,9 +88,11 @@ class TimeSeries:
                 raise FileError(
                     f"existing = {existing!r} is unknown: take 'refuse', 'continue' or 'replace'"
                 )
+            if until is not None and existing != "continue":
+                raise FileError("until is for a series to continue: give existing='continue' too")
             self.path = checked_path(path, *_STORES)
             check_name(self.path.stem, "the series")
-        facts = {"the path": str(self.path.absolute()), "existing": existing}
+        facts = {"the path": str(self.path.absolute()), "existing": existing, "until": until}
         check_same(self._comm, "a series", facts)
         self._closed = False
         self._store: Store = _STORES[self.path.suffix.lower()](self.path, self._comm)
@@ -93,7 +103,7 @@ class TimeSeries:
                     "'replace'"
                 )
         with refused(self.path):
-            self._store.begin(existing)
+            self._store.begin(existing, math.inf if until is None else until)
         self._fields = self._store.fields
 
     @property
@@ -185,6 +195,6 @@ class TimeSeries:
         if self.times and moment <= self.times[-1]:
             raise FileError(
                 f"time {moment!r} is not later than {self.times[-1]!r}, the last in "
-                f"'{self.path}': save steps in their order"
+                f"'{self.path}': save steps in their order; until= removes those after a checkpoint"
             )
         return moment

@@ -29,8 +29,10 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def begin(self, existing: Existing) -> None:
+    def begin(self, existing: Existing, until: float) -> None:
         """Read the steps of an existing series or remove them, and write the series without more.
+
+        Steps later than the time ``until`` are removed.
 
         Raises
         ------

@@ -41,7 +41,7 @@ from femops.pointwise.trace import (
 
 Made = dict[FormCoefficient, FormCoefficient]
 STATE = "@state"
-_CACHED = ("qfunction", "geometry", "known", "center", "_splits", "setups", "_parts", "_terms")
+_CACHED = ("qfunction", "geometry", "known", "center", "setups", "_parts", "_terms")
 # Operations by dimension for a determinant times a weight, an adjugate, and the inverse from them.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
@@ -305,18 +305,11 @@ class Integral:
         affine, mapped = LegendreGeometry(mesh).affine, self.domain.has_maps
         return Known(affine, frozenset(constants), points, mapped, frozenset(elementwise))
 
-    @cached_property
-    def _splits(self) -> dict[tuple[str, bool], QDataSplit]:
-        return self.state.setups
-
     def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
-        """Split of the form's numbers at a level, with the q-function. It is made once and kept."""
+        """Split of the form's numbers at a level, with the q-function."""
         if level == "matrix-free" and not self.domain.has_maps:
             level = "partial"  # faces are few, so their data are stored
-        key = (level, transpose)
-        if key not in self._splits:
-            self._splits[key] = split(self.step, level, self.known, transpose=transpose)
-        return self._splits[key]
+        return split(self.step, level, self.known, transpose=transpose)
 
     @cached_property
     def center(self) -> DomainGeometry:

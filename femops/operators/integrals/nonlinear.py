@@ -183,18 +183,21 @@ class NonlinearIntegral:
         """
         twin = copy(self)
         twin.factor, twin._setups = product_of_factors(factor, self.factor, self.dtype), {}
-        for name in ("_scaled", "_linearised", "_qfunction", "_derivative"):
+        for name in ("_scaled", "_swept", "_linearised", "_qfunction", "_derivative"):
             twin.__dict__.pop(name, None)
         return twin
 
     @cached_property
+    def _swept(self) -> NonlinearQFunction:
+        """Q-function of the integral and the functionals."""
+        names = [*self._tests, *self.functionals.names]
+        tests = {name: self._scaled.tests[name] for name in names}
+        return NonlinearQFunction(replace(self._scaled, tests=tests))
+
+    @cached_property
     def term(self) -> Term:
         """Term that computes the integral and the functionals in one sweep."""
-        names = [*self._tests, *self.functionals.names]
-        traced = replace(self._scaled, tests={name: self._scaled.tests[name] for name in names})
-        form = replace(
-            self.form, tests=self.form.tests.only(self._tests), traced=NonlinearQFunction(traced)
-        )
+        form = replace(self.form, tests=self.form.tests.only(self._tests), traced=self._swept)
         counts = len(self.functionals.minima), len(self.functionals.integrals)
         return Term.of_residual(form, self.dtype, self.width, *counts, level=self._level)
 
@@ -251,7 +254,7 @@ class NonlinearIntegral:
         twin.form, twin._setups = self.form.replaced(mine, made), {}
         twin.__dict__.pop("_derivative", None)  # it has the old coefficients
         if twin.form.coefficient_shapes() != self.form.coefficient_shapes():
-            for name in ("_tests", "_scaled", "_linearised", "is_constant", "_qfunction"):
+            for name in ("_tests", "_scaled", "_swept", "_linearised", "is_constant", "_qfunction"):
                 twin.__dict__.pop(name, None)
             twin._read()
         return twin

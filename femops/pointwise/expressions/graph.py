@@ -353,6 +353,8 @@ class Node(Symbolic):
             remedy = "use arithmetic, NumPy's functions, and those of femops such as femops.where"
             if name == "value":
                 remedy = "leave out .value"
+            elif name == "grad":
+                remedy = "give it as a coefficient of its own, V.gradient(u) at the points"
             raise NoAttributeError(f"{known} is a scalar, which has no {name}: {remedy}")
 
     @property

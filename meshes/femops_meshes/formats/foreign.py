@@ -19,12 +19,18 @@ _BEGINNINGS = {
 }
 _SUFFIXES = {
     ".bdf": "Nastran",
+    ".brep": "BREP",
     ".cgns": "CGNS",
     ".e": "Exodus",
     ".exo": "Exodus",
+    ".geo": "GEO",
+    ".iges": "IGES",
+    ".igs": "IGES",
     ".inp": "Abaqus",
     ".med": "MED",
     ".nas": "Nastran",
+    ".step": "STEP",
+    ".stp": "STEP",
     ".su2": "SU2",
     ".stl": "STL",
     ".unv": "UNV",
@@ -32,6 +38,7 @@ _SUFFIXES = {
     ".vtu": "VTK",
     ".xdmf": "XDMF",
 }
+_GEOMETRIES = frozenset({"BREP", "GEO", "IGES", "STEP"})
 _SURFACES = frozenset({"PLY", "STL", "OFF"})
 
 
@@ -53,6 +60,11 @@ def foreign_format(path: Path, data: bytes) -> str:
     if not name:
         return ""
     text = f"{path} has the format of {name}, but files of MFEM and Gmsh are read: "
+    if name in _GEOMETRIES:
+        return text + (
+            "it holds a geometry without elements; let Gmsh mesh it, as by gmsh -3 "
+            f"{path.name} -o {path.stem}.msh, or in Python (docs/meshes.md)"
+        )
     if name in _SURFACES:
         return text + "it holds a surface alone; let Gmsh mesh its inside with hexahedra"
     return (
