@@ -232,8 +232,8 @@ def run(
     dict
         ``machine``: `femops_kernels.cpu.machine.describe` with ``triad_gbytes_per_second`` and
         ``fma_gflops_per_second`` (medians); ``limits`` of each number of threads; ``rows``: see
-        `docs/performance.md` for the keys; ``auto``: see `auto_check`; ``notes``: lines about cases
-        that are not measured.
+        `docs/measurements.md` for the keys; ``auto``: see `auto_check`; ``notes``: lines about
+        cases that are not measured.
 
     Raises
     ------
