@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.eigen import chebyshev_subspace, lobpcg
+from femops.eigen import SubspaceState, chebyshev_subspace, lobpcg
 from femops.errors import ConvergenceWarning, SolverError
 from support import fixtures
 from support.cuda.guarded import guarded_device
@@ -94,6 +94,22 @@ def test_it_goes_on_from_a_state(pair):
     again = check(A, M, 6, state=first.state)
     assert again.iterations == 1
     check(A, M, 8, state=lobpcg(A, M, 6, guard=2).state)
+
+
+@pytest.mark.parametrize("kept", [[1, 2, 3, 4], [0, 3, 4, 5, 6], [0, *range(20, 26)]])
+def test_a_state_without_some_of_the_eigenvectors(pair, kept):
+    """The second eigenvalue is double, so without the first the second value stays as it is."""
+    whole = lobpcg(*pair, 30, tol=1e-9)
+    state = SubspaceState(whole.vectors[kept], whole.values[kept])
+    found = check(*pair, 2, state=state, history=True)
+    assert len(found.history) == found.iterations > 1
+
+
+def test_a_search_that_does_not_settle(pair):
+    state = lobpcg(*pair, 4).state
+    found = lobpcg(*pair, 4, state=state, maxiter=1, warn=False)
+    assert not found.converged
+    assert found.reason.startswith("maxiter = 1 ends the search for eigenvalues")
 
 
 def test_converged_vectors_get_no_more_products(pair):
