@@ -41,6 +41,11 @@ _DEPENDENT = 500.0
 # when they have settled. So near the value is right to the square of the part.
 _SEARCHERS, _SETTLED = 2, 0.1
 _SIGN = 1e-6  # cosine that round-off may leave of a right angle
+_SLOW = "Give more guard vectors, or a better preconditioner"
+_AT_ROUND_OFF = (
+    "That is the round-off of the largest eigenvalue: give a larger tol, or a larger k if all k "
+    "eigenvalues are zero"
+)
 _NOT_POSITIVE = "give femops.multigrid(A), or that of A + s * M with a number s > 0"
 
 
@@ -422,9 +427,10 @@ class _Solve:
         chosen = X if X.nvec == k else X[list(range(k))]
         reason = ""
         if limit:
+            finest = limit == "round-off" or tolerance <= self.least
             reason = (
                 f"{limit} ends it, and a residual is {norms[:k].max():.1e}, where the tolerance is "
-                f"{tolerance:.1e}. Give more guard vectors, or a better preconditioner"
+                f"{tolerance:.1e}. {_AT_ROUND_OFF if finest else _SLOW}"
             )
         report = tolerance, not limit, iterations, self.products, SubspaceState(X, values)
         kind, told = np.dtype(X.dtype), tuple(self.watch.norms)

@@ -128,6 +128,17 @@ def test_limits(pair):
     assert found.iterations == 3
 
 
+def test_eigenvalues_that_are_all_zero():
+    """Then the tolerance is round-off. Without enough iterations the advice is not a guard."""
+    V = femops.H1(femops.box((3, 2)), 2, ncomp=2)
+    K, M = femops.elasticity(V, 1.0, 1.0), femops.mass(V)
+    given = {"preconditioner": femops.multigrid(K + 0.5 * M), "warn": False}
+    assert lobpcg(K, M, 2, **given).converged
+    found = lobpcg(K, M, 2, **given, maxiter=3)
+    assert not found.converged
+    assert found.reason.endswith("give a larger tol, or a larger k if all k eigenvalues are zero")
+
+
 def test_on_a_device():
     found = []
     for device in (None, guarded_device(options=["-O0"])):
@@ -143,6 +154,7 @@ def test_bad_input(pair):
     n = A.space.size
     refused = [
         ({"k": n}, "dofs are free"),
+        ({"tol": True}, "tol = True"),
         ({"maxiter": 0}, "maxiter"),
         ({"preconditioner": 3}, "preconditioner is 3"),
         ({"preconditioner": np.eye(n - 1)}, "preconditioner is 168 x 168"),
@@ -154,5 +166,7 @@ def test_bad_input(pair):
     for options, words in refused:
         with pytest.raises(SolverError, match=words.replace("168", str(n - 1))):
             lobpcg(A, M, **options)
+    with pytest.raises(SolverError, match="no dof is free"):
+        lobpcg(A.unconstrained.constrained(np.arange(n)), M, 1)
     with pytest.raises(SolverError, match="multigrid found A not to be positive"):
         lobpcg((A.unconstrained - 50.0 * M).constrained(A.constrained_dofs), M)
