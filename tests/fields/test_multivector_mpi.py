@@ -103,3 +103,9 @@ def test_numbers_that_differ_between_ranks_are_refused(comm):
     ):
         with pytest.raises(femops.errors.SolverError, match="ranks disagree about"):
             work()
+    states = [lobpcg(A, femops.mass(V), 2, preconditioner=M, guard=g).state for g in (1, 2)]
+    with pytest.raises(femops.errors.SolverError, match="ranks disagree about the state"):
+        lobpcg(A, femops.mass(V), 2, preconditioner=M, state=states[comm.rank])
+    refused = femops.errors.RankError if comm.rank else femops.errors.SolverError
+    with pytest.raises(refused, match="the state is an int"):
+        lobpcg(A, femops.mass(V), 2, preconditioner=M, state=states[0] if comm.rank else 3)
