@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
 from typing import Any, final
@@ -17,7 +17,7 @@ from femops.eigen.inverse import Inverse
 from femops.eigen.numbers import check_numbers, least_residual
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.ritz import residuals
-from femops.eigen.start import basis_of_all, number_of_vectors, vectors_of_state
+from femops.eigen.start import NEW_SEED, basis_of_all, number_of_vectors, vectors_of_state
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
 from femops.fields.panels import rows_of, set_rows
@@ -37,7 +37,15 @@ _LANCZOS_STEPS = 8
 _STALLED, _NEAR = 12, 1e4
 # Smallest eigenvalue of a scaled Gram matrix whose vector is kept, over the precision
 _DEPENDENT = 500.0
+# Vectors that search for missed eigenvalues, and the part of a Ritz value that its residual may be
+# when they have settled. So near the value is right to the square of the part.
+_SEARCHERS, _SETTLED = 2, 0.1
 _SIGN = 1e-6  # cosine that round-off may leave of a right angle
+_SLOW = "Give more guard vectors, or a better preconditioner"
+_AT_ROUND_OFF = (
+    "That is the round-off of the largest eigenvalue: give a larger tol, or a larger k if all k "
+    "eigenvalues are zero"
+)
 _NOT_POSITIVE = "give femops.multigrid(A), or that of A + s * M with a number s > 0"
 
 
@@ -68,7 +76,7 @@ def lobpcg(
 
     With multigrid the number of iterations hardly depends on the mesh. `chebyshev_subspace` needs
     no preconditioner, and makes sure that no eigenvalue is missing. Here the vectors start as
-    random ones, and the result is not searched for missing ones.
+    random ones, and the result is searched for missing ones after a start from a state only.
 
     Parameters
     ----------
@@ -93,9 +101,11 @@ def lobpcg(
         Maximum number of iterations. Each applies A and the preconditioner once, and M twice, to
         each vector that has not converged.
     state : SubspaceState, optional
-        Vectors to start with: ``result.state`` of this pair of operators or of a similar pair. If
-        they lack an eigenvector, as those of one of several fields that are not coupled, the result
-        may lack it too.
+        Vectors to start with: ``result.state`` of this pair of operators or of a similar pair. They
+        may lack an eigenvector, as those of one of several fields that are not coupled do. So after
+        convergence two random vectors iterate beside them, until they settle. If these find a lower
+        eigenvalue, the iteration begins anew, with random vectors. Settling takes about ten
+        products of A.
     seed : int
         Seed of the random start vectors.
     history, progress, warn
@@ -140,6 +150,8 @@ def lobpcg(
     watch = Watch(history, progress, None)
     solve = _Solve(pencil, inverse, int(k), float(tol), watch)
     found = solve.run(solve.start(number_of_vectors(int(k), guard), state, seed), maxiter)
+    if state is not None and found.converged:
+        found = solve.searched(found, maxiter, seed)
     if warn and not found.converged:
         warn_unconverged(f"lobpcg has not converged: {found.reason}", A.space.comm)
     return found
@@ -185,29 +197,47 @@ class _Solve:
 
     def start(self, vectors: int, state: SubspaceState | None, seed: int) -> MultiVector:
         """Return the vectors to start with, orthonormal in M."""
-        pencil, space = self.pencil, self.pencil.A.space
+        pencil = self.pencil
         if 3 * vectors > pencil.count:  # Ritz values of all are exact, and take less time
             X = basis_of_all(pencil)
         elif state is not None:
             X = vectors_of_state(pencil, state, self.k, pencil.count // 3, seed)
         else:
-            X = MultiVector.zeros(space, vectors, pencil.A.dtype)
-            random_columns(X, range(vectors), seed, pencil.deviations)
-            if pencil.weights is not None:
-                X.panels *= pencil.weights[:, np.newaxis]
-            X = self._preconditioned(X)
-        try:
-            X.orthonormalise(pencil.norm_mass, seed, pencil.deviations)
-        except VectorError as error:
-            raise SolverError(str(error)) from error
-        return X
+            X = self._random(vectors, seed)
+        return self._made_orthonormal(X, seed)
 
-    def run(self, start: MultiVector, maxiter: int) -> Eigenpairs:
-        """Iterate until convergence or a limit."""
+    def searched(self, found: Eigenpairs, maxiter: int, seed: int) -> Eigenpairs:
+        """Return the result of a run from a state, or of a new run if the state lacks eigenvectors.
+
+        Random vectors beside the eigenvectors iterate until they settle or find a lower eigenvalue.
+        """
+        k, n = self.k, found.state.vectors.nvec
+        if n == self.pencil.count:
+            return found
+        X = MultiVector.zeros(found.vectors.space, k + _SEARCHERS, found.vectors.dtype)
+        X[:k] = found.vectors
+        X[k:] = self._random(_SEARCHERS, seed + 2 * NEW_SEED)
+        Y, values = self._ritz(self._made_orthonormal(X, seed))
+        P: _Block | None = None
+        for _ in range(maxiter):
+            if (values[:k] < found.values - found.tolerance).any():
+                return self.run(self.start(n, None, seed), maxiter, found.iterations)
+            left = Y.ax.copy()
+            norms = self._norms(Y, left, values)
+            near = np.maximum(found.tolerance, _SETTLED * (values - values[0]))
+            if (norms <= near)[k:].all():
+                return replace(found, products=self.products)
+            active = np.flatnonzero(norms > found.tolerance)
+            Y, P, values = self._improved(Y, P, left, active)
+        reason = f"maxiter = {maxiter} ends the search for eigenvalues that the state lacks"
+        return replace(found, converged=False, reason=reason, products=self.products)
+
+    def run(self, start: MultiVector, maxiter: int, iterations: int = 0) -> Eigenpairs:
+        """Iterate until convergence or a limit, after some iterations that count too."""
         X, values = self._ritz(start)
         P: _Block | None = None
         exact = start.nvec == self.pencil.count
-        best, since, fresh, iterations = np.inf, 0, True, 0
+        best, since, fresh = np.inf, 0, True
         while True:
             left = X.ax.copy()
             norms = self._norms(X, left, values)
@@ -266,6 +296,23 @@ class _Solve:
         return made, _combined(blocks, changes @ kept) if kept.size else None, values
 
     # --- parts of an iteration --------------------------------------------------------------------
+
+    def _random(self, vectors: int, seed: int) -> MultiVector:
+        """Return products of the preconditioner with random vectors."""
+        pencil = self.pencil
+        X = MultiVector.zeros(pencil.A.space, vectors, pencil.A.dtype)
+        random_columns(X, range(vectors), seed, pencil.deviations)
+        if pencil.weights is not None:
+            X.panels *= pencil.weights[:, np.newaxis]
+        return self._preconditioned(X)
+
+    def _made_orthonormal(self, X: MultiVector, seed: int) -> MultiVector:
+        """Overwrite vectors by an orthonormal basis, and return them."""
+        try:
+            X.orthonormalise(self.pencil.norm_mass, seed, self.pencil.deviations)
+        except VectorError as error:
+            raise SolverError(str(error)) from error
+        return X
 
     def _preconditioned(self, R: MultiVector) -> MultiVector:
         """Return the products of the preconditioner with some vectors, zero at constrained dofs."""
@@ -380,9 +427,10 @@ class _Solve:
         chosen = X if X.nvec == k else X[list(range(k))]
         reason = ""
         if limit:
+            finest = limit == "round-off" or tolerance <= self.least
             reason = (
                 f"{limit} ends it, and a residual is {norms[:k].max():.1e}, where the tolerance is "
-                f"{tolerance:.1e}. Give more guard vectors, or a better preconditioner"
+                f"{tolerance:.1e}. {_AT_ROUND_OFF if finest else _SLOW}"
             )
         report = tolerance, not limit, iterations, self.products, SubspaceState(X, values)
         kind, told = np.dtype(X.dtype), tuple(self.watch.norms)

@@ -37,8 +37,11 @@ def check_numbers(numbers: Mapping[str, Any], free: int) -> None:
         optional = name in {"guard", "max_products"} and value is None
         if not (whole and value >= least) and not optional:
             raise SolverError(f"{name} = {value!r}: give a whole number >= {least}")
+    if not free:
+        raise SolverError("no dof is free: constrain fewer dofs")
     if numbers["k"] > free:
         raise SolverError(f"k = {numbers['k']}, but only {free} dofs are free: give at most {free}")
     tol = numbers["tol"]
-    if not isinstance(tol, int | float | np.integer | np.floating) or not 0.0 < tol < np.inf:
+    real = isinstance(tol, int | float | np.integer | np.floating) and not isinstance(tol, bool)
+    if not (real and 0.0 < tol < np.inf):
         raise SolverError(f"tol = {tol!r}: give a number > 0")

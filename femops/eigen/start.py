@@ -9,6 +9,7 @@ from femops.eigen.pencil import Pencil
 from femops.errors import SolverError
 from femops.fields.multivector import MultiVector
 from femops.fields.reproducible import random_columns
+from femops.parallel.collective_checks import check, check_same
 from femops_meshes.arguments import type_name
 
 NEW_SEED = 2**32  # added to the seed: a state may have begun with random vectors of the same seed
@@ -17,7 +18,7 @@ NEW_SEED = 2**32  # added to the seed: a state may have begun with random vector
 def vectors_of_state(
     pencil: Pencil, state: SubspaceState, k: int, most: int, seed: int
 ) -> MultiVector:
-    """Return a copy of a state's vectors, with random ones behind them.
+    """Return a copy of a state's vectors, with random ones behind them. Collective.
 
     Parameters
     ----------
@@ -32,16 +33,21 @@ def vectors_of_state(
     ------
     SolverError
         The state is no `SubspaceState`, or its vectors are not k or more of the pencil's type and
-        space.
+        space, or their number differs between ranks.
+    RankError
+        The state of another rank is refused.
     """
-    if not isinstance(state, SubspaceState):
-        raise SolverError(f"the state is {type_name(type(state))}: give result.state")
-    A, X = pencil.A, state.vectors
-    if X.space is not A.space or X.dtype != A.dtype or X.nvec < k:
-        raise SolverError(
-            f"the state has {X.nvec} vectors, {X.dtype}, of {X.space!r}; "
-            f"{k} of {A.dtype} on {A.space!r} are asked for"
-        )
+    A = pencil.A
+    with check(A.space.comm):  # a rank that raises alone would leave the others waiting
+        if not isinstance(state, SubspaceState):
+            raise SolverError(f"the state is {type_name(type(state))}: give result.state")
+        X = state.vectors
+        if X.space is not A.space or X.dtype != A.dtype or X.nvec < k:
+            raise SolverError(
+                f"the state has {X.nvec} vectors, {X.dtype}, of {X.space!r}; "
+                f"{k} of {A.dtype} on {A.space!r} are asked for"
+            )
+    check_same(A.space.comm, "the state", {"number of vectors": X.nvec}, error=SolverError)
     taken = MultiVector.zeros(A.space, min(max(X.nvec, k + 1), most), X.dtype)
     given = min(X.nvec, most)
     taken[:given] = X if given == X.nvec else X[:given]

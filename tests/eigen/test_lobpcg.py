@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.eigen import chebyshev_subspace, lobpcg
+from femops.eigen import SubspaceState, chebyshev_subspace, lobpcg
 from femops.errors import ConvergenceWarning, SolverError
 from support import fixtures
 from support.cuda.guarded import guarded_device
@@ -96,6 +96,22 @@ def test_it_goes_on_from_a_state(pair):
     check(A, M, 8, state=lobpcg(A, M, 6, guard=2).state)
 
 
+@pytest.mark.parametrize("kept", [[1, 2, 3, 4], [0, 3, 4, 5, 6], [0, *range(20, 26)]])
+def test_a_state_without_some_of_the_eigenvectors(pair, kept):
+    """The second eigenvalue is double, so without the first the second value stays as it is."""
+    whole = lobpcg(*pair, 30, tol=1e-9)
+    state = SubspaceState(whole.vectors[kept], whole.values[kept])
+    found = check(*pair, 2, state=state, history=True)
+    assert len(found.history) == found.iterations > 1
+
+
+def test_a_search_that_does_not_settle(pair):
+    state = lobpcg(*pair, 4).state
+    found = lobpcg(*pair, 4, state=state, maxiter=1, warn=False)
+    assert not found.converged
+    assert found.reason.startswith("maxiter = 1 ends the search for eigenvalues")
+
+
 def test_converged_vectors_get_no_more_products(pair):
     A, M = pair
     found = lobpcg(A, M, 20, guard=4, history=True)
@@ -110,6 +126,17 @@ def test_limits(pair):
         found = lobpcg(A, M, 6, maxiter=3)
     assert not found.converged
     assert found.iterations == 3
+
+
+def test_eigenvalues_that_are_all_zero():
+    """Then the tolerance is round-off. Without enough iterations the advice is not a guard."""
+    V = femops.H1(femops.box((3, 2)), 2, ncomp=2)
+    K, M = femops.elasticity(V, 1.0, 1.0), femops.mass(V)
+    given = {"preconditioner": femops.multigrid(K + 0.5 * M), "warn": False}
+    assert lobpcg(K, M, 2, **given).converged
+    found = lobpcg(K, M, 2, **given, maxiter=3)
+    assert not found.converged
+    assert found.reason.endswith("give a larger tol, or a larger k if all k eigenvalues are zero")
 
 
 def test_on_a_device():
@@ -127,6 +154,7 @@ def test_bad_input(pair):
     n = A.space.size
     refused = [
         ({"k": n}, "dofs are free"),
+        ({"tol": True}, "tol = True"),
         ({"maxiter": 0}, "maxiter"),
         ({"preconditioner": 3}, "preconditioner is 3"),
         ({"preconditioner": np.eye(n - 1)}, "preconditioner is 168 x 168"),
@@ -138,5 +166,7 @@ def test_bad_input(pair):
     for options, words in refused:
         with pytest.raises(SolverError, match=words.replace("168", str(n - 1))):
             lobpcg(A, M, **options)
+    with pytest.raises(SolverError, match="no dof is free"):
+        lobpcg(A.unconstrained.constrained(np.arange(n)), M, 1)
     with pytest.raises(SolverError, match="multigrid found A not to be positive"):
         lobpcg((A.unconstrained - 50.0 * M).constrained(A.constrained_dofs), M)

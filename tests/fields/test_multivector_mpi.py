@@ -75,7 +75,8 @@ def test_eigenvalues_are_those_of_one_rank(comm):
         found.append(chebyshev_subspace(A, M, 6, state=first))
         found.append(chebyshev_subspace(A, M, V.global_size // 2))  # of a basis of all vectors
         found.append(lobpcg(A, M, 6, tol=1e-8))
-    for mine, alone in zip(found[:5], found[5:], strict=True):
+        found.append(lobpcg(A, M, 6, tol=1e-8, state=without))
+    for mine, alone in zip(found[:6], found[6:], strict=True):
         assert mine.converged
         assert mine.values == pytest.approx(alone.values, rel=1e-8)
         assert mine.values[:6] == pytest.approx(found[0].values, rel=1e-8)
@@ -102,3 +103,9 @@ def test_numbers_that_differ_between_ranks_are_refused(comm):
     ):
         with pytest.raises(femops.errors.SolverError, match="ranks disagree about"):
             work()
+    states = [lobpcg(A, femops.mass(V), 2, preconditioner=M, guard=g).state for g in (1, 2)]
+    with pytest.raises(femops.errors.SolverError, match="ranks disagree about the state"):
+        lobpcg(A, femops.mass(V), 2, preconditioner=M, state=states[comm.rank])
+    refused = femops.errors.RankError if comm.rank else femops.errors.SolverError
+    with pytest.raises(refused, match="the state is an int"):
+        lobpcg(A, femops.mass(V), 2, preconditioner=M, state=states[0] if comm.rank else 3)
