@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from femops_kernels.cg import Reduction, Solve, SolveGroup, between_messages, segment_edges
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.compiled import CompiledOperator
-from femops_kernels.cpu import machine
 from femops_kernels.cpu.cg.merged import MergedSweep, launches_of, merged_parts
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.sequence import HostSequence
 from femops_kernels.cpu.sweep import address_table, driver_address
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.instruction import Instruction
-from femops_kernels.simd.lanes import Lane
+from femops_kernels.simd.lanes import WIDEST, Lane
 from femops_kernels.skeletons.cg import cg_state as at
 from femops_kernels.skeletons.cg import cg_table as layout
 
@@ -241,8 +240,8 @@ class Group(SolveGroup):
 def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict[str, object]]:
     """Skeletons and constants for the compiled code of a solve."""
     common = "cg_state", "cg_table", "decisions", "cg_vectors"
-    width = machine.lane_width(dtype)
-    constants = {"LANE": Lane(width, dtype), "LANE_WIDTH": width, "REAL_BYTES": dtype.itemsize}
+    lane = Lane(WIDEST, dtype)  # on every machine, so that sums have the same bits
+    constants = {"LANE": lane, "LANE_WIDTH": WIDEST, "REAL_BYTES": dtype.itemsize}
     return (*common, *skeletons), constants
 
 
