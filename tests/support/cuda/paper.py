@@ -56,10 +56,10 @@ class PaperFunction(Function):
         """Registers that a thread can have if as many blocks are to be there as it was told."""
         ((threads, _),) = self.shapes
         told = re.search(r"constexpr int BLOCKS = (\d+);", self.source)
-        blocks = int(told[1]) if told else 1
-        if blocks * threads > THREADS.get(self.arch, 2048):
+        resident = (int(told[1]) if told else 1) * -(-threads // 32) * 32  # in whole warps
+        if resident > THREADS.get(self.arch, 2048):
             return MOST  # there can't be so many: the compiler takes no notice
-        return min(MOST, REGISTERS // (-(-threads // 32) * 32 * blocks))
+        return min(MOST, REGISTERS // resident)
 
 
 @final
