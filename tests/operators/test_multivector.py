@@ -119,7 +119,8 @@ def test_rows_may_begin_inside_cache_lines(operator, on_boxes, nvec):
                 given = shifted(x, numbers)
                 result = A @ given
                 assert np.array_equal(result, expected)
-                assert (result.ctypes.data - given.ctypes.data) % ALIGNMENT == 0
+                padded = x[0].nbytes < ALIGNMENT  # the result is a part of that of more vectors
+                assert padded or (result.ctypes.data - given.ctypes.data) % ALIGNMENT == 0
 
 
 @pytest.mark.parametrize("shifts", [(0, 3), (3, 0), (1, 5)])
