@@ -138,8 +138,8 @@ def _new_machine() -> Any:
 def _optimised(text: str, all_passes: bool) -> bytes:
     """Machine code of a module's text.
 
-    LLVM's third level and its passes over modules take a third of the time. They pay only where
-    loops over numbers are to become vectors (``ALL_PASSES`` in the skeleton).
+    LLVM's third level and its passes over modules take a third of the time. They run where the
+    skeleton says ``ALL_PASSES``: where LLVM makes vectors of loops over numbers, or where measured.
     """
     module, machine = llvm.parse_assembly(text), _machine()
     module.verify()

@@ -60,8 +60,18 @@ class ConjugateGradients(Solve):
         self._module = specialize(*_parts(b.dtype, *skeletons))
         edges = segment_edges(len(b)) if sums is None else sums.edges
         self._partial = np.zeros((2, len(edges) - 1))
+        self._entries = self._made_entries(b, inverse, edges)
+        self._table = address_table(self._entries)
+        self._address = self._table.ctypes.data
+        self._group: Group | None = None
+        self.restart(b, x)
+
+    def _made_entries(
+        self, b: NDArray[Any], inverse: NDArray[Any] | None, edges: NDArray[np.int64]
+    ) -> dict[int, int | NDArray[Any]]:
+        """Entries of the table, see ``cg_table.py``."""
         rows = (self._merged_sweep or self._launches).addresses
-        self._entries = dict.fromkeys(range(layout.TABLE_SIZE), 0) | {
+        return dict.fromkeys(range(layout.TABLE_SIZE), 0) | {
             **dict(zip((layout.ROWS, layout.ALPHAS, layout.COUNT), rows, strict=True)),
             layout.DRIVER: driver_address(),
             **dict(zip((layout.X, layout.R, layout.P, layout.V), self._whole, strict=True)),
@@ -75,10 +85,6 @@ class ConjugateGradients(Solve):
             layout.SUMS: self._sums,
             layout.MORE_ROWS: len(self._sums) - 1,
         }
-        self._table = address_table(self._entries)
-        self._address = self._table.ctypes.data
-        self._group: Group | None = None
-        self.restart(b, x)
 
     def restart(self, b: NDArray[Any], x: NDArray[Any] | None) -> None:
         """See `Solve.restart`."""

@@ -38,12 +38,8 @@ def move_segments(k, thread, vectors, edges, sums, alpha, scale):
     offset = begin * REAL_BYTES
     x, r, p, product = x + offset, r + offset, p + offset, product + offset
     right += begin * OTHER_BYTES
-    s, step, back, scaled = (
-        fill(LANE, 0.0),
-        fill(LANE, alpha),
-        fill(LANE, -alpha),
-        fill(LANE, scale),
-    )
+    s, scaled = fill(LANE, 0.0), fill(LANE, scale)
+    step, back = fill(LANE, alpha), fill(LANE, -alpha)
     for i in range(lanes):
         store(LANE, x, i, fma(step, load(LANE, p, i), load(LANE, x, i)))
         ri = fma(back, load(LANE, product, i), load(LANE, r, i))
