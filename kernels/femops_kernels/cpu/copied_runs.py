@@ -8,13 +8,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cpu.in_order import in_order
+from femops_kernels.cpu.numbering import set_local_numbers
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.runs import DofRuns
 
 Int = NDArray[np.int64]
-
-_SHORT = 16  # longest runs that are faster to compare place by place than run by run
 
 
 @final
@@ -67,48 +65,19 @@ def copied_runs(
 ) -> list[CopiedRuns]:
     """Return the runs that chunks copy, one table for each length.
 
-    They are those of dofs that another chunk owns, and those in another order than their numbers.
-    Store the chunk-local number of the first dof of all others in ``local`` (ne, runs).
+    ``local`` (ne, runs) gets the numbers of `set_local_numbers`. They are negative for these runs.
     """
-    sizes = np.array([len(nodes) for nodes in runs.nodes])
-    groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
-    tables = [np.array([runs.nodes[k] for k in columns]) for columns in groups]
-    none = np.zeros(0, dtype=np.int64)
-    empty = [(np.zeros((0, nodes.shape[1]), np.int64), none, none, none) for nodes in tables]
-
-    def among(c: int) -> list[tuple[Int, Int, Int, Int]]:
-        """Rows, chunks, elements and runs of the copies of one chunk, for each length."""
-        begin, end = element_start[c : c + 2]
-        part, first, lists = indices[begin:end], owned_start[c], []
-        for columns, nodes in zip(groups, tables, strict=True):
-            heads = part[:, nodes[:, 0]]
-            direct = (heads >= first) & (heads < owned_start[c + 1])
-            # layers of an element are read where they are, or are copied without the nodes between
-            if nodes.shape[1] > 1 and not runs.layers:
-                direct &= _consecutive(part, nodes)
-            local[begin:end, columns] = heads - first
-            element, column = np.nonzero(~direct)
-            rows = part[element[:, np.newaxis], nodes[column]]
-            lists.append((rows, np.full(len(rows), c), begin + element, columns[column]))
-        return lists
-
-    found = zip(empty, *in_order(among, range(len(element_start) - 1)), strict=True)
-    return [CopiedRuns(*map(np.concatenate, zip(*lists, strict=True))) for lists in found]
-
-
-def _consecutive(indices: Int, nodes: Int) -> NDArray[np.bool_]:
-    """True (ne, k) for runs of nodes (k, length) whose dofs follow each other in each element."""
-    start, length = int(nodes[0, 0]), nodes.shape[1]
-    if nodes.size == 1 + nodes[-1, -1] - start and (np.diff(nodes.reshape(-1)) == 1).all():
-        rows = indices[:, start : start + nodes.size].reshape(len(indices), *nodes.shape)
-    else:
-        rows = indices[:, nodes]
-    if length > _SHORT:
-        return np.asarray((np.diff(rows, axis=-1) == 1).all(axis=-1))
-    flags = rows[..., 1] - rows[..., 0] == 1
-    for k in range(2, length):
-        flags &= rows[..., k] - rows[..., k - 1] == 1
-    return np.asarray(flags)
+    set_local_numbers(indices, element_start, owned_start, runs, local)
+    element, run = np.nonzero(local < 0)
+    chunk = np.repeat(np.arange(len(element_start) - 1), np.diff(element_start))[element]
+    sizes, found = np.array([len(nodes) for nodes in runs.nodes]), []
+    for size in np.unique(sizes):
+        columns = np.flatnonzero(sizes == size)
+        these = np.flatnonzero(sizes[run] == size)
+        nodes = np.array([runs.nodes[k] for k in columns])[np.searchsorted(columns, run[these])]
+        rows = indices[element[these, np.newaxis], nodes]
+        found.append(CopiedRuns(rows, chunk[these], element[these], run[these]))
+    return found
 
 
 def copies(

@@ -336,7 +336,7 @@ def _plan(
     ne, (ndofs, ghosts) = len(indices), sizes
     first_batch = -(-element_start // width)
     local = np.empty((first_batch[-1] * width, len(runs.nodes)), dtype=np.int64)
-    found = copied_runs(indices, element_start, owned_start, runs, local)
+    found = copied_runs(indices, element_start, owned_start, runs, local[:ne])
     nonowned_dofs, nonowned_start = copies(
         found, element_start, owned_start, ndofs + ghosts, ndofs if apart else None, local
     )
