@@ -138,5 +138,4 @@ def test_blocks_of_elements_are_numbered_alike(monkeypatch):
     whole = H1(mesh, 3).restriction.indices
     compiled = specialize(("numbering",), {"TOGETHER": 5})
     monkeypatch.setattr("femops_kernels.cpu.numbering._compiled", lambda: compiled)
-    monkeypatch.setattr("femops_kernels.cpu.numbering._PARALLEL", 0)
     np.testing.assert_array_equal(H1(mesh, 3).restriction.indices, whole)

@@ -24,7 +24,8 @@ Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]
 
 _TOGETHER = 512  # elements that a thread works on at a time
-_PARALLEL = 2**15  # entries of a table from which several threads work on it
+PARALLEL_ENTRIES = 2**15
+"""Entries of a table from which several threads work on it."""
 
 
 @final
@@ -64,7 +65,7 @@ def _compiled() -> CompiledKernel:
 
 def _team(table: Ints) -> int:
     """Address of the threads that fill a table, or read it."""
-    return machine.team_of(1 if table.size < _PARALLEL else machine.get_threads())
+    return machine.team_of(1 if table.size < PARALLEL_ENTRIES else machine.get_threads())
 
 
 def node_dofs(
