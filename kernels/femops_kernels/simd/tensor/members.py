@@ -190,9 +190,4 @@ def locate_rows(lane: Lane, places: Any, rows: Traced, row_bytes: int, target: A
     build().store(build().add(first, steps), address_of(target, 0, 1, words), align=8)
 
 
-def put_word(base: Any, k: Any, value: Any) -> None:
-    """``put_word(address, k, number)``: set entry ``k`` of an int64 array."""
-    build().store(as_word(value), address_of(base, k, 8, WORD))
-
-
-__all__ = ["clear_above", "gather_run", "locate_rows", "put_word", "scatter_run", "stream_run"]
+__all__ = ["clear_above", "gather_run", "locate_rows", "scatter_run", "stream_run"]
