@@ -44,11 +44,10 @@ def solve(n):
     Q = femops.H1(mesh, ORDER - 1)
     W = femops.Product(u=V, p=Q)
     A = femops.form(stokes, W).constrained(W.positions(u=V.boundary_dofs()))
-    # multigrid for the velocity, the diagonal of the mass matrix for the pressure
-    velocities = femops.multigrid(A["u", "u"], dtype="float64")
-    M = femops.block_diagonal(W, u=velocities, p=femops.jacobi(femops.mass(Q)))
+    pressures = -femops.multigrid(femops.mass(Q))  # about the inverse of the Schur complement
+    M = femops.block_triangular(A, p=pressures, u=femops.multigrid(A["u", "u"]))
     b = A.rhs(W.join(u=femops.load(V, force)))
-    x, info = femops.minres(A, b, rtol=1e-10, M=M)
+    x, info = femops.gmres(A, b, rtol=1e-10, M=M)
     assert info.converged
     u, p = W.split(x)
     p = p - femops.integrate(Q, p)  # the unit square: the mean is the integral

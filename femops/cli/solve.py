@@ -251,9 +251,9 @@ def stokes() -> Make:
     """Solve a Stokes problem on a mesh, 2-D or 3-D.
 
     Taylor-Hood elements have velocities of the given order, 2 or more, and pressures of one order
-    less. The solver is MINRES, preconditioned by multigrid and the diagonal of a mass. The exact
-    velocity is the curl of products of sines, and is imposed on the whole boundary. Errors are
-    those of the velocity. The pressure has an error of its own.
+    less. The solver is GMRES, with a preconditioner of the velocity and multigrid for the mass of
+    the pressure. The exact velocity is the curl of products of sines, and is imposed on the whole
+    boundary. Errors are those of the velocity. The pressure has an error of its own.
 
     \b
     Examples:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from numbers import Number
-from typing import Any
+from numbers import Number, Real
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -113,10 +113,18 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
 
     def dot(self, x: Any) -> Any:
         """Return M @ x. If x is a number or an operator, return the product as a LinearOperator."""
+        if isinstance(x, Real):
+            return Scaled(self, float(x))
         if isinstance(x, LinearOperator | Number):
             return super().dot(x)
         given = self._given(x)
         return self._matvec(given) if given.ndim == 1 else self._matmat(given)
+
+    def __neg__(self) -> Scaled:
+        return Scaled(self, -1.0)
+
+    def __rmul__(self, x: Any) -> Any:
+        return self.dot(x) if isinstance(x, Number) else super().__rmul__(x)
 
     def _given(self, x: Any) -> NDArray[Any]:
         memory = self._space.memory
@@ -150,3 +158,27 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
 
     def _transpose(self) -> Preconditioner:
         return self._adjoint()
+
+
+@final
+class Scaled(Preconditioner):
+    """A number times a preconditioner, such as ``-femops.multigrid(A)``.
+
+    Attributes
+    ----------
+    scaled : Preconditioner
+    factor : float
+    """
+
+    _given_as = "a number times a preconditioner"
+
+    def __init__(self, M: Preconditioner, factor: float) -> None:
+        self.scaled, self.factor, self.symmetric = M, factor, M.symmetric
+        super().__init__(M.dtype, M._space)
+
+    def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
+        self.scaled.apply(x, result)
+        result *= self.factor
+
+    def _adjoint(self) -> Preconditioner:
+        return Scaled(self.scaled.T, self.factor)

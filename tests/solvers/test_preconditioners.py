@@ -12,8 +12,10 @@ import scipy.sparse.linalg as sla
 
 import femops
 from femops.errors import SolverError, VectorError
+from femops.solvers.preconditioner import Preconditioner
 from support import fixtures
 from support.cases.multigrid import DISC, DOUBLE, SINGLE, SQUARE, noise
+from support.cuda.guarded import guarded_device
 
 one_thread = fixtures.one_thread
 
@@ -311,3 +313,17 @@ def test_high_orders_of_coefficients_are_in_double() -> None:
     _, info = femops.gmres(A, b, M=M, rtol=1e-9)
     assert info.converged
     assert info.iterations <= 10
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_number_times_a_preconditioner(dtype: str) -> None:
+    """Also on a device, whose vectors SciPy's own multiple would refuse."""
+    for device in (None, guarded_device()):
+        V = femops.H1(femops.box((2, 2)), 2, device=device)
+        A = femops.diffusion(V, dtype=dtype).constrained(V.boundary_dofs())
+        M, x = femops.jacobi(A), V.memory.put(np.arange(V.size, dtype=dtype))
+        expected = V.memory.get(M @ x)
+        for made, factor in ((-M, -1.0), (3 * M, 3.0), (M * 0.5, 0.5), ((2.0 * M).T, 2.0)):
+            assert isinstance(made, Preconditioner)
+            assert made.symmetric
+            np.testing.assert_array_equal(V.memory.get(made @ x), factor * expected)

@@ -17,11 +17,11 @@ from femops_meshes import Mesh
 
 @final
 class Stokes(Problem):
-    """Stokes problem with Taylor-Hood elements, solved by MINRES on both fields at once.
+    """Stokes problem with Taylor-Hood elements, solved by GMRES on both fields at once.
 
     Pressures have one degree less than velocities, and the same mean as the exact pressure. The
-    preconditioner combines multigrid or Jacobi for the velocity's diffusion with the diagonal of
-    the pressure's mass.
+    preconditioner is block triangular: multigrid or Jacobi of the pressure's mass, then of the
+    velocity's diffusion.
 
     Parameters
     ----------
@@ -66,14 +66,15 @@ class Stokes(Problem):
     def prepare(self) -> None:
         """Make the preconditioner, and compile the product with the operator."""
         definite = femops.diffusion(self.space).constrained(self.space.boundary_dofs())
-        self.velocities = self.preconditioned(definite, "float64")
+        self.velocities = self.preconditioned(definite)
+        self.masses = -self.preconditioned(femops.mass(self.pressures))
         self.operator.apply(self.both.zeros())
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Solve. Return the velocity (size,) and the iterations. Store the pressure in ``p``."""
         A, Q = self.operator, self.pressures
-        M = femops.block_diagonal(self.both, u=self.velocities, p=femops.jacobi(femops.mass(Q)))
-        z, iterations = solution(femops.minres, A, b, rtol, M=M, progress=self.progress)
+        M = femops.block_triangular(A, p=self.masses, u=self.velocities)
+        z, iterations = solution(femops.gmres, A, b, rtol, M=M, progress=self.progress)
         u, p = self.both.split(z)
         exact = femops.integrate(Q, self.pressure.exact, self.space.order + 3)
         self.p = p - (femops.integrate(Q, p) - exact) / femops.integrate(Q, 1.0)

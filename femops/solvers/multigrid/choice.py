@@ -281,6 +281,8 @@ def _settled(
     untried = not _obstacle(M) and "direct" not in _candidates(M)
     cure = "relaxation='direct' factors the matrix, which takes memory" if untried else ""
     cure = cure or (f"try {M.higher}" if M.higher else "femops.low_order(A) is a matrix for others")
+    if 1 < M.operator.space.ncomp == M.operator.space.dim:
+        cure += "; for nearly incompressible materials solve for a pressure too (docs/solids.md)"
     return Choice(relaxation, reason, f"{text} ({reason}). M.report() tells on which level; {cure}")
 
 
