@@ -10,20 +10,21 @@ dofs in at most 3**dim runs. The runs are ascending if neighbours are turned ali
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cpu.numbering import EntityNodes
-from femops_kernels.cpu.numbering import node_dofs as compiled_dofs
+from femops_kernels.cpu.in_order import in_order
 from femops_kernels.derived import Derived
 from femops_meshes.topology.topology import Topology, entity_permutation
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]
 
+_TOGETHER = 2**17  # dofs of elements that are numbered at once
 _SPARSE = 200  # entries of a table of flags for each number, up to which the table is faster
 
 
@@ -158,15 +159,27 @@ def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
         First dof of each entity, and the orientation that orders its dofs; see `first_touch`.
     """
     dim, offsets = topology.dim, entity_offsets(topology)
-    entities = []
-    for code, digits in ternary_codes(dim):
-        kind, nodes = digits.count(1), local_nodes(digits, p)
-        if nodes.size:
-            turned = _relative_permutations(kind, p - 1) if 0 < kind < dim else None
-            orders = np.arange(nodes.size)[np.newaxis, np.newaxis] if turned is None else turned
-            entities.append(EntityNodes(code, int(offsets[kind]), nodes, orders))
-    width = (p + 1) ** dim
-    return compiled_dofs(entities, topology.entity, topology.orientation, starts, seen, width)
+    indices = np.empty((len(topology.entity), (p + 1) ** dim), dtype=np.int64)
+    relative = {kind: _relative_permutations(kind, p - 1) for kind in range(1, dim)}
+    parts = [
+        (code, digits.count(1), local_nodes(digits, p))
+        for code, digits in ternary_codes(dim)
+        if p > 1 or digits.count(1) == 0
+    ]
+    step = max(1, _TOGETHER // indices.shape[1])
+
+    def fill(begin: int) -> None:
+        some = slice(begin, begin + step)  # the rows stay in cache
+        entity, orientation = topology.entity[some], topology.orientation[some]
+        for code, kind, nodes in parts:
+            entities = entity[:, code] + offsets[kind]
+            inside = np.arange(nodes.size)
+            if kind in relative:
+                inside = relative[kind][seen[entities], orientation[:, code]]
+            indices[some, nodes] = starts[entities, None] + inside
+
+    deque(in_order(fill, range(0, len(indices), step)), maxlen=0)
+    return indices
 
 
 def first_positions(numbers: NDArray[Any], count: int) -> Ints:

@@ -288,12 +288,6 @@ def put_word(base: Any, k: Any, number: Any) -> None:
     build().store(as_word(number), address_of(base, k, 8, WORD))
 
 
-def byte(base: Any, k: Any) -> Traced:
-    """``byte(address, k)``: entry ``k`` of a uint8 array, as an integer."""
-    value = build().load(address_of(base, k, 1, ir.IntType(8)))
-    return Traced(INTEGER, build().zext(value, WORD))
-
-
 def half_word(base: Any, k: Any) -> Traced:
     """``half_word(address, k)``: entry ``k`` of an int32 array, as an integer."""
     value = build().load(address_of(base, k, 4, ir.IntType(32)))
@@ -309,7 +303,6 @@ def numbers(lane: Lane, base: Any) -> Traced:
 __all__ = [
     "WIDTHS",
     "Lane",
-    "byte",
     "fill",
     "fma",
     "get",

@@ -1,17 +1,13 @@
-"""Numbers of dofs: those of the nodes of elements, and those that a chunk uses.
+"""Chunk-local numbers of dofs, for the plan of a sweep; see ``cpu/numbering.py``.
 
-``cpu/numbering.py`` makes the tables. They are arrays of int64, but for bytes ``seen`` and
-``turned``. Arguments are their addresses.
+Arguments are numbers, and addresses of int64 arrays.
 """
 
 # <defaults>
 from femops_kernels.simd.compiling import function, inner, shared
-from femops_kernels.simd.lanes import byte, put_word, word
+from femops_kernels.simd.lanes import put_word, word
 
-TOGETHER = 512
 # </defaults>
-
-CODE, OFFSET, NODE, SIZE, TURNS, ORDER, ROW = range(7)  # in a row of ``rows``, and its length
 
 
 @inner
@@ -50,36 +46,3 @@ def local_numbers(team, count, indices, width, runs, checked, chunks, owned, sta
     ``indices`` to the next.
     """
     number_chunk(team, count, indices, width, runs, checked, chunks, owned, starts, nodes, local)
-
-
-@shared
-def fill_block(block, thread, rows, count, of, sizes, turned, firsts, seen, nodes, orders, out):
-    """Dofs of the nodes of some elements."""
-    elements, width, columns = word(sizes, 0), word(sizes, 1), word(sizes, 2)
-    for element in range(block * TOGETHER, min((block + 1) * TOGETHER, elements)):
-        dofs = out + element * width * 8
-        for k in range(count):
-            row = rows + k * ROW * 8
-            at = element * columns + word(row, CODE)
-            entity, order = word(of, at) + word(row, OFFSET), word(row, ORDER)
-            size, node, turns = word(row, SIZE), word(row, NODE), word(row, TURNS)
-            if turns != 0:
-                order += (byte(seen, entity) * turns + byte(turned, at)) * size
-            first = word(firsts, entity)
-            for j in range(size):
-                put_word(dofs, word(nodes, node + j), first + word(orders, order + j))
-
-
-@function
-def fill_nodes(team, rows, count, of, sizes, turned, firsts, seen, nodes, orders, out):
-    """Set ``out`` (ne, width) to the dofs of the nodes of all elements.
-
-    ``of`` (ne, columns) has the entities of elements, and ``turned`` how elements see them.
-    ``firsts`` and ``seen`` have the first dof of each entity, and how the element sees it that
-    orders its dofs. ``sizes`` are ne, the width and the columns. ``rows`` has a row for each of the
-    ``count`` entities of an element: its column of ``of``, what is added to the entries there, its
-    first place in ``nodes``, its number of nodes, the number of orientations, or 0 if there is only
-    one, and its first place in ``orders``.
-    """
-    blocks = -(-word(sizes, 0) // TOGETHER)
-    fill_block(team, blocks, rows, count, of, sizes, turned, firsts, seen, nodes, orders, out)
