@@ -26,6 +26,7 @@ from femops.parallel.collective_checks import check_same
 from femops.solvers.any_preconditioner import AnyPreconditioner, as_preconditioner
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.multigrid import multigrid
+from femops.solvers.multigrid.level import NotPositiveError
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.watch import Progress, Watch
 from femops_meshes.arguments import names_checked
@@ -45,6 +46,11 @@ _SLOW = "Give more guard vectors, or a better preconditioner"
 _AT_ROUND_OFF = (
     "That is the round-off of the largest eigenvalue: give a larger tol, or a larger k if all k "
     "eigenvalues are zero"
+)
+_INDEFINITE = (
+    "multigrid found A not to be positive definite: give preconditioner=femops.multigrid(B) of a "
+    "positive operator B like A, as A + s * M with -s below the lowest eigenvalue, or A without "
+    "its negative terms"
 )
 _NOT_POSITIVE = "give femops.multigrid(A), or that of A + s * M with a number s > 0"
 
@@ -144,7 +150,10 @@ def lobpcg(
     numbers |= {"preconditioner given": preconditioner is not None}
     check_same(pencil.A.space.comm, "lobpcg", numbers, error=SolverError)
     check_numbers(numbers, pencil.count)
-    given = multigrid(A) if preconditioner is None else preconditioner
+    try:
+        given = multigrid(A) if preconditioner is None else preconditioner
+    except NotPositiveError as error:
+        raise SolverError(_INDEFINITE) from error
     inverse = as_preconditioner(given, A.space, A.dtype, "preconditioner")
     assert inverse is not None
     watch = Watch(history, progress, None)

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import splu
 
 from femops.errors import MissingExtraError, SolverError
 from femops.parallel.comm import Communicator
-from femops.solvers.multigrid.level import NOT_POSITIVE
+from femops.solvers.multigrid.level import NotPositiveError
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -64,7 +64,7 @@ class Direct(CoarseSolver):
         order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": symmetric}
         self._factors = _factored(matrix, **order)
         if not (self._factors.U.diagonal() > 0.0).all():  # by Sylvester's law of inertia
-            raise SolverError(NOT_POSITIVE)
+            raise NotPositiveError
 
     def solve(self, right: Floats) -> Floats:
         """See `CoarseSolver.solve`."""
@@ -205,7 +205,7 @@ def null_space(matrix: csr_array, modes: Floats) -> csr_array:
         values, vectors = np.linalg.eigh(energies)
         least = _SINGULAR * scale[:, np.newaxis]
         if (values < -least).any():
-            raise SolverError(NOT_POSITIVE)
+            raise NotPositiveError
         body, which = np.nonzero(values < least)
         null = np.einsum("knr,kr->kn", own[body], vectors[body, :, which])
         column = np.repeat(np.arange(len(body)), rows.shape[1])
