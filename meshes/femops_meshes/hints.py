@@ -89,6 +89,7 @@ ELSEWHERE: dict[str, str] = {
     "solve": "write femops.cg(A, b); femops.tensor.solve is for many small matrices",
     "sphere": "write femops.ball() or femops.shell()",
     "spsolve": "write femops.cg(A, b), or scipy.sparse.linalg.spsolve(A.assemble(), b)",
+    "threads": "the environment variable FEMOPS_THREADS sets how many threads there are",
 }
 """Names of other libraries, and what to write here."""
 
