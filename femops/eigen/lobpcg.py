@@ -89,8 +89,9 @@ def lobpcg(
     A : Operator
         Symmetric. It may be indefinite with a preconditioner of a definite operator.
     M : Operator, (size,) array or None
-        Symmetric and positive definite. An array is a diagonal, None the identity. Constraints of M
-        are ignored.
+        Symmetric and positive definite. An array is a diagonal, as that of a mass with
+        ``quadrature=femops.basis.lobatto(V.p1d)``; with that of ``femops.mass(V)`` eigenvalues are
+        wrong. None is the identity. Constraints of M are ignored.
     k : int
         Number of eigenpairs.
     preconditioner : Preconditioner, LinearOperator or matrix, optional
