@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, eigh
 
 from femops.eigen.bounds import spectrum
+from femops.eigen.default_preconditioner import default_preconditioner
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
 from femops.eigen.inverse import Inverse
 from femops.eigen.numbers import check_numbers, least_residual
@@ -25,8 +26,6 @@ from femops.fields.reproducible import random_columns, rows_times
 from femops.parallel.collective_checks import check_same
 from femops.solvers.any_preconditioner import AnyPreconditioner, as_preconditioner
 from femops.solvers.convergence import warn_unconverged
-from femops.solvers.multigrid import multigrid
-from femops.solvers.multigrid.level import NotPositiveError
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.watch import Progress, Watch
 from femops_meshes.arguments import names_checked
@@ -46,11 +45,6 @@ _SLOW = "Give more guard vectors, or a better preconditioner"
 _AT_ROUND_OFF = (
     "That is the round-off of the largest eigenvalue: give a larger tol, or a larger k if all k "
     "eigenvalues are zero"
-)
-_INDEFINITE = (
-    "multigrid found A not to be positive definite: give preconditioner=femops.multigrid(B) of a "
-    "positive operator B like A, as A + s * M with -s below the lowest eigenvalue, or A without "
-    "its negative terms"
 )
 _NOT_POSITIVE = "give femops.multigrid(A), or that of A + s * M with a number s > 0"
 
@@ -96,8 +90,8 @@ def lobpcg(
         Number of eigenpairs.
     preconditioner : Preconditioner, LinearOperator or matrix, optional
         Approximate inverse of A, symmetric and positive definite. The default is
-        ``femops.multigrid(A)``. Where A is singular, as for a body that nothing holds, give
-        ``femops.multigrid(A + s * M)`` with a number s near the first eigenvalues above zero.
+        ``femops.multigrid(A)``. Where A takes constants or rigid motions to zero, as for a body
+        that nothing holds, it is multigrid of A plus a little mass.
     tol : float
         Done when all k pairs have ``|A x - lambda M x| <= tol s``; see `chebyshev_subspace`.
     guard : int, optional
@@ -151,10 +145,7 @@ def lobpcg(
     numbers |= {"preconditioner given": preconditioner is not None}
     check_same(pencil.A.space.comm, "lobpcg", numbers, error=SolverError)
     check_numbers(numbers, pencil.count)
-    try:
-        given = multigrid(A) if preconditioner is None else preconditioner
-    except NotPositiveError as error:
-        raise SolverError(_INDEFINITE) from error
+    given = default_preconditioner(A) if preconditioner is None else preconditioner
     inverse = as_preconditioner(given, A.space, A.dtype, "preconditioner")
     assert inverse is not None
     watch = Watch(history, progress, None)

@@ -26,9 +26,17 @@ _SINGULAR = 1e-13
 
 
 class CoarseSolver(ABC):
-    """Solver of a symmetric system with the matrix of the coarsest level."""
+    """Solver of a symmetric system with the matrix of the coarsest level.
+
+    Attributes
+    ----------
+    name : str
+    singular : bool
+        Whether the matrix has a null space.
+    """
 
     name: str
+    singular: bool
 
     @abstractmethod
     def solve(self, right: Floats) -> Floats:
@@ -54,7 +62,7 @@ class Direct(CoarseSolver):
     name = "direct"
 
     def __init__(self, matrix: csr_array, null: csr_array) -> None:
-        self._size = matrix.shape[0]
+        self._size, self.singular = matrix.shape[0], null.shape[1] > 0
         if null.shape[1]:
             sizes = null.power(2).T @ np.abs(matrix.diagonal())  # mean diagonal entries of bodies
             border = csr_array(null @ diags_array(sizes))
@@ -111,7 +119,7 @@ class Algebraic(CoarseSolver):
     name = "pyamg"
 
     def __init__(self, matrix: csr_array, null: csr_array, modes: Floats) -> None:
-        self._null = null
+        self._null, self.singular = null, null.shape[1] > 0
         self._cycle = _pyamg().smoothed_aggregation_solver(
             matrix.tocsr(), B=modes, symmetry="symmetric", max_coarse=500
         )
