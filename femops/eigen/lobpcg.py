@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, eigh
 
 from femops.eigen.bounds import spectrum
+from femops.eigen.default_preconditioner import default_preconditioner
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
 from femops.eigen.inverse import Inverse
 from femops.eigen.numbers import check_numbers, least_residual
@@ -25,7 +26,6 @@ from femops.fields.reproducible import random_columns, rows_times
 from femops.parallel.collective_checks import check_same
 from femops.solvers.any_preconditioner import AnyPreconditioner, as_preconditioner
 from femops.solvers.convergence import warn_unconverged
-from femops.solvers.multigrid import multigrid
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.watch import Progress, Watch
 from femops_meshes.arguments import names_checked
@@ -83,14 +83,15 @@ def lobpcg(
     A : Operator
         Symmetric. It may be indefinite with a preconditioner of a definite operator.
     M : Operator, (size,) array or None
-        Symmetric and positive definite. An array is a diagonal, None the identity. Constraints of M
-        are ignored.
+        Symmetric and positive definite. An array is a diagonal, as that of a mass with
+        ``quadrature=femops.basis.lobatto(V.p1d)``; with that of ``femops.mass(V)`` eigenvalues are
+        wrong. None is the identity. Constraints of M are ignored.
     k : int
         Number of eigenpairs.
     preconditioner : Preconditioner, LinearOperator or matrix, optional
         Approximate inverse of A, symmetric and positive definite. The default is
-        ``femops.multigrid(A)``. Where A is singular, as for a body that nothing holds, give
-        ``femops.multigrid(A + s * M)`` with a number s near the first eigenvalues above zero.
+        ``femops.multigrid(A)``. Where A takes constants or rigid motions to zero, as for a body
+        that nothing holds, it is multigrid of A plus a little mass.
     tol : float
         Done when all k pairs have ``|A x - lambda M x| <= tol s``; see `chebyshev_subspace`.
     guard : int, optional
@@ -144,7 +145,7 @@ def lobpcg(
     numbers |= {"preconditioner given": preconditioner is not None}
     check_same(pencil.A.space.comm, "lobpcg", numbers, error=SolverError)
     check_numbers(numbers, pencil.count)
-    given = multigrid(A) if preconditioner is None else preconditioner
+    given = default_preconditioner(A) if preconditioner is None else preconditioner
     inverse = as_preconditioner(given, A.space, A.dtype, "preconditioner")
     assert inverse is not None
     watch = Watch(history, progress, None)

@@ -48,7 +48,7 @@ def boundary_mass(
         field on the mesh. A function takes x, or x and the outer normal n, both of shape (dim, k),
         and returns (*shape, k). Values are scalars. For several components they may also have the
         shape (ncomp,), one per component, or (ncomp, ncomp), a matrix.
-    attributes : int, name, or several, optional
+    attributes : "all", int, name, or several, optional
         Boundary attributes, as for `Space.boundary_dofs`. By default the full boundary.
     **options
         See `femops.forms.options.Options`.
@@ -108,7 +108,7 @@ def boundary_load(
         A constant (a number for all components, or (ncomp,)), a function, an array (nf, nq) or (nf,
         nq, ncomp) at the points of `BoundaryGeometry`, or a field. A function takes x, or x and the
         outer unit normal n, both of shape (dim, k), and returns (k,) or (ncomp, k).
-    attributes : int, name, or several, optional
+    attributes : "all", int, name, or several, optional
         Boundary attributes, as for `Space.boundary_dofs`. By default the full boundary.
     quadrature : int or Quadrature1D, optional
         Gauss points per direction, or a rule. The default is p + 2 Gauss points.

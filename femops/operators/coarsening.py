@@ -33,14 +33,16 @@ Ints = NDArray[np.int64]
 _TOGETHER = 2**17  # numbers of lanes that are copied at once
 
 
-def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
+def coarse_operator(
+    A: Operator, space: Space, dtype: DTypeLike, level: str, *, exact: bool = False
+) -> Operator:
     """Discretise the forms of an operator on a space of no higher order. Collective.
 
     On an H1 space integrals over faces between elements are left out: a continuous function has no
     jump there. A penalty of the jumps of its gradient acts on the finest level alone.
     The forms are not traced again. On a space of lower order p the rule is Gauss's with p + 1
     points. Coefficients at points are interpolated linearly to the points of this rule. This
-    preserves their bounds and definiteness.
+    preserves their bounds and definiteness. States of residuals are interpolated to the space.
 
     Parameters
     ----------
@@ -52,6 +54,10 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
         Type of the new operator.
     level : str
         Level of the new operator.
+    exact : bool
+        Whether rules, coefficients and states remain those of A. Then products with coarse
+        functions are those of A: the operator is positive definite if A is. The Jacobian at an
+        interpolated state may be indefinite, as that of a bent body is. Sweeps take longer.
     """
     state, kind = _StateOn(A.space, space), np.dtype(dtype)
     used = [
@@ -59,7 +65,7 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
         for factor, term in A.summands
         if isinstance(space, L2) or not term.fields.two_sided
     ]
-    forms = [_coarse_form(term, space, state) for _, term in used]
+    forms = [_coarse_form(term, space, None if exact else state) for _, term in used]
     same = space.order == A.space.order and isinstance(space, L2)  # D does not depend on the basis
     terms = [
         (factor, _rounded(term, kind, level, form) if same else _made(form, kind, level))
@@ -181,12 +187,13 @@ def _lower(space: Space, order: int) -> Space:
     return type(space)(*sizes, device=space.device)
 
 
-def _coarse_form(term: Term, whole: Space, state: _StateOn) -> Integral:
+def _coarse_form(term: Term, whole: Space, state: _StateOn | None) -> Integral:
+    """The form on a coarse space. Without ``state`` it keeps its rule, coefficients and state."""
     form = term.source
     assert form is not None
     trial = form.fields.first
     space, rule, coefficients = trial.on(whole), form.quadrature, form.coefficients
-    if space.order < trial.order:
+    if state and space.order < trial.order:
         rule = space.quadrature(space.order + 1)
         matrix = between_points(form.quadrature.points, rule.points)
         coefficients = {
@@ -203,7 +210,7 @@ def _coarse_form(term: Term, whole: Space, state: _StateOn) -> Integral:
         quadrature=rule,
         coefficients=coefficients,
         traced=form.qfunction,
-        state=state(form),
+        state=state(form) if state else form.state,
     )
 
 

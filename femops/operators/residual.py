@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cache, cached_property, partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Never, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,6 +58,7 @@ class Residual(Summable):
     """
 
     _given_as = "a residual, as femops.neo_hookean(V)"
+    _aside = "femops.newton(F, u0, b) solves F(u) = b, and F.jacobian(u) is an operator"
     _remedies: ClassVar[Mapping[type, str]] = {
         LinearOperator: "write its terms as a residual too, femops.residual(function, V)",
         np.ndarray: "give a load to the solver, femops.newton(R, u0, b)",
@@ -109,6 +110,12 @@ class Residual(Summable):
         twin = copy(self)
         twin._constrained = _NOTHING
         return twin
+
+    def __matmul__(self, other: Any) -> Never:
+        raise OperatorError(
+            "a residual is no matrix: F.residual(u) is its value, and F.jacobian(u) @ du a product "
+            "with its derivative"
+        )
 
     # --- sums ------------------------------------------------------------------------------------
 

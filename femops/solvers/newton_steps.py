@@ -29,6 +29,7 @@ GAVE_UP = "the linear solver gave up"
 UNSOLVED = "a step's linear problem is not solved"
 _MOST = 3000  # iterations of MINRES or GMRES in a step
 _STALE = 2.0  # times the iterations that a new preconditioner takes, of the same reduction
+_SPARE = 10  # iterations that take less time than a new preconditioner
 
 
 @final
@@ -183,5 +184,5 @@ class _KeptPreconditioner:
         """Record a step's iterations. Drop a kept preconditioner that has become too slow."""
         rate = iterations / -np.log(rtol)
         self._rate = rate if self._new else self._rate
-        if rate > _STALE * self._rate:
+        if iterations > _SPARE + _STALE * self._rate * -np.log(rtol):
             self._kept = None

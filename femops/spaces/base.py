@@ -177,7 +177,7 @@ class Space(DomainSpace, ABC):
 
         Parameters
         ----------
-        attributes : int, name, or several, optional
+        attributes : "all", int, name, or several, optional
             Boundary attributes, or names of ``mesh.boundary_names``. By default all outer faces:
             those of one element, listed or not. A callable is taken as `where`.
         components : int or ints, optional

@@ -13,6 +13,7 @@ from femops.errors import SpaceError
 from femops.geometry.boundary import (
     Attributes,
     BoundaryFaces,
+    asked_attributes,
     boundary_attributes,
     face_digits,
     nodes_inwards,
@@ -118,7 +119,8 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
     if not isinstance(space, Space):
         raise SpaceError(f"a boundary integral was asked for on {space!r}: take a space")
     mesh, slopes = space.distributed or space.mesh, slopes or space.basis.family == "gauss"
-    chosen = None if attributes is None else tuple(boundary_attributes(mesh, attributes).tolist())
+    asked = asked_attributes(attributes, mesh.boundary_names)
+    chosen = None if asked is None else tuple(boundary_attributes(mesh, asked).tolist())
     faces = _faces.get(space.mesh, lambda: BoundaryFaces(mesh, chosen), chosen)
     made = partial(BoundarySpace, space, faces, slopes=slopes)
     return _spaces.get(space, made, chosen, slopes)

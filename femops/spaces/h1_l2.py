@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Family
 from femops.errors import SpaceError
-from femops.geometry.boundary import chosen, listed_faces
+from femops.geometry.boundary import asked_attributes, chosen, listed_faces
 from femops.geometry.outer import outer_faces
 from femops.numbering import boundary_nodes, h1_numbering
 from femops.parallel.mesh import DistributedMesh
@@ -128,7 +128,8 @@ class H1(Space):
                 raise SpaceError("boundary_dofs was given two predicates: join them by & in one")
             attributes, where = None, attributes
         mesh = self.distributed or self.mesh
-        faces = outer_faces(mesh) if attributes is None else listed_faces(mesh, attributes)
+        asked = asked_attributes(attributes, mesh.boundary_names)
+        faces = outer_faces(mesh) if asked is None else listed_faces(mesh, asked)
         picked = chosen(components, list(range(self.ncomp)), "component", "space")
         nodes = boundary_nodes(faces, self.dim, self.order, self.restriction.indices)
         if self.halo is not None:  # a rank may touch the boundary at an edge only

@@ -70,6 +70,10 @@ class Product:
     """
 
     _given_as = "a product, as femops.Product(u=V, p=Q)"
+    _aside = (
+        "W.spaces['u'] is a space of a product, W.split(x)[0] a vector of it, and W.join makes "
+        "vectors of the product"
+    )
 
     def __init__(self, /, **spaces: Space) -> None:
         _check_spaces(spaces)

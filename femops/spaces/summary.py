@@ -7,10 +7,12 @@ from femops_meshes import html
 
 def one_line(space: Any) -> str:
     """One line of text that describes a space, its ``repr``."""
+    comm = space.comm
+    whole = f", of {space.global_ndofs} on {comm.size} ranks" if comm.size > 1 else ""
     return (
         f"{type(space).__name__}(order={space.order}, ncomp={space.ncomp}, "
         f"family={space.basis.family!r}: {space.mesh.num_elements} elements in {space.dim}-D, "
-        f"{space.ndofs} dofs)"
+        f"{space.ndofs} dofs{whole})"
     )
 
 

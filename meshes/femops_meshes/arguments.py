@@ -203,8 +203,12 @@ def _guarded(
 
 
 def refusal(name: str, value: Any, cure: str) -> str:
-    """Return the message with an argument's value and its allowed values, in one line."""
-    return f"{name} is {shown(value)}: give {cure}"
+    """Return the message with an argument's value and its allowed values, in one line.
+
+    The class of the value may add advice, its attribute ``_aside``.
+    """
+    aside = getattr(type(value), "_aside", "")
+    return f"{name} is {shown(value)}: give {cure}" + f"; {aside}" * bool(aside)
 
 
 def shown(value: Any) -> str:

@@ -227,10 +227,11 @@ def magnitude(coordinates: Floats) -> None:
         )
 
 
-def geometry(coordinates: Floats) -> None:
+def geometry(coordinates: Floats, cure: str = "") -> None:
     """Check that coordinates (ne, m, dim) are finite and no element is inverted.
 
-    An element counts as inverted if det J <= 0 at a point of the (g + 2)**dim Gauss points.
+    An element counts as inverted if det J <= 0 at a point of the (g + 2)**dim Gauss points. The
+    message about it ends with ``cure``.
 
     Raises
     ------
@@ -248,7 +249,7 @@ def geometry(coordinates: Floats) -> None:
         raise MeshGeometryError(
             f"{len(bad)} of {len(coordinates)} element(s) are inverted (det J <= 0 somewhere): "
             f"number(s) {listed(bad)} (counted from 0; the first has det J = {least[bad[0]]:.3g}): "
-            "turn the order of their corners, or move their nodes"
+            f"turn the order of their corners, or move their nodes{cure}"
         )
 
 

@@ -41,8 +41,11 @@ _MOVED = "mesh.mapped(lambda x: 0.001 * x); femops.adjoint.moved(X, u) moves it 
 _SPACES = "there are femops.H1 and femops.L2, and no others"
 
 ELSEWHERE: dict[str, str] = {
+    "BDM": _SPACES,
     "BilinearForm": "write femops.form(f, V), of a function f of the field at one point",
+    "CG": "write femops.H1(mesh, order)",
     "Constant": "give the form a number by name; A.update(name=2.0) changes it",
+    "DG": "write femops.L2(mesh, order)",
     "DirichletBC": "write A.constrained(V.boundary_dofs(part)), and A.rhs(b, values)",
     "FacetNormal": "write n, an argument of a form over the boundary",
     "FiniteElementSpace": "write femops.H1(mesh, order) or femops.L2(mesh, order)",
@@ -53,7 +56,9 @@ ELSEWHERE: dict[str, str] = {
     "LinearForm": "write femops.load(V, f) or femops.boundary_load(V, g, part)",
     "MeshHex": "write femops.box((4, 4, 4)), or femops.read_mesh(path)",
     "MeshQuad": "write femops.box((4, 4)), or femops.read_mesh(path)",
+    "N1curl": _SPACES,
     "Nedelec": _SPACES,
+    "RT": _SPACES,
     "RaviartThomas": _SPACES,
     "SpatialCoordinate": "write x, an argument of the form's function",
     "TestFunction": "write femops.form(f, V): f returns what multiplies the test function",
@@ -75,12 +80,16 @@ ELSEWHERE: dict[str, str] = {
     "eigsh": "write femops.eigen.lobpcg(K, M, k), or scipy.sparse.linalg.eigsh(K, k, M)",
     "errornorm": "write femops.l2_error(V, u, exact)",
     "laplace": "write femops.diffusion(V)",
+    "functionspace": "write femops.H1(mesh, order) or femops.L2(mesh, order)",
     "neumann": "write femops.boundary_load(V, g, part)",
+    "norm": "write femops.l2_norm(V, u)",
     "rectangle": "write femops.box((4, 4), lower=(0, 0), upper=(2, 1))",
     "robin": "write A + femops.boundary_mass(V, alpha, part), and femops.boundary_load(V, g, part)",
+    "show": "write femops.plot(V, u)",
     "solve": "write femops.cg(A, b); femops.tensor.solve is for many small matrices",
     "sphere": "write femops.ball() or femops.shell()",
     "spsolve": "write femops.cg(A, b), or scipy.sparse.linalg.spsolve(A.assemble(), b)",
+    "threads": "the environment variable FEMOPS_THREADS sets how many threads there are",
 }
 """Names of other libraries, and what to write here."""
 
@@ -88,6 +97,7 @@ OF_MESHES: dict[str, str] = {
     "UniformRefinement": "mesh.refine(1), which returns a new mesh",
     "boundaries": "mesh.boundary_names",
     "load": "femops.read_mesh(path)",
+    "nodes": "mesh.coordinates, the nodes of each element; V.dof_coordinates() of a space",
     "move": _MOVED,
     "moved": _MOVED,
     "plot": "femops.plot(mesh)",
@@ -188,6 +198,8 @@ def too_many(
     plural = "" if len(places) == 1 else "s"
     text = f"{_shown(function)}() takes {len(places)} argument{plural} by position"
     text += f" ({', '.join(places)})" * bool(places) + f", not {count}"
+    if function.__name__ == "constrained":
+        return f"{text}: values are given to A.rhs(b, values)"
     if others and not named:
         return f"{text}: give the others by name, as u=u"
     return text + (f": give the others by name, as {', '.join(named[:3])}" if named else "")

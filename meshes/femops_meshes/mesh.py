@@ -160,7 +160,8 @@ class Mesh:
         cells, used = checks.compress_vertices(cells)
         faces = None if faces is None else checks.compress_boundary(faces, used)
         mesh = cls.assemble(cells, nodes, len(used), element_attributes, faces, boundary_attributes)
-        mesh.validate()
+        around = "; corners that go around a quadrilateral need corner_order='vtk'"
+        checks.geometry(mesh.coordinates, around * (corner_order == "lexicographic" and dim > 1))
         return mesh
 
     @classmethod

@@ -122,6 +122,8 @@ def test_tangled_elements_stay_errors(tmp_path):
 def test_arrays_of_a_program_are_not_turned():
     with pytest.raises(MeshGeometryError, match="turn the order of their corners"):
         Mesh.from_arrays([[0, 0], [1, 0], [0, 1], [1, 1]], [[0, 2, 1, 3]])
+    with pytest.raises(MeshGeometryError, match=r"corners that go around .* corner_order='vtk'$"):
+        Mesh.from_arrays([[0, 0], [1, 0], [1, 1], [0, 1]], [[0, 1, 2, 3]])
 
 
 @pytest.mark.parametrize("name", ["segments", "disc", "ball"])

@@ -225,6 +225,13 @@ def test_a_checksum_tells_meshes_apart():
     assert len({checksum(mesh), *map(checksum, others)}) == 1 + len(others)
 
 
+def test_a_space_shows_its_share():
+    spaces, _ = on_ranks(2, lambda comm: repr(femops.H1(femops.box((4, 4), comm=comm), 2)))
+    assert [text.partition("2-D, ")[2] for text in spaces] == [
+        f"{n} dofs, of 81 on 2 ranks)" for n in (45, 36)
+    ]
+
+
 # --- More ranks than elements ---------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ from femops_meshes import memory
 V = femops.H1(femops.box((2, 2)), 2)
 A = femops.mass(V)
 B = femops.load(V, 1.0)
+W = femops.Product(u=V, p=V)
 F = femops.residual(lambda u: {"value": u.value}, V)
 
 WRONG = [
@@ -96,6 +97,13 @@ WRONG = [
         lambda: femops.cg(A, B, B, 1e-8),
         r"^cg\(\) takes 3 arguments by position \(A, b, x0\), not 4: .* as rtol=",
     ),
+    (lambda: A.constrained([0], 0.0), r"by position \(dofs\), not 2: values are given to A\.rhs"),
+    (
+        lambda: femops.plot(W, W.zeros()),
+        r"what is a Product: give a space, .*; W\.spaces\['u'\] is a space of a product, W\.split",
+    ),
+    (lambda: femops.cg(F, B), r"A is a Residual: give .*; femops\.newton\(F, u0, b\) solves"),
+    (lambda: F @ B, r"a residual is no matrix: F\.residual\(u\) is its value"),
     (lambda: femops.elasticity(V, 1.0, 1.0), "elasticity takes a space with ncomp=2"),
 ]
 

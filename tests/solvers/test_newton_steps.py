@@ -10,6 +10,7 @@ import scipy.sparse.linalg as spla
 
 import femops
 from femops.errors import ConvergenceWarning, SolverError
+from femops.solvers import newton_steps
 from support import fixtures
 from support.cases.kernels import bend
 
@@ -115,6 +116,25 @@ def test_a_preconditioner_is_kept_while_it_does(linear: Any) -> None:
     assert info.converged
     assert 1 <= len(made) < info.iterations
     np.testing.assert_allclose(u, expected, rtol=0, atol=1e-9 * abs(expected).max())
+
+
+def test_a_preconditioner_is_made_again_for_many_more_iterations() -> None:
+    """A kept one may take some more: a new one takes longer than those."""
+    kept = newton_steps._KeptPreconditioner(lambda _: object())
+    reduction = float(np.exp(-1.0))
+    first = kept.of(None)
+    for iterations in (1, 2, 12):
+        kept.took(iterations, reduction)
+        assert kept.of(None) is first
+    kept.took(2 * 1 + 11, reduction)
+    second = kept.of(None)
+    assert second is not first
+    kept.took(40, reduction)
+    kept.of(None)
+    kept.took(90, reduction)
+    assert kept.of(None) is second
+    kept.took(91, reduction)
+    assert kept.of(None) is not second
 
 
 def test_a_preconditioner_itself_is_what_a_function_returns() -> None:

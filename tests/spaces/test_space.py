@@ -149,6 +149,18 @@ def test_boundary_of_components_indexes_the_flat_vector():
     assert u.sum() == len(nodes)
 
 
+def test_all_is_the_whole_boundary_unless_a_part_has_that_name():
+    mesh = femops.box((2, 2))
+    space = H1(mesh, 2)
+    np.testing.assert_array_equal(space.boundary_dofs("all"), space.boundary_dofs())
+    assert femops.boundary_load(space, 1.0, "all").sum() == pytest.approx(4.0)
+    ones = space.interpolate(1.0)
+    assert ones @ (femops.boundary_mass(space, 1.0, "all") @ ones) == pytest.approx(4.0)
+    named = H1(mesh.with_names(boundary={"all": 1}), 2)
+    np.testing.assert_array_equal(named.boundary_dofs("all"), space.boundary_dofs(1))
+    assert femops.boundary_load(named, 1.0, "all").sum() == pytest.approx(1.0)
+
+
 def test_periodic_sides_are_no_boundary():
     mesh = femops.box((3, 3), periodic=(True, False))
     space = H1(mesh, 2)
@@ -168,7 +180,6 @@ def test_unknown_attributes_and_components_list_the_known():
             space.boundary_dofs(attributes)
         assert "leave" not in str(raised.value)
     for call, message in (
-        (lambda: space.boundary_dofs("all"), r"attribute 'all': .* leave it out for all of them"),
         (lambda: space.boundary_dofs([1, "all"]), "'all': .* leave it out for all of them"),
         (lambda: space.boundary_dofs(components=["all"]), r"component 'all': .* leave it out"),
         (lambda: space.boundary_dofs(components=2), "has no component 2: it has 0, 1"),

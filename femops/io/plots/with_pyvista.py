@@ -176,8 +176,10 @@ class PyVistaPicture(Picture):
 
     def write_html(self, file: Path) -> None:
         """See `Picture.write_html`."""
+        plotter = self._plotter(off_screen=True)
         try:
-            content = self._plotter(off_screen=True).export_html(None).getvalue()
+            # before 0.49, and without its extra, PyVista has no component trame
+            content = getattr(plotter, "trame", plotter).export_html(None).getvalue()
         except ImportError as error:
             raise MissingExtraError(
                 f"pages with interactive pictures need PyVista's extra jupyter ({error}): "

@@ -300,7 +300,8 @@ def _hierarchy(M: Changeable, name: Relaxation) -> Hierarchy:
         return _by_elements(M)
     if name == "patches":
         check_patches(M.operator.space)
-        made = build(M.operator, M.degree, M.precision, _coarsest(M))
+        exact = M.hierarchy.exact
+        made = build(M.operator, M.degree, M.precision, _coarsest(M), exact=exact)
     else:
         check_lines(M.hierarchy.matrices)
         levels = [copy(level) for level in M.levels]  # their vectors are the same

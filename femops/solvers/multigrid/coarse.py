@@ -13,7 +13,7 @@ from scipy.sparse.linalg import splu
 
 from femops.errors import MissingExtraError, SolverError
 from femops.parallel.comm import Communicator
-from femops.solvers.multigrid.level import NOT_POSITIVE
+from femops.solvers.multigrid.level import NotPositiveError
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -26,9 +26,17 @@ _SINGULAR = 1e-13
 
 
 class CoarseSolver(ABC):
-    """Solver of a symmetric system with the matrix of the coarsest level."""
+    """Solver of a symmetric system with the matrix of the coarsest level.
+
+    Attributes
+    ----------
+    name : str
+    singular : bool
+        Whether the matrix has a null space.
+    """
 
     name: str
+    singular: bool
 
     @abstractmethod
     def solve(self, right: Floats) -> Floats:
@@ -54,7 +62,7 @@ class Direct(CoarseSolver):
     name = "direct"
 
     def __init__(self, matrix: csr_array, null: csr_array) -> None:
-        self._size = matrix.shape[0]
+        self._size, self.singular = matrix.shape[0], null.shape[1] > 0
         if null.shape[1]:
             sizes = null.power(2).T @ np.abs(matrix.diagonal())  # mean diagonal entries of bodies
             border = csr_array(null @ diags_array(sizes))
@@ -64,7 +72,7 @@ class Direct(CoarseSolver):
         order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": symmetric}
         self._factors = _factored(matrix, **order)
         if not (self._factors.U.diagonal() > 0.0).all():  # by Sylvester's law of inertia
-            raise SolverError(NOT_POSITIVE)
+            raise NotPositiveError
 
     def solve(self, right: Floats) -> Floats:
         """See `CoarseSolver.solve`."""
@@ -111,7 +119,7 @@ class Algebraic(CoarseSolver):
     name = "pyamg"
 
     def __init__(self, matrix: csr_array, null: csr_array, modes: Floats) -> None:
-        self._null = null
+        self._null, self.singular = null, null.shape[1] > 0
         self._cycle = _pyamg().smoothed_aggregation_solver(
             matrix.tocsr(), B=modes, symmetry="symmetric", max_coarse=500
         )
@@ -205,7 +213,7 @@ def null_space(matrix: csr_array, modes: Floats) -> csr_array:
         values, vectors = np.linalg.eigh(energies)
         least = _SINGULAR * scale[:, np.newaxis]
         if (values < -least).any():
-            raise SolverError(NOT_POSITIVE)
+            raise NotPositiveError
         body, which = np.nonzero(values < least)
         null = np.einsum("knr,kr->kn", own[body], vectors[body, :, which])
         column = np.repeat(np.arange(len(body)), rows.shape[1])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, diags_array
 
 from femops.errors import SolverError
@@ -34,7 +36,7 @@ from femops.solvers.multigrid.coarse import (
     rigid_modes,
 )
 from femops.solvers.multigrid.grids import CoarseGrid, first_coarse, products
-from femops.solvers.multigrid.level import NOT_POSITIVE, Level, Size
+from femops.solvers.multigrid.level import Level, NotPositiveError, Size
 from femops.solvers.multigrid.level_matrices import LevelMatrices
 from femops.solvers.multigrid.precision import (
     BEYOND,
@@ -86,6 +88,8 @@ class Hierarchy:
         Change between the basis of the operator and the nodal basis, if they differ.
     matrices : LevelMatrices
         Matrices of the levels, which are made when a relaxation needs them.
+    exact : bool
+        Whether coarse operators are exact; see `coarse_operator`.
     """
 
     levels: list[Level]
@@ -97,6 +101,7 @@ class Hierarchy:
     reason: str
     change: BasisChange | None
     matrices: LevelMatrices
+    exact: bool
 
 
 @final
@@ -117,9 +122,17 @@ class Coarsest:
 
 
 def build(
-    A: Operator, degree: int, dtype: np.dtype[Any] | None = None, last: Coarsest = Coarsest()
+    A: Operator,
+    degree: int,
+    dtype: np.dtype[Any] | None = None,
+    last: Coarsest = Coarsest(),
+    *,
+    exact: bool = False,
 ) -> Hierarchy:
     """Build the levels of an operator. Collective.
+
+    If a level is found not to be positive, coarse operators are made exact, so that A is to blame
+    if one is not positive again.
 
     Parameters
     ----------
@@ -131,6 +144,8 @@ def build(
         Type of the cycle. The default is float32 if the numbers of A fit into it.
     last : Coarsest
         Where the cycle ends.
+    exact : bool
+        Whether coarse operators are exact from the start; see `coarse_operator`.
 
     Raises
     ------
@@ -140,6 +155,17 @@ def build(
     MissingExtraError
         The coarsest level needs PyAMG, which is not installed.
     """
+    try:
+        return _built(A, degree, dtype, last, exact=exact)
+    except NotPositiveError:
+        if exact or A.space.order == last.order:
+            raise
+    return _built(A, degree, dtype, last, exact=True)
+
+
+def _built(
+    A: Operator, degree: int, dtype: np.dtype[Any] | None, last: Coarsest, *, exact: bool
+) -> Hierarchy:
     spaces = _spaces(A, last.order)
     coarsening = _coarser(spaces[-1]) if last.meshes else None
     expected = dtype or np.dtype(np.float32)
@@ -153,18 +179,19 @@ def build(
     else:
         finest, dtype, reason = _in_type(A, kind, reason, dtype, product)
         del product  # levels take its memory
-        operators = _operators(A, finest, spaces, dtype, swept=coarsening is not None)
-    levels, matrices = list[Level](), LevelMatrices(A, spaces[-1])
-    for fine, (space, coarse) in zip(operators, pairwise(spaces), strict=False):
+        coarse = partial(coarse_operator, A, exact=exact)
+        operators = _operators(A, finest, spaces, dtype, coarse, swept=coarsening is not None)
+    levels, matrices = list[Level](), LevelMatrices(A, spaces[-1], exact=exact)
+    for fine, (space, below) in zip(operators, pairwise(spaces), strict=False):
         levels.append(_of_operator(fine, space, dtype, degree))
-        up, down = summed_interpolation(coarse, space, dtype)
+        up, down = summed_interpolation(below, space, dtype)
         levels[-1].transfer = up.apply, down.apply
         matrices.add_space(space)
     made = _with_matrices(levels, matrices, operators[-1], spaces[-1], last, dtype, degree)
     change = None if spaces[0] is A.space else BasisChange(A, spaces[0], dtype)
     if A.space.size >= _LARGE:
         give_back()
-    return Hierarchy(levels, *made, dtype, reason, change, matrices)
+    return Hierarchy(levels, *made, dtype, reason, change, matrices, exact)
 
 
 def _spaces(A: Operator, lowest: int = 1) -> list[Space]:
@@ -212,7 +239,13 @@ def _in_type(
 
 
 def _operators(
-    A: Operator, finest: Operator, spaces: list[Space], dtype: np.dtype[Any], *, swept: bool
+    A: Operator,
+    finest: Operator,
+    spaces: list[Space],
+    dtype: np.dtype[Any],
+    coarse: Callable[[Space, DTypeLike, str], Operator],
+    *,
+    swept: bool,
 ) -> list[Operator]:
     """Return the operator on each of the spaces, in the cycle's type.
 
@@ -225,18 +258,20 @@ def _operators(
         A in the cycle's type.
     spaces : list of Space
     dtype : dtype
+    coarse : callable
+        Returns A on a coarse space, in a type and at a level.
     swept : bool
         Whether a coarser mesh follows.
     """
     last = spaces[-1]
     operators = [finest]
     if spaces[0] is not A.space:
-        operators = [coarse_operator(A, spaces[0], dtype, cycle_level(A, spaces[0]))]
-    operators += [coarse_operator(A, space, dtype, cycle_level(A, space)) for space in spaces[1:-1]]
+        operators = [coarse(spaces[0], dtype, cycle_level(A, spaces[0]))]
+    operators += [coarse(space, dtype, cycle_level(A, space)) for space in spaces[1:-1]]
     if len(spaces) > 1:
         light = swept and not backend_of(last).measures
         level = cycle_level(A, last) if light else "partial"
-        operators.append(coarse_operator(A, last, dtype if swept else np.float64, level))
+        operators.append(coarse(last, dtype if swept else np.float64, level))
     begin = 1 if backend_of(last).measures else 0  # a device compiles several kernels at a time
     for one in operators[begin : len(operators) if swept else -1]:
         one.compile_ahead()
@@ -347,7 +382,7 @@ def _positive(A: Operator, space: Space) -> Array:
     diagonal = A.diagonal()
     diagonal[space.memory.put(A.constrained_dofs)] = 1.0
     if space.comm.max(int(not (diagonal > 0.0).all())):
-        raise SolverError(NOT_POSITIVE)
+        raise NotPositiveError
     return diagonal
 
 
@@ -403,7 +438,7 @@ def _of_matrix(
 ) -> Level:
     diagonal = grid.matrix.diagonal()
     if not (diagonal > 0.0).all():
-        raise SolverError(NOT_POSITIVE)
+        raise NotPositiveError
     constrained, updates = np.flatnonzero(~grid.free), backend.updates
     there = updates.put(diagonal)
     product = products(backend, grid.matrix, dtype, grid.any_width)

@@ -334,14 +334,20 @@ def _checked(alphas: list[float], betas: list[float]) -> float:
         return 1.0
     values = np.linalg.eigvalsh(matrix)
     if values[0] < -1e-4 * values[-1] or not values[-1] > 0.0:
-        raise SolverError(NOT_POSITIVE)
+        raise NotPositiveError
     return float(values[-1])
 
 
-NOT_POSITIVE = (
-    "multigrid found A not to be positive definite, as Helmholtz's operator with a wave number is: "
-    "solve by femops.minres with femops.jacobi of a positive operator, or by femops.gmres"
-)
+@final
+class NotPositiveError(SolverError):
+    """The operator of a level is not positive definite."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "multigrid found A not to be positive definite, as Helmholtz's operator with a wave "
+            "number is: solve by femops.minres with femops.jacobi of a positive operator, or by "
+            "femops.gmres"
+        )
 
 
 def reduced(order: int, *, affine: bool) -> float:

@@ -107,6 +107,8 @@ class LevelMatrices:
     A : Operator
     lowest : Space
         H1 space of order 1 on A's mesh.
+    exact : bool
+        See `coarse_operator`.
 
     Attributes
     ----------
@@ -116,8 +118,8 @@ class LevelMatrices:
         Space of each level on A's mesh, then None.
     """
 
-    def __init__(self, A: Operator, lowest: Space) -> None:
-        self._operator, self._lowest = A, lowest
+    def __init__(self, A: Operator, lowest: Space, *, exact: bool) -> None:
+        self._operator, self._lowest, self._exact = A, lowest, exact
         self.makers: list[Callable[[], LevelMatrix]] = []
         self.spaces: list[Space | None] = []
 
@@ -142,7 +144,7 @@ class LevelMatrices:
 
     def _of_space(self, space: Space) -> LevelMatrix:
         A, comm = self._operator, space.comm
-        B = A if space is A.space else coarse_operator(A, space, np.float64, "partial")
+        B = A if space is A.space else self._coarse(space)
         own = np.ones(space.size, dtype=bool)
         own[B.constrained_dofs] = False
         free, nodes = gathered(comm, own), gathered(comm, _global_nodes(space))
@@ -153,8 +155,10 @@ class LevelMatrices:
     @cached_property
     def energies(self) -> Floats:
         """Energies (ne, dim + 1) of functions on this rank's elements; see `energies`."""
-        B = coarse_operator(self._operator, self._lowest, np.float64, "partial")
-        return energies(element_matrices(B), self._lowest.dim)
+        return energies(element_matrices(self._coarse(self._lowest)), self._lowest.dim)
+
+    def _coarse(self, space: Space) -> Operator:
+        return coarse_operator(self._operator, space, np.float64, "partial", exact=self._exact)
 
     def look(self, matrices: Floats) -> None:
         """Take the `energies` from the matrices of the elements, which are known."""

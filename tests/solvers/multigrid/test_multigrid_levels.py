@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import SolverError
 from femops.operators.coarsening import coarse_operator, in_precision
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import interpolation_matrix, summed_interpolation
@@ -112,6 +113,45 @@ def test_matrices_on_coarser_meshes_are_products_of_three(ncomp, refined):
         matrix = expected
         if grid.coarsening is not None:
             grid, ends = grid.coarser(DOUBLE, backend_of(V))
+
+
+def arc(V, radius):
+    """Displacements that bend a strip of height 1 to an arc."""
+
+    def moved(x):
+        r, angle = radius + 0.5 - x[1], x[0] / radius
+        return r * np.sin(angle) - x[0], radius + 0.5 - r * np.cos(angle) - x[1]
+
+    return V.interpolate(moved)
+
+
+def test_jacobians_of_bent_bodies_have_positive_levels():
+    """At the linear interpolant of the arc the Jacobian is indefinite."""
+    V = femops.H1(femops.box((10, 1), upper=(10.0, 1.0)), 2, ncomp=2)
+    F = femops.neo_hookean(V, lam=1.0, mu=1.0).constrained(V.boundary_dofs(1))
+    J, coarse = F.jacobian(arc(V, 8.0)), femops.H1(V.mesh, 1, ncomp=2)
+    least = [
+        np.linalg.eigvalsh(
+            coarse_operator(J, coarse, DOUBLE, "partial", exact=exact).assemble().toarray()
+        )
+        for exact in (False, True)
+    ]
+    assert least[0].min() < 0.0 < least[1].min()
+    M = femops.multigrid(J, relaxation="points")
+    assert M.hierarchy.exact
+    assert femops.cg(J, noise(J), M=M)[1].converged
+    with pytest.raises(SolverError, match="multigrid found A not to be positive definite"):
+        femops.multigrid((J.unconstrained - femops.mass(V)).constrained(J.constrained_dofs))
+
+
+def test_exact_coarse_operators_are_products_of_three():
+    V = femops.H1(DISC, 4)
+    A = varied(V)
+    coarse = femops.H1(DISC, 2)
+    P = interpolation(A, coarse)
+    found = coarse_operator(A, coarse, DOUBLE, "partial", exact=True).assemble().toarray()
+    expected = P.T @ A.assemble() @ P
+    np.testing.assert_allclose(found, expected, atol=1e-12 * abs(expected).max())
 
 
 # --- the cycle ------------------------------------------------------------------------------------
