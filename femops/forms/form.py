@@ -29,15 +29,11 @@ from femops.spaces.boundary_space import boundary_space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
+from femops.spaces.turned_sides import sides_turn
 from femops.spaces.vectors import is_complex
-from femops_kernels.derived import Derived
 from femops_meshes.arguments import checked, shown, type_name
-from femops_meshes.mesh import Mesh
-from femops_meshes.side_checks import sides_turn
 
 Shapes = tuple[tuple[int, ...], ...]
-
-_turned = Derived[Mesh, bool]()
 
 
 @overload
@@ -303,12 +299,8 @@ def scalars(*, positive: bool = False, **given: Coefficient) -> dict[str, FormCo
 
 
 def check_displacements(V: Space, maker: Callable[..., Any]) -> None:
-    """Raise unless a space has as many components as dimensions, along them. Collective.
-
-    Of a periodic mesh on ranks only such sides are looked at that one rank has both of.
-    """
-    turned = _turned.get(V.mesh, functools.partial(sides_turn, V.mesh))
-    if V.comm.max(int(turned)):
+    """Raise unless a space has as many components as dimensions, along them. Collective."""
+    if sides_turn(V):
         raise OperatorError(
             f"{maker.__name__} has vectors, whose components do not turn with the sides that this "
             "periodic mesh joins: take the whole body in place of a sector"

@@ -1,4 +1,4 @@
-"""Check sides of faces: that boundary entries tell theirs, and how a periodic mesh joins them."""
+"""Check that the corners of each boundary entry tell on which side of its face the entry lies."""
 
 from __future__ import annotations
 
@@ -12,33 +12,7 @@ from femops_meshes.topology.sides import looks_out
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 _TORN = 1e-10  # least distance of sides at two positions, relative to the size of the mesh
-_TURNED = 1e-6  # difference of an edge's two directions, relative to its length
 _SHOWN = 5
-
-
-def sides_turn(mesh: Mesh) -> bool:
-    """True if a periodic mesh joins sides by more than a shift, as a sector of a ring does.
-
-    A scalar field is the same on both sides, but the components of a vector would have to turn. An
-    edge has the same direction in all elements if sides are joined by shifts.
-    """
-    corners = mesh.coordinates[:, _corners(mesh.dim, mesh.order)]
-    shared = np.empty((mesh.num_vertices, mesh.dim))
-    shared[mesh.elements] = corners
-    size = np.ptp(corners.reshape(-1, mesh.dim), axis=0).max(initial=0.0)
-    torn = (np.abs(shared[mesh.elements] - corners) > _TORN * size).any(axis=2)
-    glued = np.zeros(mesh.num_vertices, dtype=bool)
-    glued[mesh.elements[torn]] = True
-    near = np.flatnonzero(glued[mesh.elements].any(axis=1))
-    ends = [(a, a | 1 << d) for d in range(mesh.dim) for a in range(2**mesh.dim) if not a >> d & 1]
-    first, last = np.array(ends).T
-    vertices = mesh.elements[near][:, np.stack([first, last], axis=1)].reshape(-1, 2)
-    along = (corners[near][:, last] - corners[near][:, first]).reshape(-1, mesh.dim)
-    along[vertices[:, 0] > vertices[:, 1]] *= -1.0
-    keys = np.sort(vertices, axis=1) @ [mesh.num_vertices, 1]
-    _, place, edge = np.unique(keys, return_index=True, return_inverse=True)
-    gaps = np.linalg.norm(along - along[place[edge.ravel()]], axis=1)
-    return bool((gaps > _TURNED * np.linalg.norm(along, axis=1)).any())
 
 
 def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:

@@ -16,7 +16,6 @@ from femops_meshes import (
     scrambled,
     write_mfem,
 )
-from femops_meshes.side_checks import sides_turn
 from support.cases.glued import UPPER, alike, glued
 
 
@@ -140,31 +139,3 @@ def test_where_corners_do_not_tell_the_side_integrals_are_refused(tmp_path, make
         assert areas[0] == pytest.approx(areas[1])
     with pytest.raises(MeshTopologyError, match=r"that faces outwards|a point has no sides"):
         part_of(mesh, partition(mesh, 2), 0)
-
-
-# --- sides that turn ------------------------------------------------------------------------------
-
-
-def sector(x, part):
-    """Part of a ring, and more directions as they are."""
-    r, angle = 1.0 + x[0], 2 * np.pi * part * x[1]
-    return np.array([r * np.cos(angle), r * np.sin(angle), *x[2:]])
-
-
-@pytest.mark.parametrize("dim", [2, 3])
-def test_sides_of_a_sector_turn(dim):
-    counts, closed = (3, 12, 3)[:dim], (False, True, True)[:dim]
-    for part, turn in ((1 / 3, True), (1.0, False)):
-        mesh = box(counts, order=3, mapping=lambda x, part=part: sector(x, part), periodic=closed)
-        assert sides_turn(mesh) is turn
-    assert not sides_turn(box(counts, order=2, upper=UPPER[:dim], mapping=bend, periodic=True))
-    assert not sides_turn(box(counts))
-
-
-def test_displacements_are_refused_where_sides_turn():
-    mesh = box((2, 6), mapping=lambda x: sector(x, 1 / 3), periodic=(False, True))
-    V = femops.H1(mesh, 2, ncomp=2)
-    for make in (femops.elasticity, femops.neo_hookean):
-        with pytest.raises(femops.errors.OperatorError, match="components do not turn with"):
-            make(V, 1.0, 1.0)
-    assert femops.diffusion(femops.H1(mesh, 2)).symmetric

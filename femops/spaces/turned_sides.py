@@ -1,0 +1,75 @@
+"""Sides that a periodic mesh joins by a turn, as the sides of a sector of a ring.
+
+A scalar field is the same on both sides. The components of a vector field would have to turn.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.numbering import local_nodes, ternary_codes
+from femops.spaces.base import Space
+from femops.spaces.h1_l2 import H1
+from femops_kernels.derived import Derived
+from femops_meshes.mesh import Mesh
+
+Floats = NDArray[np.float64]
+
+_TORN = 1e-10  # least distance of sides at two positions, relative to the size of the mesh
+_TURNED = 1e-6  # difference of an edge's two directions, relative to its length
+
+_found = Derived[Mesh, bool]()
+
+
+def sides_turn(space: Space) -> bool:
+    """True if the mesh of a space joins sides by more than a shift. Collective.
+
+    If sides are joined by shifts, an edge has the same direction in all elements.
+    """
+    return _found.get(space.mesh, partial(_look, space))
+
+
+def _look(space: Space) -> bool:
+    mesh, comm, dim = space.mesh, space.comm, space.dim
+    nodes = [(mesh.order + 1) ** d * mesh.order for d in range(dim)]
+    ends = np.array([sum(n for d, n in enumerate(nodes) if a >> d & 1) for a in range(2**dim)])
+    corners = mesh.coordinates[:, ends]
+    if not _torn(space, corners):
+        return False
+    along = np.zeros((mesh.num_elements, 3**dim, dim))
+    for _, digits in ternary_codes(dim):
+        if digits.count(1) == 1:
+            d, low = digits.index(1), sum(1 << k for k, digit in enumerate(digits) if digit == 2)
+            first, last = mesh.elements[:, low], mesh.elements[:, low | 1 << d]
+            sign = np.where(first < last, 1.0, -1.0)  # parts number vertices in the same order
+            edge = corners[:, low | 1 << d] - corners[:, low]
+            along[:, local_nodes(digits, 2)[0]] = sign[:, np.newaxis] * edge
+    lengths = np.linalg.norm(along, axis=-1)
+    return bool(comm.max(int((_gaps(_like(space, 2), along) > _TURNED * lengths).any())))
+
+
+def _torn(space: Space, corners: Floats) -> bool:
+    """True if corners (ne, 2**dim, dim) that elements share have several positions. Collective."""
+    mesh, comm = space.mesh, space.comm
+    size = comm.max(np.ptp(corners.reshape(-1, space.dim), axis=0).max(initial=0.0))
+    if comm.size > 1:
+        gaps = _gaps(_like(space, 1), corners)
+    else:  # in less time
+        shared = np.empty((mesh.num_vertices, space.dim))
+        shared[mesh.elements] = corners
+        gaps = np.abs(corners - shared[mesh.elements])
+    return bool(comm.max(int((gaps > _TORN * size).any())))
+
+
+def _like(space: Space, order: int) -> H1:
+    return H1(space.distributed or space.mesh, order, space.dim)
+
+
+def _gaps(space: H1, values: Floats) -> Floats:
+    """Distance (ne, n) of values (ne, n, dim) at nodes from their mean over elements."""
+    mean = space.sum_elements(values) / space.sum_elements(np.ones(values.shape))
+    there = space.restriction.gather(space.l_vec(mean))
+    return np.asarray(np.linalg.norm(values - there, axis=-1))

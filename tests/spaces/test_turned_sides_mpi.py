@@ -1,0 +1,41 @@
+"""Sides of periodic meshes that are joined by a turn, on one rank and several."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import OperatorError
+from femops.spaces.turned_sides import sides_turn
+
+UPPER = (1.0, 3.0, 2.0)
+
+
+def sector(x, part):
+    """Part of a ring, and more directions as they are."""
+    r, angle = 1.0 + x[0], 2 * np.pi * part * x[1]
+    return np.array([r * np.cos(angle), r * np.sin(angle), *x[2:]])
+
+
+def bend(x):
+    return x + 0.02 * np.sin(2 * np.pi * x / np.array(UPPER)[: len(x), None])
+
+
+@pytest.mark.parallel(1, 2, 3)
+@pytest.mark.parametrize("dim", [2, 3])
+def test_sides_of_a_sector_turn(comm, dim):
+    counts, closed = (3, 12, 3)[:dim], (False, True, True)[:dim]
+    cases = [
+        (femops.box(counts, mapping=lambda x: sector(x, 1 / 3), periodic=closed, order=3), True),
+        (femops.box(counts, mapping=lambda x: sector(x, 1.0), periodic=closed, order=3), False),
+        (femops.box(counts, upper=UPPER[:dim], mapping=bend, periodic=True, order=2), False),
+        (femops.box(counts), False),
+    ]
+    for mesh, turn in cases:
+        part = femops.distribute(mesh, comm)
+        V = femops.H1(part, 2, ncomp=dim)
+        assert sides_turn(V) is turn
+        if turn:
+            for make in (femops.elasticity, femops.neo_hookean):
+                with pytest.raises(OperatorError, match="components do not turn with"):
+                    make(V, 1.0, 1.0)
+            assert femops.diffusion(femops.H1(part, 2)).symmetric
