@@ -195,7 +195,8 @@ class Space(DomainSpace, ABC):
         ------
         SpaceError
             If the mesh has no such attribute, the space has no such component, the predicate does
-            not return n booleans, or the space is L2, which has no dofs on the boundary.
+            not return n booleans or is true at no node of faces that there are, or the space is L2,
+            which has no dofs on the boundary.
         """
 
     def element_dofs(
