@@ -101,7 +101,7 @@ def gmres(
         directions = min(int(restart), steps)
         return _cycle(algebra, problem.tolerance, residual / norm, norm, directions, seen)
 
-    watch = Watch(history, progress, problem.shown(system.callback))
+    watch = Watch(history, progress, problem.shown(system.callback), problem.A.space.comm)
     x, info = solve_in_rounds(problem, one_round, watch)
     if warn and not info.converged:
         warn_of("gmres", problem, M, info)

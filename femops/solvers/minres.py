@@ -109,7 +109,7 @@ def minres(
         update, count = _reduced(problem, precondition, unit, part, least, flat, steps, told)
         return norm * update, count
 
-    watch = Watch(history, progress, problem.shown(system.callback))
+    watch = Watch(history, progress, problem.shown(system.callback), problem.A.space.comm)
     x, info = solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
     if warn and not info.converged:
         warn_of("minres", problem, M, info)

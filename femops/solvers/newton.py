@@ -192,7 +192,7 @@ def newton(
     norms = [_first_norm(F, residual, atol, sums)]
     asked, forcing = max(rtol * norms[0], atol), _FORCING
     steps = NewtonSteps(linear, preconditioner, history=history)
-    reason, watch = "converged", Watch(False, progress, callback)
+    reason, watch = "converged", Watch(False, progress, callback, F.space.comm)
     watch.tell(0, norms[0], u.view)
     while norms[-1] > (goal := _with_rounding(F, u, norms, asked)):
         if len(norms) > maxiter:

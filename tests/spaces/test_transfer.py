@@ -181,7 +181,7 @@ def test_a_predicate_that_is_true_nowhere_is_refused() -> None:
     """The condition was left out silently, as where round-off keeps x from 1."""
     V = femops.H1(femops.box((3, 3)), 2)
     for ask in (lambda: V.boundary_dofs(lambda x: x[0] == 1.1), lambda: V.boundary_dofs(1, 0, top)):
-        with pytest.raises(femops.errors.SpaceError, match="true at no node .* tolerance"):
+        with pytest.raises(femops.errors.SpaceError, match=r"true at no node .* tolerance"):
             ask()
 
 
