@@ -165,7 +165,10 @@ def cg(
         reports = {"history": history, "progress": progress, "warn": warn}
         limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
         return _many(A, b, x0, {"M": M, **limits}, **reports)
-    given = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, merged=merged, warn=warn)
+    watched = callback is not None or progress is not None
+    given = LinearProblem.checked(
+        "cg", A, b, x0, M, rtol, atol, maxiter, watched, merged=merged, warn=warn
+    )
     if inner_dtype is not None:
         if float_type(inner_dtype) != SINGLE or callback is not None:
             raise SolverError("inner_dtype is float32 or left out, without a callback")

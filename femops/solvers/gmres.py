@@ -90,8 +90,9 @@ def gmres(
     """
     options = {"restart": restart, "warn": warn}
     system = RealSystem.of("gmres", A, b, x0, M, callback)
+    watched = callback is not None or progress is not None
     problem = LinearProblem.checked(
-        "gmres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, **options
+        "gmres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, watched, **options
     )
     algebra = system.algebra(problem, None if system.M is None else problem.preconditioner())
 

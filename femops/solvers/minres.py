@@ -91,8 +91,9 @@ def minres(
     1975. If A takes the residual to zero, x is a least-squares solution.
     """
     system = RealSystem.of("minres", A, b, x0, M, callback)
+    watched = callback is not None or progress is not None
     problem = LinearProblem.checked(
-        "minres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, warn=warn
+        "minres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, watched, warn=warn
     )
     precondition = problem.preconditioner(positive=True)
     eps = float(np.finfo(problem.right.dtype).eps)
