@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, Serial
+from femops.spaces.memory import HasMemory
 from femops_meshes.arguments import check_takes
 
 Vector = NDArray[Any]
@@ -24,6 +25,13 @@ Callback = Callable[[Vector], Any]
 
 ALONE = Serial()
 _TAKEN = {"progress": "(iterations, residual)", "callback": "(x)"}
+
+
+def read_only(space: HasMemory, iterate: Vector) -> Vector:
+    """View (size,) of an iterate for a callback, read-only if the memory supports this."""
+    view = iterate.view()
+    space.memory.protect(view)
+    return view
 
 
 def _refused(call: str, reason: str) -> SolverError:

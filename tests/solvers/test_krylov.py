@@ -272,6 +272,9 @@ def test_iterates_cannot_be_written_to() -> None:
     for solver in (femops.cg, femops.minres, femops.gmres):
         with pytest.raises(ValueError, match="read-only"):
             solver(A, b, callback=lambda x: x.fill(1.0))
+    F = femops.residual(lambda u: {"value": u + u**3}, A.space)
+    with pytest.raises(ValueError, match="read-only"):
+        femops.newton(F, A.space.zeros(), b, callback=lambda u: u.fill(1.0))
 
 
 @pytest.mark.parametrize("solver", [femops.cg, femops.minres, femops.gmres])
