@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
