@@ -15,7 +15,7 @@ from femops.errors import OperatorError, SpaceError, VectorError
 from femops.geometry.batching import element_blocks
 from femops.numbering import distinct, first_positions
 from femops_kernels.cpu.in_order import in_order
-from femops_meshes.arguments import array_of, checked, refusal, shown
+from femops_meshes.arguments import array_of, checked, refusal, refuse_masked, shown
 from femops_meshes.memory import check_memory
 
 Ints = NDArray[np.int64]
@@ -73,10 +73,7 @@ def refuse_unreadable(array: object, what: str) -> None:
     """Raise `VectorError` if an array is on a GPU, or has masked entries."""
     if hasattr(array, "__cuda_array_interface__"):
         raise VectorError(f"{what} is on a GPU: this is done on the host, give {what}.get()")
-    if hasattr(array, "mask") and np.ma.is_masked(array):
-        raise VectorError(
-            f"{what} has masked entries, which femops would read: fill them, as by .filled(0.0)"
-        )
+    refuse_masked(array, what, VectorError)
 
 
 def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:

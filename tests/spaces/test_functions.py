@@ -73,6 +73,10 @@ def test_masked_entries_are_refused():
     ):
         with pytest.raises(VectorError, match="has masked entries"):
             ask()
+    with pytest.raises(femops.errors.MeshError, match="has masked entries"):
+        femops.Mesh.from_arrays(hidden(np.arange(2.0))[:, np.newaxis], [[0, 1]])
+    with pytest.raises(femops.errors.ProbeError, match="has masked entries"):
+        femops.Probe(V.mesh, hidden([0.5, 0.5]))
 
 
 def test_wrong_shapes_are_one_clear_error():
