@@ -34,6 +34,22 @@ def read_only(space: HasMemory, iterate: Vector) -> Vector:
     return view
 
 
+def on_all_ranks(callback: Callable[..., Any] | None, comm: Communicator) -> Any:
+    """Return a function that calls a rank's callback. If it raises on a rank, all ranks raise.
+
+    None if no rank has a callback. Collective, and so is the function.
+    """
+    if not comm.max(int(callback is not None)):
+        return None
+
+    def call(*given: Any) -> None:
+        with check(comm):
+            if callback is not None:
+                callback(*given)
+
+    return call
+
+
 def _refused(call: str, reason: str) -> SolverError:
     return SolverError(f"the solver calls {call}: {reason}")
 

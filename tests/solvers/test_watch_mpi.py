@@ -51,3 +51,15 @@ def test_one_rank_alone_has_a_function(comm, solver, name):
     assert bool(seen) == (comm.rank == 0)
     with pytest.raises((RankError, KeyError), match="mine"):
         SOLVERS[solver](A, b, **{name: fails if comm.rank else None})
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("method", ["rk4", "bs32"])
+def test_a_callback_of_time_steps_raises_on_one_rank(comm, method):
+    def fails(t, u):
+        if comm.rank:
+            raise KeyError("mine")
+
+    given = {"end": 1.0, "dt": 0.1, "method": method, "comm": comm, "callback": fails}
+    with pytest.raises((RankError, KeyError), match="mine"):
+        femops.runge_kutta(lambda t, u: -comm.sum(u), np.ones(2), **given)
