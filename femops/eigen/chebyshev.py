@@ -164,7 +164,7 @@ def chebyshev_subspace(
     numbers |= {"filter_dtype": None if filter_dtype is None else str(filter_dtype)}
     check_same(pencil.A.space.comm, "chebyshev_subspace", numbers, error=SolverError)
     check_numbers(numbers, pencil.count)
-    watch = Watch(history, progress, None)
+    watch = Watch(history, progress, None, pencil.A.space.comm)
     solve = _Solve(pencil, int(k), float(tol), guard, filter_dtype, seed, watch)
     if state is None:
         solve.begin()

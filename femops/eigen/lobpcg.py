@@ -148,7 +148,7 @@ def lobpcg(
     given = default_preconditioner(A) if preconditioner is None else preconditioner
     inverse = as_preconditioner(given, A.space, A.dtype, "preconditioner")
     assert inverse is not None
-    watch = Watch(history, progress, None)
+    watch = Watch(history, progress, None, pencil.A.space.comm)
     solve = _Solve(pencil, inverse, int(k), float(tol), watch)
     found = solve.run(solve.start(number_of_vectors(int(k), guard), state, seed), maxiter)
     if state is not None and found.converged:

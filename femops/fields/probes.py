@@ -24,7 +24,7 @@ from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
 from femops.spaces.vectors import vector_type
-from femops_meshes.arguments import checked, numbers_of, type_name
+from femops_meshes.arguments import checked, numbers_of, refuse_masked, type_name
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 
@@ -295,6 +295,7 @@ def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
     if outside not in get_args(Outside):
         raise ProbeError(f"outside is {outside!r}: take 'error' or 'nan'")
     dim = mesh.dim
+    refuse_masked(points, "points", ProbeError)
     try:
         array = np.array(points)
     except ValueError as error:

@@ -107,7 +107,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @abstractmethod
     def _scaled(self, factor: float) -> MatrixFree:
-        """Operator times a finite nonzero number."""
+        """Operator times a finite number."""
 
     # --- application -----------------------------------------------------------------------------
 
@@ -402,10 +402,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def __mul__(self, factor: Any) -> Any:
         if not isinstance(factor, bool) and isinstance(factor, Real):
             scale = float(factor)
-            if not np.isfinite(scale) or scale == 0.0:
-                raise OperatorError(
-                    f"an operator times {scale}: give a finite number other than zero"
-                )
+            if not np.isfinite(scale):
+                raise OperatorError(f"an operator times {scale}: give a finite number")
             return self._scaled(scale)
         self._refuse_composed(factor)
         return super().__mul__(factor)

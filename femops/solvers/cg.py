@@ -165,14 +165,18 @@ def cg(
         reports = {"history": history, "progress": progress, "warn": warn}
         limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
         return _many(A, b, x0, {"M": M, **limits}, **reports)
-    given = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, merged=merged, warn=warn)
+    watched = callback is not None or progress is not None
+    given = LinearProblem.checked(
+        "cg", A, b, x0, M, rtol, atol, maxiter, watched, merged=merged, warn=warn
+    )
     if inner_dtype is not None:
         if float_type(inner_dtype) != SINGLE or callback is not None:
             raise SolverError("inner_dtype is float32 or left out, without a callback")
         x, info = solve_refined(cg, given, merged, progress, history=history)
         advice = "Leave inner_dtype out if float32 does not resolve A, or give a larger maxiter."
     else:
-        watch = Watch(history, progress, given.shown(callback), arrays=A.space.memory.xp)
+        shown, space = given.shown(callback), A.space
+        watch = Watch(history, progress, shown, space.comm, arrays=space.memory.xp)
         x, info = _of_one(given, merged, watch)
         advice = ""
     if warn and not info.converged:
@@ -258,7 +262,7 @@ def _block(
         LinearProblem.checked("cg", A, b, x0, **options, warn=reports["warn"])
         for b, x0 in columns[slice(*part)]
     ]
-    watch = Watch(reports["history"], reports["progress"], None, 0, A.space.memory.xp)
+    watch = Watch(reports["history"], reports["progress"], None, A.space.comm)
     X, info, far = block_cg.solve(problems, watch)
     return X, info, part[0] + far
 
@@ -339,7 +343,7 @@ def _run(solve: Solve, tolerance: float, limit: int, watch: Watch, view: NDArray
     Between bursts Python can act on a keyboard interrupt. Compiled code cannot.
     """
     burst = 1 if watch.each else solve.every or _FIRST_BURST
-    show = watch.callback is not None
+    show = watch.shows
     solve.advance(tolerance, limit, 0)
     watch.tell(0, solve.residual, lambda: view)
     most = MOST_GROWTH * solve.residual

@@ -90,8 +90,9 @@ def gmres(
     """
     options = {"restart": restart, "warn": warn}
     system = RealSystem.of("gmres", A, b, x0, M, callback)
+    watched = callback is not None or progress is not None
     problem = LinearProblem.checked(
-        "gmres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, **options
+        "gmres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, watched, **options
     )
     algebra = system.algebra(problem, None if system.M is None else problem.preconditioner())
 
@@ -101,7 +102,7 @@ def gmres(
         directions = min(int(restart), steps)
         return _cycle(algebra, problem.tolerance, residual / norm, norm, directions, seen)
 
-    watch = Watch(history, progress, problem.shown(system.callback))
+    watch = Watch(history, progress, problem.shown(system.callback), problem.A.space.comm)
     x, info = solve_in_rounds(problem, one_round, watch)
     if warn and not info.converged:
         warn_of("gmres", problem, M, info)

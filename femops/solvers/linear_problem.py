@@ -177,10 +177,12 @@ class LinearProblem:
         rtol: float,
         atol: float,
         maxiter: int | None,
+        watched: bool = False,
         **others: object,
     ) -> LinearProblem:
         """Check a user's problem, and that all ranks have the same problem. Collective.
 
+        If the solve is ``watched`` by a user's function, which might write to b, b is copied.
         ``others`` are further options that must be the same on all ranks.
 
         Raises
@@ -193,6 +195,7 @@ class LinearProblem:
         given |= {"x0 given": x0 is not None, "M": type(M).__name__}
         check_same(A.space.comm, f"a solve by {solver}", given, error=SolverError)
         right = checked_right(A, b, "b")
+        right = right.copy() if watched else right
         if solver == "cg":
             check_eliminated(A, right)
         sums = Sums(A.space)

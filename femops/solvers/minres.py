@@ -91,8 +91,9 @@ def minres(
     1975. If A takes the residual to zero, x is a least-squares solution.
     """
     system = RealSystem.of("minres", A, b, x0, M, callback)
+    watched = callback is not None or progress is not None
     problem = LinearProblem.checked(
-        "minres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, warn=warn
+        "minres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, watched, warn=warn
     )
     precondition = problem.preconditioner(positive=True)
     eps = float(np.finfo(problem.right.dtype).eps)
@@ -109,7 +110,7 @@ def minres(
         update, count = _reduced(problem, precondition, unit, part, least, flat, steps, told)
         return norm * update, count
 
-    watch = Watch(history, progress, problem.shown(system.callback))
+    watch = Watch(history, progress, problem.shown(system.callback), problem.A.space.comm)
     x, info = solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
     if warn and not info.converged:
         warn_of("minres", problem, M, info)

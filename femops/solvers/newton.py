@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -19,7 +20,7 @@ from femops.solvers.convergence import warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
 from femops.solvers.singular import singular_cause
-from femops.solvers.watch import Callback, Progress, Watch
+from femops.solvers.watch import Callback, Progress, Watch, read_only
 from femops_kernels.cg import LEAST_NORM
 from femops_meshes import html
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked
@@ -130,7 +131,7 @@ def newton(
         fields see `block_triangular`. Newton reuses multigrid, or the function's result, until the
         number of linear iterations has doubled. A preconditioner object serves all Jacobians.
     callback : callable, optional
-        Called as ``callback(u)`` after each step.
+        Called as ``callback(u)`` after each step. On the host u is read-only.
     history : bool
         Whether to keep ``info.linear_residuals``. ``info.residuals`` is always kept.
     progress : callable, optional
@@ -192,8 +193,8 @@ def newton(
     norms = [_first_norm(F, residual, atol, sums)]
     asked, forcing = max(rtol * norms[0], atol), _FORCING
     steps = NewtonSteps(linear, preconditioner, history=history)
-    reason, watch = "converged", Watch(False, progress, callback)
-    watch.tell(0, norms[0], u.view)
+    reason, watch = "converged", Watch(False, progress, callback, F.space.comm)
+    watch.tell(0, norms[0], partial(read_only, F.space, u))
     while norms[-1] > (goal := _with_rounding(F, u, norms, asked)):
         if len(norms) > maxiter:
             reason = f"not converged in {maxiter} steps"
@@ -210,7 +211,7 @@ def newton(
         if norms[-1] > goal:  # the goal may be zero, and the norm too
             least = 0.1 * goal / norms[-1]
             forcing = min(_FORCING, max(_GAMMA * (norms[-1] / norms[-2]) ** 2, least))
-        watch.tell(len(norms) - 1, norms[-1], u.view)
+        watch.tell(len(norms) - 1, norms[-1], partial(read_only, F.space, u))
     spent = sum(info.iterations for info in steps.infos)
     inner = tuple(info.residuals for info in steps.infos) if history else ()
     goal = _with_rounding(F, u, norms, asked, ended=True)

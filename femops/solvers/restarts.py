@@ -9,7 +9,7 @@ import numpy as np
 
 from femops.operators.execution.choice import backend_of
 from femops.solvers.linear_problem import Info, LinearProblem, Vector
-from femops.solvers.watch import Watch
+from femops.solvers.watch import Watch, read_only
 
 Seen = Callable[[float, Callable[[], Vector]], Any]
 """Called after each iteration with the residual's norm, and a function for the update so far."""
@@ -41,17 +41,12 @@ def solve_in_rounds(
         residual = residual - A.apply(x)
     norm, before, told = sums.norm(residual), np.inf, 0
 
-    def view(iterate: Vector) -> Vector:
-        shown = iterate.view()
-        A.space.memory.protect(shown)
-        return shown
-
     def seen(norm: float, update: Callable[[], Vector]) -> None:
         nonlocal told
         told += 1
-        watch.tell(told, norm, lambda: view(x + update()))
+        watch.tell(told, norm, lambda: read_only(A.space, x + update()))
 
-    watch.tell(told, norm, lambda: view(x))
+    watch.tell(told, norm, lambda: read_only(A.space, x))
     while goal < norm < progress * before and spent < problem.limit:
         update, count = one_round(
             residual, norm, problem.limit - spent, None if watch.idle else seen

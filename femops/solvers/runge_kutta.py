@@ -18,6 +18,7 @@ from femops.errors import SolverError
 from femops.parallel import Communicator, communicator
 from femops.solvers.embedded_pairs import PAIRS, Tolerance, take_steps
 from femops.solvers.stage_vectors import StageVectors
+from femops.solvers.watch import on_all_ranks
 from femops.spaces.restriction import FLOAT_TYPES
 from femops_meshes.arguments import NotNegative, check_takes, checked, shown
 
@@ -257,6 +258,7 @@ def runge_kutta(
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
     ranks, vectors = communicator(comm), StageVectors(u if start < end else u.copy())
+    callback = on_all_ranks(callback, ranks)
     rate, u, start, dt = vectors.result(f, "f(t, u)"), vectors.start, float(start), float(dt)
     if method in PAIRS:
         if limiter is not None or not (rtol or atol):

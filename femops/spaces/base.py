@@ -194,8 +194,8 @@ class Space(DomainSpace, ABC):
         Raises
         ------
         SpaceError
-            If the mesh has no such attribute, the space has no such component, the predicate does
-            not return n booleans, or the space is L2, which has no dofs on the boundary.
+            If the mesh has no such attribute, the space has no such component, the predicate is
+            true nowhere or does not return n booleans, or the space is L2, without such dofs.
         """
 
     def element_dofs(

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from femops.errors import FemopsError, SpaceError
 from femops.geometry.domain import DomainBlock
 from femops.pointwise.diagnostics import line_of
-from femops.spaces.restriction import refuse_device_array
+from femops.spaces.restriction import refuse_unreadable
 from femops_meshes.arguments import call_with_arrays, check_takes, type_name
 
 _LOOKED_AT = 4096  # points among which the two are chosen that a function is checked at
@@ -196,6 +196,7 @@ def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]
     """
     n = x.shape[1]
     result = called(predicate, (x,), "the predicate", SpaceError, np.zeros(0, np.bool_))
+    refuse_unreadable(result, "the predicate")
     try:
         chosen = np.asarray(result)
     except ValueError:
@@ -340,7 +341,8 @@ def _fitted(
     error: type[FemopsError],
 ) -> Floats:
     """Return a result as an array ``shape + (n,)``, with the first shape that fits."""
-    refuse_device_array(result, what)
+    for part in result if isinstance(result, list | tuple) else (result,):
+        refuse_unreadable(part, what)
     # if several shapes are accepted, (1, n) may mean a vector of one component, not a scalar
     fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)
     values = next((fit for fit in fits if fit is not None), None)

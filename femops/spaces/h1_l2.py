@@ -17,6 +17,7 @@ from femops.errors import SpaceError
 from femops.geometry.boundary import asked_attributes, chosen, listed_faces
 from femops.geometry.outer import outer_faces
 from femops.numbering import boundary_nodes, h1_numbering
+from femops.parallel.collective_checks import check
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
 from femops.spaces.base import AnyMesh, BoundaryPart, Space
@@ -135,8 +136,23 @@ class H1(Space):
         if self.halo is not None:  # a rank may touch the boundary at an edge only
             nodes = self.halo.marked(nodes)
         if where is not None:
-            nodes = nodes[selected(where, self.dof_coordinates()[nodes].T.copy())]
+            nodes = self._nodes_where(where, nodes)
         return np.asarray(np.add.outer(nodes * self.ncomp, picked).ravel())
+
+    def _nodes_where(self, where: Predicate, nodes: Ints) -> Ints:
+        """Those of some nodes at which a predicate is true. Raise if no rank has one. Collective.
+
+        A condition that holds nowhere would be left out of the problem silently.
+        """
+        with check(self.comm):
+            found = nodes[selected(where, self.dof_coordinates()[nodes].T.copy())]
+        asked, chosen = self.comm.max(np.array([len(nodes), len(found)]))
+        if asked and not chosen:
+            raise SpaceError(
+                "the predicate is true at no node of these faces: correct it, or give it a "
+                "tolerance, as abs(x[0] - 1) < 1e-9"
+            )
+        return found
 
 
 @final

@@ -15,7 +15,7 @@ from femops.errors import OperatorError, SpaceError, VectorError
 from femops.geometry.batching import element_blocks
 from femops.numbering import distinct, first_positions
 from femops_kernels.cpu.in_order import in_order
-from femops_meshes.arguments import array_of, checked, refusal, shown
+from femops_meshes.arguments import array_of, checked, refusal, refuse_masked, shown
 from femops_meshes.memory import check_memory
 
 Ints = NDArray[np.int64]
@@ -27,7 +27,7 @@ FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 def check_float_array(array: object, what: str) -> Vector:
     """Return `array` if it is a NumPy array of float32 or float64, else raise `VectorError`."""
-    refuse_device_array(array, what)
+    refuse_unreadable(array, what)
     if not isinstance(array, np.ndarray):
         cure = _instead_of(array, what) or "a NumPy array of float64 or float32"
         raise VectorError(refusal(what, array, cure))
@@ -43,7 +43,7 @@ def check_float_array(array: object, what: str) -> Vector:
 
 def host_array(values: object, what: str) -> NDArray[Any]:
     """Convert values to a NumPy array, or raise `VectorError`."""
-    refuse_device_array(values, what)
+    refuse_unreadable(values, what)
     try:
         found = array_of(values, what, VectorError)
     except VectorError:
@@ -69,10 +69,13 @@ def _instead_of(value: object, what: str) -> str:
     return f"{what}.vector" if hasattr(value, "vector") else ""
 
 
-def refuse_device_array(array: object, what: str) -> None:
-    """Raise `VectorError` if an array is on a GPU."""
+def refuse_unreadable(array: object, what: str) -> None:
+    """Raise `VectorError` if an array is on a GPU, or has masked entries."""
+    if type(array) is np.ndarray:  # what follows would take part of the time of a small product
+        return
     if hasattr(array, "__cuda_array_interface__"):
         raise VectorError(f"{what} is on a GPU: this is done on the host, give {what}.get()")
+    refuse_masked(array, what, VectorError)
 
 
 def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
@@ -85,7 +88,7 @@ def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
     VectorError
         If the array is on a GPU.
     """
-    refuse_device_array(dofs, "dofs")
+    refuse_unreadable(dofs, "dofs")
     given = array_of(dofs, "dofs", OperatorError)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         cure = "give a list of whole numbers, as V.boundary_dofs() does"

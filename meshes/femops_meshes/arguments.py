@@ -310,14 +310,26 @@ def array_of(
     Raises
     ------
     error
-        The values cannot be converted.
+        The values cannot be converted, or some are masked.
     """
+    refuse_masked(values, name, error)
     try:
         return np.asarray(values, dtype=dtype)
     except (ValueError, TypeError, OverflowError) as reason:
         raise error(
             f"{name} can't be made an array of numbers ({reason}): give rows of equal length"
         ) from reason
+
+
+def refuse_masked(values: Any, name: str, error: type[Exception]) -> None:
+    """Raise if an array has masked entries, whose numbers would be read.
+
+    Raises
+    ------
+    error
+    """
+    if hasattr(values, "mask") and np.ma.is_masked(values):
+        raise error(f"{name} has masked entries, which would be read: fill them, as by .filled(0)")
 
 
 def numbers_of(values: Any, name: str, error: type[Exception]) -> NDArray[np.float64]:

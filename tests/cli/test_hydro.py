@@ -12,6 +12,7 @@ import pytest
 
 import femops
 from femops.hydro.simulation import Simulation
+from femops.io import TimeSeries
 from femops.io.checkpoint import state_file
 
 SHORT = "sedov", "--refine", "1"
@@ -62,6 +63,19 @@ def test_a_restarted_run_has_the_same_bits(facts, ale):
     assert abs(found["energy_change"]) < 1e-3
     if ale:
         check_remaps(straight["remaps"])
+
+
+def test_a_restarted_run_removes_later_steps_of_a_series(facts):
+    """The series kept steps of a run with other options, and left out those of this one."""
+    saved = *SHORT, "--save", "run.pvd", "--every", 2
+    facts(*saved, "--max-steps", 3, "--checkpoint", "three.state")
+    facts(*saved, "--max-steps", 9, "--restart", "three.state")
+    last = facts(*saved, "--max-steps", 6, "--restart", "three.state", "--cfl", 0.1)
+    facts(*SHORT, "--max-steps", 3, "--save", "same.pvd", "--every", 2)
+    series, same = (TimeSeries(name, "continue").times for name in ("run.pvd", "same.pvd"))
+    assert series[:3] == same  # of steps 0, 2, and 3, where that run has ended
+    assert len(series) == 5  # steps 4 and 6 of the last run
+    assert series[-1] == last["t"]
 
 
 def check_remaps(remaps):

@@ -49,6 +49,23 @@ def test_sums_and_factors(problem):
         assert abs(operator.assemble() - expected).max() < 1e-13 * abs(expected).max()
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_factor_may_be_zero(problem, level):
+    """As that of damping that is left out. Conditions of the sum do not go through the zero."""
+    V, u = problem.space, problem.u
+    K, around = femops.diffusion(V, level=level), femops.boundary_mass(V, 2.0, level=level)
+    M = femops.mass(V, smooth, level=level)
+    none, dofs = 0.0 * K, np.arange(3)
+    assert not (none @ u).any()
+    assert not none.diagonal().any()
+    np.testing.assert_allclose(
+        (none + around).constrained(dofs) @ u, around.constrained(dofs) @ u, rtol=1e-14
+    )
+    assert problem.dense_mass.error((M + none) @ u, u) < 1e-13
+    with pytest.raises(femops.errors.OperatorError, match=r"write \(0.0 \* A.unconstrained\)"):
+        0.0 * K.constrained(dofs)
+
+
 @pytest.mark.parametrize("level", ["partial", "matrix-free"])
 @pytest.mark.parametrize("mapping", [None, bend])
 def test_a_sum_over_two_rules_of_the_same_points(level, mapping):

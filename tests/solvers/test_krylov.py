@@ -272,6 +272,25 @@ def test_iterates_cannot_be_written_to() -> None:
     for solver in (femops.cg, femops.minres, femops.gmres):
         with pytest.raises(ValueError, match="read-only"):
             solver(A, b, callback=lambda x: x.fill(1.0))
+    F = femops.residual(lambda u: {"value": u + u**3}, A.space)
+    with pytest.raises(ValueError, match="read-only"):
+        femops.newton(F, A.space.zeros(), b, callback=lambda u: u.fill(1.0))
+
+
+@pytest.mark.parametrize("solver", [femops.cg, femops.minres, femops.gmres])
+@pytest.mark.parametrize("name", ["progress", "callback"])
+def test_a_function_that_overwrites_b_does_not_change_the_solve(solver: Any, name: str) -> None:
+    """minres took residuals of another system for those of this one, and had "converged"."""
+    V = femops.H1(femops.box((3, 3)), 2)
+    A, b = femops.mass(V), femops.load(V, lambda x: x[0])
+    expected, _ = solver(A, b.copy(), rtol=1e-8)
+
+    def spoil(*_: Any) -> None:
+        b[:] = 1e3
+
+    x, info = solver(A, b, rtol=1e-8, **{name: spoil})
+    assert info.converged
+    np.testing.assert_allclose(x, expected, atol=1e-7)
 
 
 def test_progress_without_history_is_of_some_iterations() -> None:

@@ -53,6 +53,32 @@ def test_arguments_and_results_are_copied_where_needed():
     np.testing.assert_array_equal(data[3], 1)
 
 
+def hidden(values):
+    return np.ma.array(values, mask=np.arange(np.size(values)) == 1)
+
+
+def test_masked_entries_are_refused():
+    """The numbers under the mask were read."""
+    V = femops.H1(femops.box((2, 1)), 1)
+    A, ones = femops.mass(V), np.ma.array(np.ones(V.size))
+    np.testing.assert_array_equal(A @ ones, A @ ones.data)
+    for ask in (
+        lambda: A @ hidden(ones),
+        lambda: femops.cg(A, hidden(ones)),
+        lambda: femops.diffusion(V, hidden([2.0, 1.0])),
+        lambda: A.constrained(hidden([1, 2])),
+        lambda: evaluate(lambda x: hidden(x[0]), X),
+        lambda: evaluate(lambda x: (0.0, hidden(x[0])), X, (2,)),
+        lambda: selected(lambda x: hidden(x[0] < 1), X),
+    ):
+        with pytest.raises(VectorError, match="has masked entries"):
+            ask()
+    with pytest.raises(femops.errors.MeshError, match="has masked entries"):
+        femops.Mesh.from_arrays(hidden(np.arange(2.0))[:, np.newaxis], [[0, 1]])
+    with pytest.raises(femops.errors.ProbeError, match="has masked entries"):
+        femops.Probe(V.mesh, hidden([0.5, 0.5]))
+
+
 def test_wrong_shapes_are_one_clear_error():
     for f, shape, got in (
         (lambda x: x, (), r"\(2, 3\)"),

@@ -52,19 +52,30 @@ class Files:
                 check_matplotlib()
 
     def begin(self, run: Simulation) -> None:
-        """Write the initial fields, unless an earlier run has written them."""
+        """Write the initial fields, unless an earlier run has written them.
+
+        After a restart the steps of a series that are later than the checkpoint are removed: this
+        run writes its own, which other options or another number of ranks may change.
+        """
         import femops
 
         if self._given["save"] is not None:
             existing: Any = "continue" if self._given["restart"] else "replace"
-            self._series = femops.io.TimeSeries(self._given["save"], existing, self._comm)
-        self._add(run)
+            until = run.t if self._given["restart"] else None
+            path = self._given["save"]
+            self._series = femops.io.TimeSeries(path, existing, self._comm, until=until)
+        if self._series is None or not self._series.times or self._is_due(run):
+            self._add(run)
+
+    def _is_due(self, run: Simulation) -> bool:
+        """True if the series and the movie have the present step."""
+        return bool(run.steps % self._given["every"] == 0)
 
     def after_step(self, run: Simulation) -> None:
         """Write the files that are due after a step."""
         from femops.hydro import save_run
 
-        if run.steps % self._given["every"] == 0:
+        if self._is_due(run):
             self._add(run)
         if self._given["checkpoint"] and run.steps % self._given["checkpoint_every"] == 0:
             save_run(self._given["checkpoint"], run)

@@ -17,7 +17,7 @@ from femops.pointwise.diagnostics import vector_hint
 from femops.pointwise.trace import OPTIONS, CoefficientShape
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, columns, evaluate_any, place_of
-from femops.spaces.restriction import refuse_device_array
+from femops.spaces.restriction import refuse_unreadable
 from femops_meshes.hints import did_you_mean
 
 Function = Callable[..., Any]
@@ -71,7 +71,7 @@ class FormCoefficient:
     smooth: bool = False
 
     def __post_init__(self) -> None:
-        refuse_device_array(self.value, self.name)
+        refuse_unreadable(self.value, self.name)
         if isinstance(self.value, str):
             hint = did_you_mean(self.name, OPTIONS) or ": give a number or a function of x"
             raise OperatorError(f"the coefficient {self.name!r} is a text{hint}")

@@ -14,7 +14,7 @@ from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, takes_normals
-from femops.spaces.restriction import refuse_device_array
+from femops.spaces.restriction import refuse_unreadable
 from femops_meshes.arguments import array_of
 from femops_meshes.mesh import Mesh
 
@@ -47,7 +47,7 @@ def paired(name: str, value: Any, mesh: Mesh, comm: Communicator | None) -> tupl
         The value is a field, which is real, and ``comm`` is None. Or it is not made of numbers. A
         function raises it, too, if its values are real in one element and complex in another.
     """
-    refuse_device_array(value, name)
+    refuse_unreadable(value, name)
     if isinstance(value, GridFunction | Mapping | str):
         if comm is None:
             raise OperatorError(f"{name} was complex, and is a field now: make a new operator")

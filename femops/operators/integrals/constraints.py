@@ -138,10 +138,15 @@ class Constraints:
         Raises
         ------
         OperatorError
-            See `product_of_factors`.
+            See `product_of_factors`. The factor is zero and the constrained rows are the identity.
         """
         if not self.identity:
             return self
+        if not factor:
+            raise OperatorError(
+                "an operator with constrained dofs times zero has no conditions any more: write "
+                "(0.0 * A.unconstrained).constrained(dofs)"
+            )
         return replace(self, identity=product_of_factors(factor, self.identity, dtype))
 
 
@@ -155,10 +160,11 @@ def product_of_factors(factor: float, other: float, dtype: np.dtype[Any]) -> flo
     Raises
     ------
     OperatorError
-        The product is out of the range of the operator's type, or below its smallest normal number.
+        The product of factors other than zero is out of the range of the operator's type, or below
+        its smallest normal number.
     """
     product, limits = factor * other, np.finfo(dtype)
-    if not float(limits.tiny) <= abs(product) <= float(limits.max):
+    if factor and other and not float(limits.tiny) <= abs(product) <= float(limits.max):
         raise OperatorError(
             f"the operator's factor {other:g} times {factor:g} is out of the range of its type, "
             f"{dtype}: scale the coefficients of its forms instead"

@@ -42,7 +42,7 @@ class Points(LevelData):
     @cached_property
     def fused(self) -> list[tuple[float, KernelTerm]]:
         """The summands, after fusion of summands with the same quadrature rule and spaces."""
-        return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in self._groups]
+        return [(1.0, fused(group)) if _is_fused(group) else group[0] for group in self._groups]
 
     @cached_property
     def _groups(self) -> list[list[tuple[float, Term]]]:
@@ -60,7 +60,7 @@ class Points(LevelData):
     def as_stored(self) -> Summands:
         """See `LevelData.as_stored`. Fused terms are multiplied by factors and rounded again."""
         return [
-            (factor, term.in_sum(factor) if len(group) > 1 else term)
+            (factor, term.in_sum(factor) if _is_fused(group) else term)
             for group in self._groups
             for factor, term in group
         ]
@@ -210,4 +210,9 @@ def kept_at_points(term: Term) -> Term:
 
 def _whole(term: KernelTerm, group: Summands) -> Data:
     """Data of a term on the host, also for a sum whose data a device computes."""
-    return fused(group, whole=True).data if term.looked_at and len(group) > 1 else term.data
+    return fused(group, whole=True).data if term.looked_at and _is_fused(group) else term.data
+
+
+def _is_fused(group: Summands) -> bool:
+    """True if factors multiply data. A sweep that is multiplied by zero could write no identity."""
+    return len(group) > 1 or not group[0][0]

@@ -120,15 +120,15 @@ class _Sizes:
 
 
 def _sizes(A: Operator, product: Vector) -> _Sizes:
-    """Sizes of A: of its factors, of a product with A, and of that product over each factor."""
+    """Sizes of A: of its factors that are not zero, of a product, and of that over each factor."""
     comm, largest = A.space.comm, A.space.comm.max(_most(product))
     entry = -comm.max(-_least(product))
-    factors = [abs(factor) for factor, _ in A.summands]
+    factors = [abs(factor) for factor, _ in A.summands if factor]
     free = comm.max(int(len(product) > len(A.constrained_dofs)))
     numbers = list(factors)
     if largest or (free and A.dtype == SINGLE):  # where float32 may have underflowed
         numbers += [largest, *(largest / factor for factor in factors)]
-    return _Sizes(min(numbers), max(numbers), entry)
+    return _Sizes(min(numbers, default=0.0), max(numbers, default=0.0), entry)
 
 
 def _most(values: Vector) -> float:
