@@ -105,7 +105,9 @@ class DeviceSweep(DeviceLaunch):
             sources[0].dofs is targets[0].dofs
             and np.array_equal(sources[0].marked, targets[0].marked)
         )
-        self._met = targets[0].dofs.met * kernel.target.ncomp if one else -1
+        self._num_first_touched = (
+            targets[0].dofs.num_first_touched * kernel.target.ncomp if one else -1
+        )
         size = kernel.dtype.itemsize
         self._places = {
             f"{name}{suffix(k)}": (name, size * end.begin * panels.nvec)
@@ -160,11 +162,11 @@ class DeviceSweep(DeviceLaunch):
         # a block joins the sums of as many blocks as it has threads: one thread would make no
         # progress
         room = merged.shared_bytes <= self.device.shared_bytes and merged.threads > 1
-        return self._alike and self._met == size and factors and room
+        return self._alike and self._num_first_touched == size and factors and room
 
     def clearing(self, size: int) -> Clearing | None:
         """Launch that clears the entries to which the sweep adds; None to clear all of y."""
-        if self.panels != ONE or self._met != size:
+        if self.panels != ONE or self._num_first_touched != size:
             return None
         target = self._given[1][0]
         if not Clearing.pays(self.kernel, target.dofs, target.marked):
