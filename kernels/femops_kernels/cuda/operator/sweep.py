@@ -90,15 +90,7 @@ class DeviceSweep(DeviceLaunch):
             self._functionals = device.xp.empty((count, self.count), kernel.dtype)
         self._combines: list[tuple[int, Combine]] = []
         self._kept: list[Marked] = []  # while they are, other sweeps share them
-        self._arrays: dict[str, Any] = {
-            "order": device.upload(self.order.elements) if kernel.ordered else None,
-            "functionals": self._functionals,
-            **uploaded(device, kernel, data, self.count, self.order),
-        }
-        for k, (side, end) in enumerate(zip(kernel.sources, sources, strict=True)):
-            self._arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
-        for k, (side, end) in enumerate(zip(kernel.targets, targets, strict=True)):
-            self._arrays |= self._output(k, side, end)
+        self._arrays = self._made_arrays(sources, targets, data)
         self._bound: tuple[Function, NDArray[Any]] | None = None
         one = len(sources) == len(targets) == 1 and not count
         self._alike = one and (
@@ -115,6 +107,22 @@ class DeviceSweep(DeviceLaunch):
             for k, end in enumerate(ends)
             if k or end.begin
         }
+
+    def _made_arrays(
+        self, sources: Sequence[DeviceEnd], targets: Sequence[DeviceEnd], data: Data | FilledData
+    ) -> dict[str, Any]:
+        """Arguments of the kernel, without vectors."""
+        device, kernel = self.device, self.kernel
+        arrays: dict[str, Any] = {
+            "order": device.upload(self.order.elements) if kernel.ordered else None,
+            "functionals": self._functionals,
+            **uploaded(device, kernel, data, self.count, self.order),
+        }
+        for k, (side, end) in enumerate(zip(kernel.sources, sources, strict=True)):
+            arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
+        for k, (side, end) in enumerate(zip(kernel.targets, targets, strict=True)):
+            arrays |= self._output(k, side, end)
+        return arrays
 
     def _marks(self, k: int, side: Side, end: DeviceEnd) -> dict[str, Any]:
         """Arguments of field k that mark its entries to be read as zero."""
