@@ -22,15 +22,20 @@ _PLAIN = re.compile(r"[0-9A-Za-z+. -]*")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def whole_number(least: int, most: int | None = None) -> Callable[[Any], int]:
-    """Return a parser of whole numbers from `least` to `most`. It refuses other text."""
+def whole_number(
+    least: int, most: int | None = None, hint: str | None = None
+) -> Callable[[Any], int]:
+    """Return a parser of whole numbers from `least` to `most`. It refuses other text.
+
+    ``hint`` is the option that errors name. Parsers that typer calls need none.
+    """
     wish = f">= {least}" if most is None else f"from {least} to {most}"
 
     def read(value: Any) -> int:
         text = str(value).strip()
         result = int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else least - 1
         if result < least or (most is not None and result > most):
-            raise typer.BadParameter(f"got '{value}': give a whole number {wish}")
+            raise typer.BadParameter(f"got '{value}': give a whole number {wish}", param_hint=hint)
         return result
 
     return read

@@ -135,12 +135,7 @@ class Lagrangian:
         fluid: Fluid | None = None,
     ) -> None:
         _check(problem, mesh.dim, assembly, device)
-        most = 3 * order_kinematic - 1  # beyond, the energy has more dofs than quadrature points
-        if order_thermo > most:
-            raise HydroError(
-                f"order_thermo is {order_thermo} beside order_kinematic {order_kinematic}: give at "
-                f"most {most}, 3 x order_kinematic - 1: the quadrature points allow no more"
-            )
+        _check_orders(order_kinematic, order_thermo)
         self.problem, self.mesh, self.cfl, self.fluid = problem, mesh, cfl, fluid
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max, self.assembly = cg_tol, cg_max, assembly
@@ -162,11 +157,7 @@ class Lagrangian:
         self.density = self._density()
         check_density(self)
         self.gamma = fluid.gamma if fluid else _by_element(mesh, self.part, problem.gamma)
-        self._materials = {
-            "rho": self.density,
-            "gamma": self.gamma,
-            "h0": self.h0,
-        }
+        self._materials = {"rho": self.density, "gamma": self.gamma, "h0": self.h0}
         force = MatrixForce if assembly == "full" else SweptForce
         given = problem, self.space, self.walls, self.quadrature, self._materials
         self.force: CornerForce = force(*given)
@@ -448,3 +439,12 @@ def _check(problem: Problem, dim: int, assembly: Assembly, device: DeviceLike) -
     if dim not in problem.mesh:
         dims = ", ".join(map(str, problem.mesh))
         raise HydroError(f"{problem.name} is a problem of dimension {dims}: not {dim}")
+
+
+def _check_orders(order_kinematic: int, order_thermo: int) -> None:
+    most = 3 * order_kinematic - 1  # beyond, the energy has more dofs than quadrature points
+    if order_thermo > most:
+        raise HydroError(
+            f"order_thermo is {order_thermo} beside order_kinematic {order_kinematic}: give at "
+            f"most {most}, 3 x order_kinematic - 1: the quadrature points allow no more"
+        )

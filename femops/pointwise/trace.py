@@ -362,13 +362,28 @@ def _call(
     known: dict[str, Any],
     place: dict[str, Any],
 ) -> Any:
+    """Result of a form's function. Errors in it name its line."""
+    keywords = _keywords(function, len(fields), known, place)
+    try:
+        return function(*fields, **keywords)
+    except FemopsError as error:
+        raise TraceError(f"{line_of(error)}{error}") from error.__cause__
+    except Exception as error:  # whatever a user's function may raise
+        hint = vector_hint(np.shape(getattr(value, "minus", value)) for value in known.values())
+        raise TraceError(f"{line_of(error)}{explain(error)}{hint}") from error
+
+
+def _keywords(
+    function: FormFunction, count: int, known: dict[str, Any], place: dict[str, Any]
+) -> dict[str, Any]:
+    """Arguments by name of a form's function, after those for ``count`` fields."""
     parameters = inspect.signature(function).parameters
     names = [p.name for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    wanted = names[len(fields) :]
+    wanted = names[count:]
     where = f"{definition(function)}{name_of(function)}({', '.join(names)})"
-    if len(names) < len(fields):
+    if len(names) < count:
         raise TraceError(
-            f"{where} takes {len(names)} arguments: give it one for each field, {len(fields)}"
+            f"{where} takes {len(names)} arguments: give it one for each field, {count}"
         )
     for name in place.keys() & known.keys():
         what = {"x": "position", "n": "normal", "h": "extent of the element"}[name]
@@ -390,14 +405,7 @@ def _call(
             f"{where} takes no coefficient {extra[0]!r}"
             + (did_you_mean(extra[0], [*wanted, *OPTIONS]) or ": make it one of its arguments")
         )
-    keywords = {name: value for name, value in keywords.items() if value is not None}
-    try:
-        return function(*fields, **keywords)
-    except FemopsError as error:
-        raise TraceError(f"{line_of(error)}{error}") from error.__cause__
-    except Exception as error:  # whatever a user's function may raise
-        hint = vector_hint(np.shape(getattr(value, "minus", value)) for value in known.values())
-        raise TraceError(f"{line_of(error)}{explain(error)}{hint}") from error
+    return {name: value for name, value in keywords.items() if value is not None}
 
 
 def _result_of(

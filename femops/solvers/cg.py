@@ -152,23 +152,18 @@ def cg(
     ConvergenceWarning
         See ``warn``. The warning names the likely cause, such as a singular operator.
     """
-    if isinstance(A, ComplexOperator):
-        system = RealSystem.of("cg", A, b, x0, M, callback)
-        options: dict[str, Any] = {"merged": merged, "history": history, "progress": progress}
-        options |= {"rtol": rtol, "atol": atol, "maxiter": maxiter, "warn": warn}
-        options["inner_dtype"] = inner_dtype
-        x, info = cg(system.A, system.b, system.x0, M=system.M, callback=system.callback, **options)
-        return system.solution(x), info
+    system = RealSystem.of("cg", A, b, x0, M, callback)
+    A, b, M, callback = system.A, system.b, system.M, system.callback
     if getattr(b, "ndim", 1) == 2 and not callable(b):  # as operators are
         if merged or callback is not None or inner_dtype is not None:
             raise SolverError("b has many columns: leave out callback, merged and inner_dtype")
         reports = {"history": history, "progress": progress, "warn": warn}
-        limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
-        return _many(A, b, x0, {"M": M, **limits}, **reports)
+        limits = {"M": M, "rtol": rtol, "atol": atol, "maxiter": maxiter}
+        x, info = _many(A, b, system.x0, limits, **reports)
+        return system.solution(x), info
     watched = callback is not None or progress is not None
-    given = LinearProblem.checked(
-        "cg", A, b, x0, M, rtol, atol, maxiter, watched, merged=merged, warn=warn
-    )
+    options = {"merged": merged, "warn": warn}
+    given = LinearProblem.checked("cg", A, b, system.x0, M, rtol, atol, maxiter, watched, **options)
     if inner_dtype is not None:
         if float_type(inner_dtype) != SINGLE or callback is not None:
             raise SolverError("inner_dtype is float32 or left out, without a callback")
@@ -181,7 +176,7 @@ def cg(
         advice = ""
     if warn and not info.converged:
         warn_of("cg", given, M, info, advice)
-    return given.held.put_into(x), info
+    return system.solution(given.held.put_into(x)), info
 
 
 def _of_one(given: LinearProblem, merged: bool | None, watch: Watch) -> tuple[NDArray[Any], Info]:

@@ -325,15 +325,12 @@ def solvers_once(solvers: Sequence[CGSolver]) -> list[CGSolver]:
     return found
 
 
-def ended_solves(
-    solvers: Sequence[CGSolver], rights: Sequence[NDArray[Any]], rtol: float, *, warn: bool
-) -> None:
-    """Raise errors of solves that an instruction has done, and warn if ``warn``. Collective."""
+def ended_solves(solvers: Sequence[CGSolver], rights: Sequence[NDArray[Any]], rtol: float) -> None:
+    """Raise errors of solves that an instruction has done, and issue their warning. Collective."""
     for solver, b in zip(solvers, rights, strict=True):
         solver._check_norm(b)
         solver._check_end()
-    if warn:
-        _warn_unconverged(solvers, rtol)
+    _warn_unconverged(solvers, rtol)
 
 
 def _warn_unconverged(solvers: Sequence[CGSolver], rtol: float) -> None:

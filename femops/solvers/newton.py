@@ -18,6 +18,7 @@ from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.inner_products import Sums
+from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch, read_only
@@ -186,9 +187,7 @@ def newton(
     """
     check_level(level)
     sums = Sums(F.space)
-    u = _own(F, u0, "u0")
-    load = sums.arrays.zeros_like(u) if b is None else _own(F, b, "b")
-    load[F.space.memory.put(F.constrained_dofs)] = 0.0
+    u, load = _start(F, u0, b)
     residual = F.residual(u) - load
     norms = [_first_norm(F, residual, atol, sums)]
     asked, forcing = max(rtol * norms[0], atol), _FORCING
@@ -208,20 +207,53 @@ def newton(
             break
         u, residual = found
         norms.append(sums.norm(residual))
-        if norms[-1] > goal:  # the goal may be zero, and the norm too
-            least = 0.1 * goal / norms[-1]
-            forcing = min(_FORCING, max(_GAMMA * (norms[-1] / norms[-2]) ** 2, least))
+        forcing = _next_forcing(forcing, norms, goal)
         watch.tell(len(norms) - 1, norms[-1], partial(read_only, F.space, u))
-    spent = sum(info.iterations for info in steps.infos)
-    inner = tuple(info.residuals for info in steps.infos) if history else ()
     goal = _with_rounding(F, u, norms, asked, ended=True)
-    if norms[-1] <= goal:
-        reason = "converged" if norms[-1] <= asked else _ROUNDED
-    ended = norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), goal
-    info = NewtonInfo(*ended, inner)
+    info = _report(norms, asked, goal, reason, steps.infos, history=history)
     if warn and not info.converged:
         _warn(info, _cause(F, u, residual, goal), F.space.comm)
     return u, info
+
+
+def _next_forcing(forcing: float, norms: Sequence[float], goal: float) -> float:
+    """Relative tolerance of the next linear solve: small if the last step has reduced much."""
+    if norms[-1] <= goal:  # both may be zero
+        return forcing
+    least = 0.1 * goal / norms[-1]
+    return min(_FORCING, max(_GAMMA * (norms[-1] / norms[-2]) ** 2, least))
+
+
+def _report(
+    norms: list[float],
+    asked: float,
+    goal: float,
+    reason: str,
+    infos: Sequence[Info],
+    *,
+    history: bool,
+) -> NewtonInfo:
+    """Report of a solve that ended for ``reason``. The goal is ``asked``, or more by rounding."""
+    converged = norms[-1] <= goal
+    if converged:
+        reason = "converged" if norms[-1] <= asked else _ROUNDED
+    spent = sum(info.iterations for info in infos)
+    inner = tuple(info.residuals for info in infos) if history else ()
+    return NewtonInfo(converged, reason, len(norms) - 1, spent, tuple(norms), goal, inner)
+
+
+def _start(F: Residual, u0: Any, b: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Copies of the guess and of the load, which is zero at constrained dofs."""
+    u = _own(F, u0, "u0")
+    load = F.space.memory.xp.zeros_like(u) if b is None else _own(F, b, "b")
+    load[F.space.memory.put(F.constrained_dofs)] = 0.0
+    return u, load
+
+
+def _own(F: Residual, vector: Any, what: str) -> NDArray[Any]:
+    """Check a vector of the residual's space, and return a copy (size,)."""
+    copy: NDArray[Any] = F.space.memory.vector_of(F.space, vector, what).copy()
+    return copy
 
 
 def _first_norm(F: Residual, residual: NDArray[Any], atol: float, sums: Sums) -> float:
@@ -302,12 +334,6 @@ def _advice(info: NewtonInfo) -> str:
     if stalls and info.residual <= _SOLVED * info.residuals[0]:
         return "The residual no longer decreases, as at round-off: give a larger rtol or atol."
     return "Apply the load in steps, or begin with a better u0."
-
-
-def _own(F: Residual, vector: Any, what: str) -> NDArray[Any]:
-    """Check a vector of the residual's space, and return a copy (size,)."""
-    copy: NDArray[Any] = F.space.memory.vector_of(F.space, vector, what).copy()
-    return copy
 
 
 def _search(

@@ -246,14 +246,7 @@ def runge_kutta(
     >>> bool(femops.l2_error(V, u, lambda x: np.exp(-100 * (x[0] - 0.7) ** 2)) < 1e-3)
     True
     """
-    if method not in METHODS and method not in PAIRS:
-        choices = ", ".join([*METHODS, *PAIRS])
-        raise SolverError(f"method {shown(method)}: choose one of {choices}")
-    flat = isinstance(getattr(u, "shape", None), tuple) and len(u.shape) == 1
-    if not (flat and hasattr(u, "dtype") and u.dtype in FLOAT_TYPES) or not callable(f):
-        raise SolverError(
-            f"runge_kutta takes a function f(t, u) and a vector u, got {shown(f)} and {shown(u)}"
-        )
+    _check_method(method)
     _check_functions(f, limiter, callback, start, u)
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
@@ -299,8 +292,19 @@ def _unchanged(u: Vector) -> Vector:
     return u
 
 
-def _check_functions(f: Any, limiter: Any, callback: Any, start: float, u: Vector) -> None:
-    """Raise unless f, the limiter and the callback can be called with their arguments."""
+def _check_method(method: str) -> None:
+    if method not in METHODS and method not in PAIRS:
+        choices = ", ".join([*METHODS, *PAIRS])
+        raise SolverError(f"method {shown(method)}: choose one of {choices}")
+
+
+def _check_functions(f: Any, limiter: Any, callback: Any, start: float, u: Any) -> None:
+    """Raise unless u is a vector, and the functions can be called with their arguments."""
+    flat = isinstance(getattr(u, "shape", None), tuple) and len(u.shape) == 1
+    if not (flat and hasattr(u, "dtype") and u.dtype in FLOAT_TYPES) or not callable(f):
+        raise SolverError(
+            f"runge_kutta takes a function f(t, u) and a vector u, got {shown(f)} and {shown(u)}"
+        )
     for name, given, arguments, takes in (
         ("f", f, (start, u), "t and u"),
         ("limiter", limiter, (u,), "u"),

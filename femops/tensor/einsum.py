@@ -146,7 +146,7 @@ def _contract(
     moved = tuple(
         _members_first(one, word, batch) for one, word in zip(operands, words, strict=True)
     )
-    terms = terms_of(moved, words, 0)
+    terms = terms_of(moved, words)
     sizes = sizes_of(term.named for term in terms)
     shape = tuple(sizes[letter] for letter in result)
     if out is None and beta != 0:
@@ -162,8 +162,8 @@ def _contract(
     return target, (*terms, written)
 
 
-def terms_of(operands: tuple[Operand, ...], words: tuple[str, ...], batch: int) -> tuple[Term, ...]:
-    """Operands as terms with letters; ``batch`` is the dimension of arrays that counts members.
+def terms_of(operands: tuple[Operand, ...], words: tuple[str, ...]) -> tuple[Term, ...]:
+    """Operands as terms with letters. The first dimension of an array counts members.
 
     Raises
     ------
@@ -172,8 +172,7 @@ def terms_of(operands: tuple[Operand, ...], words: tuple[str, ...], batch: int) 
     """
     terms = []
     for k, (one, word) in enumerate(zip(operands, words, strict=True)):
-        view = as_view(_members_first(one, word, batch), len(word), f"operand {k}")
-        terms.append(Term(view, word))
+        terms.append(Term(as_view(one, len(word), f"operand {k}"), word))
     return tuple(terms)
 
 

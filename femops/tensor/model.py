@@ -108,7 +108,7 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     (True, True)
     """
     words, result = parsed(subscripts, len(operands))
-    terms = terms_of(operands, words, 0)
+    terms = terms_of(operands, words)
     sizes = sizes_of(term.named for term in terms)
     check_devices(*(term.view for term in terms))
     device = terms[0].view.device

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import femops
 from femops_kernels.cpu.plan import equal_chunks, make_nonowned_plan, make_plan
 from femops_kernels.errors import KernelError
-from femops_kernels.pointwise.qdata import element_values, interleave
+from femops_kernels.pointwise.qdata import aligned_array, element_values, store_interleaved
 from femops_kernels.simd.runs import DofRuns
 
 
@@ -155,7 +155,8 @@ def test_refuses_other_numberings_and_runs_that_three_dofs_do_not_tell():
 def test_interleaving():
     for ne, width in product((1, 7, 8, 9, 33), (2, 8)):
         values = np.random.default_rng(0).standard_normal((ne, 5, 3))
-        data = interleave(values, width, np.float64)
+        data = aligned_array((-(-ne // width), 5, 3, width), np.float64)
+        store_interleaved(data, values, 0)
         assert data.ctypes.data % 64 == 0
         np.testing.assert_array_equal(element_values(data, ne), values)
         assert np.abs(data).sum() == pytest.approx(np.abs(values).sum())

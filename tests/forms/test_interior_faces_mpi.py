@@ -112,12 +112,12 @@ def test_the_operator_of_one_process(
 
 
 @pytest.mark.parallel(2)
-@pytest.mark.parametrize(("family", "layers"), [("gauss", 5), ("hermite", 2), ("bernstein", 2)])
+@pytest.mark.parametrize(("family", "layers"), [("gauss", 4), ("hermite", 2), ("bernstein", 2)])
 def test_messages_have_the_layers_that_faces_need(comm: Any, family: str, layers: int) -> None:
-    mesh = femops.distribute(femops.box((4, 3, 2)), comm)  # cut across the first direction
-    A = femops.interior_penalty(femops.L2(mesh, 4, family=family))
+    mesh = femops.distribute(femops.box((4, 3)), comm)  # cut across the first direction
+    A = femops.interior_penalty(femops.L2(mesh, 3, family=family))
     received = [len(forward.channel.incoming) for forward, _ in A.compiled.forwards]
-    assert received == [layers * 25 * 6 * comm.rank]  # the last rank has the faces
+    assert received == [layers * 4 * 3 * comm.rank]  # the last rank has the faces
 
 
 @pytest.mark.parallel(2, 3, 4)
@@ -138,11 +138,10 @@ def test_the_same_bits(comm: Any, mesh: str, family: str, monkeypatch: Any) -> N
         V = A.space
         u = np.random.default_rng(5).standard_normal(V.global_size)[piece(V)]
         upwind = femops.upwind_convection(V, np.array([1.0, -0.5, 2.0][: V.dim]))
-        penalty = femops.interior_penalty(V)
         R = femops.residual(
             lambda u, n: {"jump": u.jump * (1.0 + u.mean.value**2)}, V, faces="interior"
         )
-        vectors = [A @ u, A.diagonal(), upwind @ u, penalty @ u, penalty.diagonal()]
+        vectors = [A @ u, A.diagonal(), upwind @ u]
         vectors += [R.residual(u), R.jacobian(u) @ u]
         return V, femops.functional(lambda u: u.jump**2, V, faces="interior")(u), vectors
 

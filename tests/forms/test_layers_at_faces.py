@@ -85,15 +85,15 @@ def in_basis(space, other, x, *, transposed=False):
         pytest.param("rectangle", 7, 1, "hermite", "float64", marks=pytest.mark.exhaustive),
         ("rectangle", 4, 3, "bernstein", "float32"),
         pytest.param("turned flat", 3, 1, "bernstein", "float64", marks=pytest.mark.exhaustive),
-        ("turned flat", 6, 2, "hermite", "float64"),
+        pytest.param("turned flat", 6, 2, "hermite", "float64", marks=pytest.mark.exhaustive),
         ("torus", 4, 1, "hermite", "float64"),
         ("cuboid", 2, 1, "bernstein", "float64"),
         pytest.param("cuboid", 3, 2, "hermite", "float64", marks=pytest.mark.exhaustive),
-        ("cuboid", 5, 1, "hermite", "float32"),
+        pytest.param("cuboid", 5, 1, "hermite", "float32", marks=pytest.mark.exhaustive),
         ("turned", 2, 3, "hermite", "float64"),
         pytest.param("turned", 4, 1, "bernstein", "float64", marks=pytest.mark.exhaustive),
-        ("glued", 3, 1, "hermite", "float64"),
-        ("ball", 4, 1, "hermite", "float64"),
+        pytest.param("glued", 3, 1, "hermite", "float64", marks=pytest.mark.exhaustive),
+        pytest.param("ball", 4, 1, "hermite", "float64", marks=pytest.mark.exhaustive),
         pytest.param("few", 8, 1, "hermite", "float64", marks=pytest.mark.exhaustive),
     ],
 )
@@ -120,8 +120,6 @@ def test_against_another_basis(mesh, p, ncomp, family, dtype):
 
     close(A @ x, expected(B, x), tolerance)
     close(A.T @ x, expected(B.T, x), tolerance)
-    many = A @ np.ascontiguousarray(np.stack([x, 2 * x, -x], axis=1))
-    close(many, np.multiply.outer(A @ x, [1.0, 2.0, -1.0]), tolerance)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +131,7 @@ def test_against_another_basis(mesh, p, ncomp, family, dtype):
 )
 def test_diagonals_and_levels(mesh, monkeypatch):
     monkeypatch.setattr(femops.operators.execution.diagonal, "_COMPILED_FROM", 0)
-    V = femops.L2(MESHES[mesh](), 3, family="hermite")
+    V = femops.L2(MESHES[mesh](), 2, family="hermite")
     A = femops.form(all_parts, V, faces="interior", k=1.5) + femops.mass(V)
     matrix, x = A.assemble(), random(V.size)
     close(A.diagonal(), matrix.diagonal())

@@ -259,6 +259,7 @@ V = femops.H1(femops.box((2, 2, 2), lower=-1), 2, ncomp=3)
 u = V.interpolate(lambda x: ((1 - x**2).prod(0), 0 * x[0], 0 * x[0]))
 picture = femops.plot(V, u, title="flow", name="v")
 assert isinstance(picture.figure, pyvista.Plotter)
+assert picture._repr_html_() is None  # notebooks show a PNG
 picture.save(path)
 femops.plot(femops.disc(1), backend="pyvista").save(path.with_stem("mesh"))
 """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from femops.cli.hydro.progress import teller
 from femops.cli.options import whole_number
 from femops.cli.output import Column, Output
@@ -24,7 +22,7 @@ def verify_runs(output: Output, what: list[str], cg_tol: float) -> None:
     from femops.hydro import verify as verified
     from femops.parallel import world
 
-    numbers = [_number(text) for text in what] or list(RUNS)
+    numbers = [*map(whole_number(1, hint="--verify"), what)] or list(RUNS)
     results, comm = [], world()
     for n in numbers:
         with output.working(f"run {n}") as update:
@@ -45,14 +43,6 @@ def verify_runs(output: Output, what: list[str], cg_tol: float) -> None:
     off = [r["run"] for r in results if not _agrees(r)]
     if off:
         raise HydroError(f"runs {', '.join(map(str, off))} are not as published")
-
-
-def _number(text: str) -> int:
-    """Read the number of a reference run."""
-    try:
-        return whole_number(1)(text)
-    except typer.BadParameter as error:
-        raise typer.BadParameter(str(error), param_hint="--verify") from error
 
 
 def _agrees(result: dict[str, Any]) -> bool:

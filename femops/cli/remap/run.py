@@ -44,7 +44,7 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
         if given["picture"] is not None:
             check_writable(checked_path(given["picture"], ".png"))
             check_matplotlib()
-    problem = advection_problem(read_number(what[0], "PROBLEM"))
+    problem = advection_problem(whole_number(0, hint="PROBLEM")(what[0]))
     mesh = _mesh(given["mesh"], given["refine"], problem.mesh, comm)
     numbers = given["order"], given["t_final"], given["dt"]
     run = Advection(problem, mesh, *numbers, mesh_order=given["mesh_order"], **given["methods"])
@@ -67,14 +67,6 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     output.facts(f"Advection: problem {problem.number}", shown)
     if given["picture"] is not None:
         _draw(output, given["picture"], run.function(found))
-
-
-def read_number(text: str, hint: str) -> int:
-    """Read the number of a problem or of a run."""
-    try:
-        return whole_number(0)(text)
-    except typer.BadParameter as error:
-        raise typer.BadParameter(str(error), param_hint=hint) from error
 
 
 def _mesh(

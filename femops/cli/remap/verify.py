@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from femops.cli.options import whole_number
 from femops.cli.output import Column, Output
-from femops.cli.remap.run import read_number
 
 
 def verify_runs(output: Output, what: list[str]) -> None:
@@ -21,7 +21,7 @@ def verify_runs(output: Output, what: list[str]) -> None:
     from femops.hydro.remap import PUBLISHED, verify_advection
     from femops.parallel import world
 
-    numbers = [read_number(text, "--verify") for text in what] or list(PUBLISHED)
+    numbers = [*map(whole_number(0, hint="--verify"), what)] or list(PUBLISHED)
     results = []
     for n in numbers:
         with output.working(f"run {n}") as update:

@@ -16,11 +16,7 @@ from femops.io.plots.picture import Picture
 from femops.io.plots.sampling import Sampler
 from femops.io.plots.scene import make_scene
 from femops.io.plots.with_matplotlib import MatplotlibPicture
-from femops.io.plots.with_pyvista import (
-    InteractivePicture,
-    PyVistaPicture,
-    check_pyvista,
-)
+from femops.io.plots.with_pyvista import PyVistaPicture, check_pyvista
 from femops.parallel.collective_checks import check
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
@@ -115,8 +111,7 @@ def plot(
         return MatplotlibPicture(sampler, name, title, limits)
     scene = replace(make_scene(sampler, name, axes, along, edges), limits=limits)
     if by_pyvista:
-        drawn = PyVistaPicture(scene, title)
-        return InteractivePicture(drawn) if interactive else drawn
+        return PyVistaPicture(scene, title, interactive=interactive)
     return MatplotlibPicture(scene, name, title)
 
 

@@ -117,50 +117,20 @@ def _attach(data: Any, name: str, array: NDArray[Any]) -> None:
 
 
 @final
-class InteractivePicture(Picture):
-    """Picture that a notebook shows in a viewer, which turns it. PyVista draws it.
+class PyVistaPicture(Picture):
+    """Picture drawn by a PyVista plotter.
 
     Parameters
     ----------
-    drawn : PyVistaPicture
+    scene : Scene
+    title : str or None
+    interactive : bool
+        Whether a notebook shows the picture in a viewer, which turns it.
     """
 
-    def __init__(self, drawn: PyVistaPicture) -> None:
-        self._drawn = drawn
-
-    @property
-    def figure(self) -> Any:
-        """See `PyVistaPicture.figure`."""
-        return self._drawn.figure
-
-    def write_png(self, file: Path | BinaryIO) -> None:
-        """See `Picture.write_png`."""
-        self._drawn.write_png(file)
-
-    def write_html(self, file: Path) -> None:
-        """See `Picture.write_html`."""
-        self._drawn.write_html(file)
-
-    def show(self) -> None:
-        """See `Picture.show`."""
-        self._drawn.show()
-
-    def _repr_html_(self) -> str:
-        """Return a frame with the page, for notebooks."""
-        with tempfile.TemporaryDirectory() as folder:
-            page = Path(folder, "picture.html")
-            self.write_html(page)
-            content = escape(page.read_text(encoding="utf-8"), quote=True)
-        return f'<iframe srcdoc="{content}" style="width:100%;height:480px;border:0"></iframe>'
-
-
-@final
-class PyVistaPicture(Picture):
-    """Picture drawn by a PyVista plotter."""
-
-    def __init__(self, scene: Scene, title: str | None) -> None:
+    def __init__(self, scene: Scene, title: str | None, *, interactive: bool) -> None:
         check_pyvista()
-        self._scene, self._title = scene, title
+        self._scene, self._title, self._interactive = scene, title, interactive
 
     @cached_property
     def figure(self) -> Any:
@@ -190,6 +160,16 @@ class PyVistaPicture(Picture):
     def show(self) -> None:
         """See `Picture.show`."""
         self._plotter(off_screen=False).show()
+
+    def _repr_html_(self) -> str | None:
+        """Return a frame with the page, for notebooks. None lets them show a PNG."""
+        if not self._interactive:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder, "picture.html")
+            self.write_html(page)
+            content = escape(page.read_text(encoding="utf-8"), quote=True)
+        return f'<iframe srcdoc="{content}" style="width:100%;height:480px;border:0"></iframe>'
 
     def _plotter(self, *, off_screen: bool) -> Any:
         import pyvista

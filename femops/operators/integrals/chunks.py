@@ -245,7 +245,7 @@ def _make_plan(
         indices = indices[:, : runs.num_nodes]
     given = indices, own, width, chunks.start, runs, whole.ndofs - own
     if space.domain.covers:
-        return placed_plan(make_plan(*given, met=whole.first_touch[1:]))
+        return placed_plan(make_plan(*given, num_touched=whole.first_touch[1:]))
     mesh = space.volume.distributed
     apart = mesh is not None and mesh.reproducible
     if chunks.owned is not None and isinstance(space.volume, L2) and not apart:

@@ -64,20 +64,18 @@ def placed_array(
     return array.reshape(shape)
 
 
-def placed(
-    array: NDArray[Any], edges: NDArray[np.int64] | None = None, axis: int = 0
-) -> NDArray[Any]:
+def placed(array: NDArray[Any], edges: NDArray[np.int64] | None = None) -> NDArray[Any]:
     """Copy an array to a `placed_array` of the same shape. Return a small array itself.
 
     Parameters
     ----------
     array : array of any shape
-    edges, axis
-        See `placed_array`.
+    edges
+        See `placed_array`, for the first axis.
     """
     if not _shared_out(array.nbytes):
         return array
-    copy = placed_array(array.shape, array.dtype, edges, axis)
+    copy = placed_array(array.shape, array.dtype, edges)
     copy[...] = array
     return copy
 

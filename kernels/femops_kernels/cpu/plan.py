@@ -179,7 +179,7 @@ def make_plan(
     element_start: Int,
     runs: DofRuns,
     ghosts: int = 0,
-    met: Int | None = None,
+    num_touched: Int | None = None,
 ) -> Plan:
     """Plan of a restriction whose dofs are numbered by first touch.
 
@@ -198,7 +198,7 @@ def make_plan(
         Runs of an element's nodes, whose dofs are consecutive up to their order.
     ghosts : int
         Number of ghosts, which are the dofs from ``ndofs`` on.
-    met : (ne,) int64, optional
+    num_touched : (ne,) int64, optional
         Number of dofs that the elements up to each one touch. If omitted, it is found, and the
         arguments are checked.
 
@@ -208,28 +208,28 @@ def make_plan(
         If the dofs are not numbered by first touch, a chunk does not begin at a multiple of the
         width, or different runs have the same first two dofs.
     """
-    if met is None:
+    if num_touched is None:
         _check(indices, element_start, width, ndofs + ghosts)
-        met = _met(indices, ndofs, element_start)
-    owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
+        num_touched = _num_touched(indices, ndofs, element_start)
+    owned_start = np.concatenate([[0], num_touched[element_start[1:] - 1]])
     if owned_start[-1] != ndofs:
         raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
-    return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
+    return _plan(indices, element_start, owned_start, num_touched, (ndofs, ghosts), width, runs)
 
 
-def _met(indices: Int, ndofs: int, element_start: Int) -> Int:
+def _num_touched(indices: Int, ndofs: int, element_start: Int) -> Int:
     """Number of dofs (ne,) that the elements up to each one touch. See `make_plan`."""
-    met, end = np.empty(len(indices), dtype=np.int64), 0
+    num_touched, end = np.empty(len(indices), dtype=np.int64), 0
     for begin, stop in itertools.pairwise(element_start):
         part, first = indices[begin:stop], end
         part = np.where(part < ndofs, part, -1)
-        met[begin:stop] = np.maximum(np.maximum.accumulate(part.max(axis=1)) + 1, first)
-        end = int(met[stop - 1])
+        num_touched[begin:stop] = np.maximum(np.maximum.accumulate(part.max(axis=1)) + 1, first)
+        end = int(num_touched[stop - 1])
         touched = np.zeros(end - first + 1, dtype=bool)  # the dofs before in one
         touched[np.maximum(part - first, -1)] = True
         if not touched[:-1].all():
             raise KernelValueError("dofs are not numbered by first touch in element order")
-    return met
+    return num_touched
 
 
 def make_nonowned_plan(
@@ -269,8 +269,10 @@ def make_nonowned_plan(
         two dofs.
     """
     _check(indices, element_start, width, ndofs + ghosts)
-    none, met = np.zeros_like(element_start), np.zeros(len(indices))
-    return _plan(indices, element_start, none, met, (ndofs, ghosts), width, runs, apart, even)
+    none, num_touched = np.zeros_like(element_start), np.zeros(len(indices))
+    return _plan(
+        indices, element_start, none, num_touched, (ndofs, ghosts), width, runs, apart, even
+    )
 
 
 def make_owned_plan(
@@ -304,8 +306,8 @@ def make_owned_plan(
         two dofs.
     """
     _check(indices, element_start, width, ndofs + ghosts)
-    met = np.zeros(len(indices))
-    return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
+    num_touched = np.zeros(len(indices))
+    return _plan(indices, element_start, owned_start, num_touched, (ndofs, ghosts), width, runs)
 
 
 def _check(indices: Int, element_start: Int, width: int, numbers: int) -> None:
@@ -321,7 +323,7 @@ def _plan(
     indices: Int,
     element_start: Int,
     owned_start: Int,
-    met: NDArray[Any],
+    num_touched: NDArray[Any],
     sizes: tuple[int, int],
     width: int,
     runs: DofRuns,
@@ -330,8 +332,8 @@ def _plan(
 ) -> Plan:
     """Plan of a restriction whose chunk c owns the dofs owned_start[c]:owned_start[c + 1].
 
-    ``met`` (ne,) is the number of dofs touched by the elements up to each element.  ``sizes`` are
-    the numbers of dofs and of ghosts.
+    The elements up to element e touch ``num_touched[e]`` dofs.  ``sizes`` are the numbers of dofs
+    and of ghosts.
     """
     ne, (ndofs, ghosts) = len(indices), sizes
     first_batch = -(-element_start // width)
@@ -348,28 +350,38 @@ def _plan(
     # whole cache lines, so that the array behind a copy begins with one
     local_size = -(-(int(counts.max(initial=0)) + runs.longest) // _ALIGN) * _ALIGN
     kind = np.uint16 if local_size <= 2**16 else np.uint32
-    order = np.argsort(nonowned_dofs, kind="stable")
-    slots, by_slot = order.astype(np.int64), nonowned_dofs[order]
-    own = int(np.searchsorted(by_slot, ndofs))
     last = np.minimum(np.arange(1, first_batch[-1] + 1) * width, ne) - 1
     return Plan(
         width=width,
         first_batch=first_batch.astype(np.int64),
         owned_start=owned_start.astype(np.int64),
-        batch_start=np.append(0, met[last]).astype(np.int64),
+        batch_start=np.append(0, num_touched[last]).astype(np.int64),
         nonowned_start=nonowned_start,
         nonowned_end=nonowned_start[:-1] + inside,
         nonowned_dofs=nonowned_dofs.astype(np.int64),
-        combine_start=_shares(by_slot[:own], owned_start, ndofs, even),
-        combine_dof=by_slot[:own].astype(np.int64),
-        combine_slot=slots[:own].copy(),
-        ghost_start=np.searchsorted(by_slot[own:], ndofs + np.arange(ghosts + 1)),
-        ghost_slot=slots[own:].copy(),
+        **_sums(nonowned_dofs, owned_start, sizes, even),
         starts=local.reshape(-1, width, local.shape[1]).swapaxes(1, 2).astype(kind, order="C"),
         local_size=local_size,
         ndofs=ndofs,
         runs=runs,
     )
+
+
+def _sums(
+    nonowned_dofs: Int, owned_start: Int, sizes: tuple[int, int], even: bool
+) -> dict[str, Int]:
+    """Fields of a `Plan` that say which entries of the buffer are added to which dofs."""
+    ndofs, ghosts = sizes
+    order = np.argsort(nonowned_dofs, kind="stable")
+    slots, dofs = order.astype(np.int64), nonowned_dofs[order].astype(np.int64)
+    own = int(np.searchsorted(dofs, ndofs))
+    return {
+        "combine_start": _shares(dofs[:own], owned_start, ndofs, even),
+        "combine_dof": dofs[:own].copy(),
+        "combine_slot": slots[:own].copy(),
+        "ghost_start": np.searchsorted(dofs[own:], ndofs + np.arange(ghosts + 1)),
+        "ghost_slot": slots[own:].copy(),
+    }
 
 
 def _shares(dofs: Int, owned_start: Int, ndofs: int, even: bool) -> Int:

@@ -25,8 +25,8 @@ class Data:
     Attributes
     ----------
     points : (nbatch, points, n, width) array
-        Numbers at each quadrature point, see `interleave`, of the kernel's ``data_dtype``.  A
-        kernel of element matrices has (nbatch, rows, columns, width).  All arrays below have the
+        Numbers at each quadrature point, see `store_interleaved`, of the kernel's ``data_dtype``.
+        A kernel of element matrices has (nbatch, rows, columns, width).  All arrays below have the
         kernel's ``dtype``.
     elements : (nbatch, n, width) array
         Numbers of each element.
@@ -57,34 +57,13 @@ def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     return array.reshape(shape)
 
 
-def interleave(values: NDArray[Any], width: int, dtype: Any) -> NDArray[Any]:
-    """Copy quadrature data to the layout of kernels: ``width`` consecutive elements are a batch.
-
-    Parameters
-    ----------
-    values : (ne, points, n) array
-    width : int
-        Slots of a lane.
-    dtype : dtype
-        Type of the result.
-
-    Returns
-    -------
-    (nbatch, points, n, width) array
-        Slots past the last element are zero.
-    """
-    ne, points, n = values.shape
-    out = aligned_array((-(-ne // width), points, n, width), dtype)
-    store_interleaved(out, values, 0)
-    return out
-
-
 def store_interleaved(out: NDArray[Any], values: NDArray[Any], first: int) -> None:
-    """Write quadrature data of consecutive elements into an array of `interleave`.
+    """Write quadrature data of consecutive elements into the layout of kernels.
 
     Parameters
     ----------
     out : (nbatch, points, n, width) array
+        Each batch has ``width`` consecutive elements. Entries of other elements are not changed.
     values : (m, points, n) array
         Data of the elements first to first + m - 1.
     first : int
@@ -98,6 +77,6 @@ def store_interleaved(out: NDArray[Any], values: NDArray[Any], first: int) -> No
 
 
 def element_values(qdata: NDArray[Any], ne: int) -> NDArray[Any]:
-    """Quadrature data (ne, points, n) from (nbatch, points, n, width): inverts `interleave`."""
+    """Quadrature data (ne, points, n) from the layout of kernels, see `store_interleaved`."""
     nbatch, points, n, width = qdata.shape
     return np.moveaxis(qdata, -1, 1).reshape(nbatch * width, points, n)[:ne]

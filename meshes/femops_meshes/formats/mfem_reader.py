@@ -205,7 +205,7 @@ def _nodes(scanner: Scanner, dim: int, num_elements: int) -> tuple[Collection, F
     p = collection.degree
     least = num_elements * ((p - 1) ** dim if collection.continuous else (p + 1) ** dim)
     scanner.room(least * dim, f"nodes of {num_elements} elements of degree {p}")
-    values = scanner.remaining_floats(f'coordinates in "{collection.name}"', (_END_TAG,))
+    values = scanner.remaining_floats(f'coordinates in "{collection.name}"', _END_TAG)
     if len(values) % dim:
         raise scanner.fail(
             f"{len(values)} numbers cannot be positions in {dim} dimensions: the file is truncated"

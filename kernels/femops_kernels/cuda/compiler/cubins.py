@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +30,7 @@ class Cubin(NamedTuple):
     path: Path
 
 
-def cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
+def cubin(source: str, arch: str) -> Cubin:
     """Compile a kernel from its source, or read it from the cache folder.
 
     The source stays in the folder, to be read and debugged, also if the compiler refuses it.
@@ -42,8 +41,6 @@ def cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
         Complete CUDA C++.
     arch : str
         Architecture, for example ``"sm_90"``.
-    options : sequence of str
-        Options of the compiler, beside its usual ones.
 
     Raises
     ------
@@ -54,19 +51,19 @@ def cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
     CacheError
         If no folder can be written, not even a temporary one, or other users can write it.
     """
-    parts = [source, arch, *map(str, nvrtc.version()), *nvrtc.OPTIONS, *options]
+    parts = [source, arch, *map(str, nvrtc.version()), *nvrtc.OPTIONS]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
     return kernel_cache.keep(
-        lambda folder: _cubin_at(folder / f"cuda_{arch}_{key}.cu", source, arch, options)
+        lambda folder: _cubin_at(folder / f"cuda_{arch}_{key}.cu", source, arch)
     )
 
 
-def _cubin_at(path: Path, source: str, arch: str, options: Sequence[str]) -> Cubin:
+def _cubin_at(path: Path, source: str, arch: str) -> Cubin:
     code, log = path.with_suffix(".cubin"), path.with_suffix(".log")
     with kernel_cache.locked(path.with_suffix(".lock")):
         kernel_cache.write_once(path, source)
         if not kernel_cache.usable(path):
-            compiled, told = nvrtc.compile_cubin(source, arch, options, str(path))
+            compiled, told = nvrtc.compile_cubin(source, arch, str(path))
             report(told)
             kernel_cache.write_whole(code, compiled)
             kernel_cache.write_whole(log, told.encode())

@@ -6,7 +6,7 @@ import ctypes
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -61,14 +61,7 @@ def archs() -> tuple[str, ...]:
     return tuple(f"sm_{number}" for number in numbers)
 
 
-def default_archs() -> tuple[str, ...]:
-    """Architectures to compile for on a machine without a device; raises as `version`."""
-    return tuple(arch for arch in ("sm_70", "sm_75", "sm_80", "sm_90") if arch in archs())
-
-
-def compile_cubin(
-    source: str, arch: str, options: Sequence[str] = (), name: str = "kernel.cu"
-) -> tuple[bytes, str]:
+def compile_cubin(source: str, arch: str, name: str = "kernel.cu") -> tuple[bytes, str]:
     """Compile CUDA C++ for an architecture.
 
     Parameters
@@ -76,8 +69,6 @@ def compile_cubin(
     source : str
     arch : str
         One of `archs`.
-    options : sequence of str
-        Options beside `OPTIONS`.
     name : str
         Name of the source in the log.
 
@@ -104,7 +95,7 @@ def compile_cubin(
     text = (source.encode(), name.encode())
     _check(handle.nvrtcCreateProgram(ctypes.byref(program), *text, 0, None, None))
     try:
-        flags = [f"--gpu-architecture={arch}", *OPTIONS, *options]
+        flags = [f"--gpu-architecture={arch}", *OPTIONS]
         if version() >= _CACHES_SINCE:
             flags.append(_NO_CACHE)
         array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))

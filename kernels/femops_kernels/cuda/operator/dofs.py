@@ -167,7 +167,7 @@ class DeviceDofs:
         Element e is the first to touch the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
     indices : (ne, nodes) int64
         Dofs of the elements' nodes, on the host.
-    met : int
+    num_first_touched : int
         Number of dofs whose first touch is by one of these elements.
     shared : DeviceShared, optional
         Shared dofs, needed if contributions are added in the order of the elements.
@@ -184,7 +184,7 @@ class DeviceDofs:
     turned: Any
     touched: Any
     indices: NDArray[np.int64]
-    met: int
+    num_first_touched: int
     shared: DeviceShared | None = None
     owned: int | None = None
     size: int = 0

@@ -90,22 +90,16 @@ class DeviceSweep(DeviceLaunch):
             self._functionals = device.xp.empty((count, self.count), kernel.dtype)
         self._combines: list[tuple[int, Combine]] = []
         self._kept: list[Marked] = []  # while they are, other sweeps share them
-        self._arrays: dict[str, Any] = {
-            "order": device.upload(self.order.elements) if kernel.ordered else None,
-            "functionals": self._functionals,
-            **uploaded(device, kernel, data, self.count, self.order),
-        }
-        for k, (side, end) in enumerate(zip(kernel.sources, sources, strict=True)):
-            self._arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
-        for k, (side, end) in enumerate(zip(kernel.targets, targets, strict=True)):
-            self._arrays |= self._output(k, side, end)
+        self._arrays = self._made_arrays(sources, targets, data)
         self._bound: tuple[Function, NDArray[Any]] | None = None
         one = len(sources) == len(targets) == 1 and not count
         self._alike = one and (
             sources[0].dofs is targets[0].dofs
             and np.array_equal(sources[0].marked, targets[0].marked)
         )
-        self._met = targets[0].dofs.met * kernel.target.ncomp if one else -1
+        self._num_first_touched = (
+            targets[0].dofs.num_first_touched * kernel.target.ncomp if one else -1
+        )
         size = kernel.dtype.itemsize
         self._places = {
             f"{name}{suffix(k)}": (name, size * end.begin * panels.nvec)
@@ -113,6 +107,22 @@ class DeviceSweep(DeviceLaunch):
             for k, end in enumerate(ends)
             if k or end.begin
         }
+
+    def _made_arrays(
+        self, sources: Sequence[DeviceEnd], targets: Sequence[DeviceEnd], data: Data | FilledData
+    ) -> dict[str, Any]:
+        """Arguments of the kernel, without vectors."""
+        device, kernel = self.device, self.kernel
+        arrays: dict[str, Any] = {
+            "order": device.upload(self.order.elements) if kernel.ordered else None,
+            "functionals": self._functionals,
+            **uploaded(device, kernel, data, self.count, self.order),
+        }
+        for k, (side, end) in enumerate(zip(kernel.sources, sources, strict=True)):
+            arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
+        for k, (side, end) in enumerate(zip(kernel.targets, targets, strict=True)):
+            arrays |= self._output(k, side, end)
+        return arrays
 
     def _marks(self, k: int, side: Side, end: DeviceEnd) -> dict[str, Any]:
         """Arguments of field k that mark its entries to be read as zero."""
@@ -160,11 +170,11 @@ class DeviceSweep(DeviceLaunch):
         # a block joins the sums of as many blocks as it has threads: one thread would make no
         # progress
         room = merged.shared_bytes <= self.device.shared_bytes and merged.threads > 1
-        return self._alike and self._met == size and factors and room
+        return self._alike and self._num_first_touched == size and factors and room
 
     def clearing(self, size: int) -> Clearing | None:
         """Launch that clears the entries to which the sweep adds; None to clear all of y."""
-        if self.panels != ONE or self._met != size:
+        if self.panels != ONE or self._num_first_touched != size:
             return None
         target = self._given[1][0]
         if not Clearing.pays(self.kernel, target.dofs, target.marked):
