@@ -116,6 +116,7 @@ class Benchmark : public Problem {
     HugeArray<Lanes> tensors;                       // 6 num_points for each batch
     HugeArray<Vector3> maps;                        // 8 trilinear coefficients for each batch
 
+    std::array<int, 8> corners;    // lexicographic numbers of the vertices of an element
     std::vector<Row> rows;         // of one element: the same for all
     HugeArray<unsigned> starts;    // first dof of each entity, for each lane
     std::vector<unsigned> touched; // one more than the last dof up to a batch
@@ -222,6 +223,8 @@ constexpr int size_of(int entity) {
 
 void Benchmark::list_rows() {
     const auto place = [this](int node) { return int(lexicographic[node]); };
+    for (int v = 0; v < 8; ++v)
+        corners[v] = place(v);
     int node = 8;
     for (int entity = 8; entity < num_entities; ++entity)
         for (int offset = 0; offset < size_of(entity); offset += p - 1, node += p - 1) {
@@ -262,7 +265,7 @@ void Benchmark::list_starts() {
 void Benchmark::gather(unsigned batch, const double *from, Lanes *nodes) const {
     const unsigned *start = starts.at(std::size_t(batch) * num_entities * num_lanes);
     for (int v = 0; v < 8; ++v)
-        nodes[lexicographic[v]].gather(from, start + v * num_lanes);
+        nodes[corners[v]].gather(from, start + v * num_lanes);
     for (const Row &row : rows) {
         const unsigned *first = start + row.entity * num_lanes;
         const double *base = from + row.offset;
@@ -288,7 +291,7 @@ inline void add(const Lanes &numbers, const unsigned *dofs, double *into) {
 void Benchmark::scatter(unsigned batch, const Lanes *nodes, double *into) const {
     const unsigned *start = starts.at(std::size_t(batch) * num_entities * num_lanes);
     for (int v = 0; v < 8; ++v)
-        add(nodes[lexicographic[v]], start + v * num_lanes, into);
+        add(nodes[corners[v]], start + v * num_lanes, into);
     for (const Row &row : rows) {
         const unsigned *first = start + row.entity * num_lanes;
         double *base = into + row.offset;
@@ -307,8 +310,10 @@ void Benchmark::scatter(unsigned batch, const Lanes *nodes, double *into) const 
 
 // --- quadrature points ---------------------------------------------------------------------------
 
+// Inlined into the loops over batches: calls cost some percent.
+
 template <bool mass>
-void Benchmark::scale_by_library(Evaluation &evaluation) const {
+DEAL_II_ALWAYS_INLINE inline void Benchmark::scale_by_library(Evaluation &evaluation) const {
     for (int point = 0; point < num_points; ++point)
         if constexpr (mass)
             evaluation.submit_value(evaluation.get_value(point), point);
@@ -317,7 +322,7 @@ void Benchmark::scale_by_library(Evaluation &evaluation) const {
 }
 
 template <bool mass>
-void Benchmark::scale_by_numbers(unsigned batch, Lanes *values) const {
+DEAL_II_ALWAYS_INLINE inline void Benchmark::scale_by_numbers(unsigned batch, Lanes *values) const {
     const std::size_t first = std::size_t(batch) * num_points;
     if constexpr (mass) {
         const Lanes *w = weights.at(first);
@@ -340,7 +345,8 @@ void Benchmark::scale_by_numbers(unsigned batch, Lanes *values) const {
 // The derivative in a direction does not depend on the position in it: parts of it are computed
 // once for a plane and once for a line of points.
 template <bool mass>
-void Benchmark::scale_from_vertices(unsigned batch, Lanes *values) const {
+DEAL_II_ALWAYS_INLINE inline void Benchmark::scale_from_vertices(unsigned batch,
+                                                                 Lanes *values) const {
     const Vector3 *c = maps.at(std::size_t(batch) * 8);
     for (int k = 0; k < points_1d; ++k) {
         const Vector3 plane_x = combine(c[1], position[k], c[5]);
@@ -364,7 +370,7 @@ void Benchmark::scale_from_vertices(unsigned batch, Lanes *values) const {
 }
 
 template <bool mass, Geometry geometry>
-void Benchmark::scale(unsigned batch, Evaluation &evaluation) const {
+DEAL_II_ALWAYS_INLINE inline void Benchmark::scale(unsigned batch, Evaluation &evaluation) const {
     if constexpr (geometry == Geometry::library) {
         scale_by_library<mass>(evaluation);
     } else {
@@ -401,12 +407,11 @@ void Benchmark::loop_of_library() {
 template <bool mass, Geometry geometry>
 void Benchmark::loop_over_entities() {
     Evaluation evaluation(data);
-    evaluation.reinit(0);
-    Lanes *nodes = evaluation.begin_dof_values();
     unsigned zeroed = 0;
     for (unsigned batch = 0; batch < num_batches; ++batch) {
-        if constexpr (geometry == Geometry::library)
+        if (geometry == Geometry::library || batch == 0)
             evaluation.reinit(batch);
+        Lanes *nodes = evaluation.begin_dof_values();
         std::memset(own_y.at(zeroed), 0, (touched[batch] - zeroed) * sizeof(double));
         zeroed = touched[batch];
         gather(batch, own_x.at(0), nodes);
