@@ -54,7 +54,9 @@ def _look(space: Space) -> bool:
 def _torn(space: Space, corners: Floats) -> bool:
     """True if corners (ne, 2**dim, dim) that elements share have several positions. Collective."""
     mesh, comm = space.mesh, space.comm
-    size = comm.max(np.ptp(corners.reshape(-1, space.dim), axis=0).max(initial=0.0))
+    places = corners.reshape(-1, space.dim)
+    high, low = (comm.max((s * places).max(axis=0, initial=-np.inf)) for s in (1.0, -1.0))
+    size = (high + low).max()
     if comm.size > 1:
         gaps = _gaps(_like(space, 1), corners)
     else:  # in less time

@@ -28,7 +28,7 @@ def test_sides_of_a_sector_turn(comm, dim):
         (femops.box(counts, mapping=lambda x: sector(x, 1 / 3), periodic=closed, order=3), True),
         (femops.box(counts, mapping=lambda x: sector(x, 1.0), periodic=closed, order=3), False),
         (femops.box(counts, upper=UPPER[:dim], mapping=bend, periodic=True, order=2), False),
-        (femops.box(counts), False),
+        (femops.box((1, 2, 1)[:dim]), False),  # some ranks have no elements
     ]
     for mesh, turn in cases:
         part = femops.distribute(mesh, comm)
