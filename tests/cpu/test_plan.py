@@ -140,6 +140,18 @@ def test_positions_of_constrained_dofs():
     assert sorted(found) == sorted((c, d) for d in dofs for c in range(3) if d // 2 in touched[c])
 
 
+def test_any_layout_in_memory():
+    """Columns that were chosen stand one after the other in memory."""
+    indices = femops.H1(femops.box((5, 4, 3)), 3).restriction.indices
+    runs, starts = DofRuns(3, 4), equal_chunks(len(indices), 16)
+    plans = [
+        make_plan(table, int(indices.max()) + 1, 8, starts, runs)
+        for table in (indices, np.asfortranarray(indices))
+    ]
+    for name in ("starts", "nonowned_dofs", "combine_dof", "combine_slot"):
+        np.testing.assert_array_equal(*(getattr(plan, name) for plan in plans))
+
+
 def test_refuses_other_numberings_and_runs_that_three_dofs_do_not_tell():
     backwards = first_touch(np.arange(40)[:, None] + np.arange(3))[::-1].copy()
     starts = equal_chunks(40, 16)

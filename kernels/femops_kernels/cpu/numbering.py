@@ -40,7 +40,7 @@ def set_local_numbers(
     Parameters
     ----------
     indices : (ne, n) int64
-        Dofs of each element's nodes. Those of an element lie side by side.
+        Dofs of each element's nodes. Any layout in memory; copied unless rows are contiguous.
     element_start, owned_start : (nchunks + 1,) int64
         First element of each chunk, and first dof that it owns.
     runs : DofRuns
@@ -50,6 +50,8 @@ def set_local_numbers(
     sizes = [0, *accumulate(nodes.size for nodes in runs.nodes)]
     lists = element_start, owned_start, sizes, np.concatenate(runs.nodes)
     given = [np.ascontiguousarray(a, dtype=np.int64) for a in lists]
+    if indices.strides[1] != indices.itemsize:  # as where columns were chosen
+        indices = np.ascontiguousarray(indices)
     stride = indices.strides[0] // indices.itemsize
     sides = len(element_start) - 1, indices.ctypes.data, stride, len(runs.nodes), not runs.layers
     threads = 1 if indices.size < PARALLEL_ENTRIES else machine.get_threads()
