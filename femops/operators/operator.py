@@ -21,7 +21,7 @@ from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Term, updated
 from femops.operators.levels.auto import Auto
-from femops.operators.levels.cost import Cost, cost_of
+from femops.operators.levels.cost import Cost
 from femops.operators.levels.dispatch import Blocks, level_data_of
 from femops.operators.levels.level_data import LevelData, base_level, check_level, same_terms
 from femops.operators.matrix_free import MatrixFree, check_sum
@@ -466,7 +466,8 @@ class Operator(MatrixFree):
     @checked(OperatorError)
     def cost(self) -> Cost:
         """Count operations and bytes of one application, and the cost of assembly and storage."""
-        return cost_of(self._level_data)
+        vectors = sum(self.shape) * self.dtype.itemsize
+        return self._level_data.cost() + Cost(bytes_moved=vectors)
 
     def __repr__(self) -> str:
         constraints = f", {self.constraints}" if self.constraints else ""

@@ -32,6 +32,7 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.term import Term
+from femops.operators.levels.cost import Cost
 from femops.operators.levels.dispatch import level_data_of
 from femops.operators.levels.level_data import LevelData
 from femops.operators.levels.sample import first_terms
@@ -136,7 +137,8 @@ def _least_bytes(summands: Summands, _: Panels) -> str:
     """Choose the level that moves the fewest bytes. On a device kernels wait for memory."""
     levels = backend_of(summands[0][1].spaces[0]).levels
     bytes_moved = {
-        level: level_data_of(level, _at(level, summands), FREE).moved_bytes() for level in levels
+        level: level_data_of(level, _at(level, summands), FREE).cost().bytes_moved
+        for level in levels
     }
     return min(levels, key=lambda level: bytes_moved[level])
 
@@ -272,9 +274,9 @@ def _work(level: str, sample: Summands, nvec: int = 1) -> tuple[float, float]:
     if level == "element":
         size = float(sum(element_bytes(block) for block in term.blocks()))
         return size, 2 * size / term.dtype.itemsize * nvec
-    level_data = level_data_of(level, _at(level, sample), FREE)
+    cost = level_data_of(level, _at(level, sample), FREE).cost()
     vectors = sum(space.size for space in term.spaces) * term.dtype.itemsize * nvec
-    return vectors + level_data.moved_bytes(), level_data.flops() * nvec
+    return vectors + cost.bytes_moved, cost.flops * nvec
 
 
 def _least_entries(term: Term) -> float:
@@ -405,29 +407,13 @@ class Auto(LevelData):
             self._chosen_for[panels] = self._choice(panels)
         return self._chosen_for[panels].steps(panels)
 
-    def flops(self) -> int:
-        """Number of operations of the chosen level."""
-        return self.chosen.flops()
-
-    def data_flops(self) -> int:
-        """Number of operations that compute the data of the chosen level."""
-        return self.chosen.data_flops()
-
-    def assembly_flops(self) -> int:
-        """Operations that assemble the matrix at the chosen level."""
-        return self.chosen.assembly_flops()
+    def cost(self) -> Cost:
+        """See `LevelData.cost`, for the chosen level."""
+        return self.chosen.cost()
 
     def moved_bytes(self) -> int:
-        """Bytes that the chosen level moves."""
+        """See `LevelData.moved_bytes`, for the chosen level."""
         return self.chosen.moved_bytes()
-
-    def stored_bytes(self) -> int:
-        """Bytes that the chosen level stores."""
-        return self.chosen.stored_bytes()
-
-    def shared_bytes(self) -> int:
-        """Bytes that the chosen level shares with other operators."""
-        return self.chosen.shared_bytes()
 
     def with_constraints(self, constraints: Constraints) -> Auto:
         """Copy of the data with other constraints. It keeps a level that has been chosen."""

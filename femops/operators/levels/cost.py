@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import final
 
-from femops.operators.levels.level_data import LevelData
 from femops_meshes import html
 
 
 @final
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one application of an operator, and of making the operator.
+    """Cost of one application of an operator, and of making the operator. Costs can be added.
 
     Attributes
     ----------
@@ -33,12 +32,15 @@ class Cost:
         The part of these operations that computes D at quadrature points or in elements.
     """
 
-    flops: int
-    bytes_moved: int
-    stored_bytes: int
-    shared_bytes: int
-    assembly_flops: int
-    data_flops: int
+    flops: int = 0
+    bytes_moved: int = 0
+    stored_bytes: int = 0
+    shared_bytes: int = 0
+    assembly_flops: int = 0
+    data_flops: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def _repr_html_(self) -> str:
         rows = [
@@ -50,17 +52,3 @@ class Cost:
             ("of these for D at points", f"{self.data_flops:,}"),
         ]
         return html.table("Cost", rows)
-
-
-def cost_of(level_data: LevelData) -> Cost:
-    """Count the cost of an operator from its data, without compiling."""
-    first = level_data.summands[0][1]
-    vectors = sum(space.size for space in first.spaces) * first.dtype.itemsize
-    return Cost(
-        flops=level_data.flops(),
-        bytes_moved=vectors + level_data.moved_bytes(),
-        stored_bytes=level_data.stored_bytes(),
-        shared_bytes=level_data.shared_bytes(),
-        assembly_flops=level_data.assembly_flops(),
-        data_flops=level_data.data_flops(),
-    )

@@ -7,21 +7,21 @@ once. Levels with matrices have one sweep for each block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, Self, final
 
 from femops.operators.assembly.csr import Summands, domains, flat, level_bytes, require_memory
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
-from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
+from femops.operators.levels.cost import Cost
 from femops.operators.levels.distributed_rows import RankRows
 from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, same_terms
 from femops.operators.levels.matrices import Elements, Rows
 from femops.operators.levels.points import Points
-from femops.pointwise.linear import Pair
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.kernels.separable import SeparableKernel
@@ -50,10 +50,10 @@ def level_data_of(
     groups = domains(summands if level in JOINT else flat(summands))
     if level == "full" or (len(groups) == 1 and first.domain.covers):
         return _storage_of(level, summands, constraints)
-    parts = tuple(
-        _storage_of(level, group, _share_of(constraints, first=k == 0))
+    parts = {
+        k: _storage_of(level, group, _share_of(constraints, first=k == 0))
         for k, group in enumerate(groups)
-    )
+    }
     return Domains(summands, constraints, level, parts)
 
 
@@ -94,99 +94,77 @@ def _share_of(constraints: Constraints, *, first: bool) -> Constraints:
     return constraints if first else replace(constraints, identity=0.0)
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class Domains(LevelData):
-    """Data of a sum over several domains of integration, or over boundary faces alone.
-
-    Attributes
-    ----------
-    summands, constraints, level
-        See `LevelData`.
-    parts : tuple of LevelData
-        Data of each domain. The domain of elements, if any, comes first.
-    """
+class Composite(LevelData, ABC):
+    """Data of a sum in several parts: of domains of integration, or of blocks of a product."""
 
     summands: Summands
     constraints: Constraints
     level: str
-    parts: tuple[LevelData, ...]
+    parts: Mapping[Any, LevelData]
 
     @property
     def as_stored(self) -> Summands:
-        """See `LevelData.as_stored`."""
-        return [summand for part in self.parts for summand in part.as_stored]
-
-    def steps(self, panels: Panels = ONE) -> list[Step]:
-        """Steps of all parts. Steps over elements come first, because steps over faces only add."""
-        return [step for part in self.parts for step in part.steps(panels)]
+        """See `LevelData.as_stored`, part by part."""
+        return [summand for part in self.parts.values() for summand in part.as_stored]
 
     def kernel_parts(self) -> list[Parts]:
-        """Parts of the kernels of all domains."""
-        return [found for part in self.parts for found in part.kernel_parts()]
+        """See `LevelData.kernel_parts`."""
+        return [found for part in self.parts.values() for found in part.kernel_parts()]
 
     def kernel_terms(self) -> list[KernelTerm]:
-        """Terms of all domains."""
-        return [term for part in self.parts for term in part.kernel_terms()]
+        """See `LevelData.kernel_terms`."""
+        return [term for part in self.parts.values() for term in part.kernel_terms()]
 
-    def flops(self) -> int:
-        """Operations of all parts."""
-        return sum(part.flops() for part in self.parts)
-
-    def assembly_flops(self) -> int:
-        """Operations that assemble the matrices of all parts."""
-        return sum(part.assembly_flops() for part in self.parts)
+    def cost(self) -> Cost:
+        """See `LevelData.cost`."""
+        each = sum((part.cost() for part in self.parts.values()), Cost())
+        return replace(each, bytes_moved=self.moved_bytes())
 
     def moved_bytes(self) -> int:
-        """Bytes that all parts move."""
-        return sum(part.moved_bytes() for part in self.parts)
+        """See `LevelData.moved_bytes`."""
+        return sum(part.moved_bytes() for part in self.parts.values())
 
-    def stored_bytes(self) -> int:
-        """Bytes that all parts store."""
-        return sum(part.stored_bytes() for part in self.parts)
+    @abstractmethod
+    def _constraints_of(self, constraints: Constraints, key: Any) -> Constraints:
+        """Constraints of a part, if the sum has ``constraints``."""
 
-    def shared_bytes(self) -> int:
-        """Bytes that all parts share with other operators."""
-        return sum(part.shared_bytes() for part in self.parts)
-
-    def with_constraints(self, constraints: Constraints) -> Domains:
-        """Copy of the data with other constraints."""
-        parts = (
-            part.with_constraints(_share_of(constraints, first=k == 0))
-            for k, part in enumerate(self.parts)
-        )
-        return replace(self, constraints=constraints, parts=tuple(parts))
+    def with_constraints(self, constraints: Constraints) -> Self:
+        """See `LevelData.with_constraints`."""
+        parts = {
+            key: part.with_constraints(self._constraints_of(constraints, key))
+            for key, part in self.parts.items()
+        }
+        return replace(self, constraints=constraints, parts=parts)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Blocks(LevelData):
-    """Data of a sum on a product of spaces, block by block.
+class Domains(Composite):
+    """Data of a sum over several domains of integration, or over boundary faces alone.
 
-    Attributes
-    ----------
-    summands, constraints, level
-        See `LevelData`.
-    parts : dict of LevelData
-        Data of each block by test function and field.
+    ``parts`` has the data of each domain by its number. The domain of elements, if any, is the
+    first: sweeps over faces only add.
     """
 
-    summands: Summands
-    constraints: Constraints
-    level: str
-    parts: Mapping[Pair, LevelData]
+    def _constraints_of(self, constraints: Constraints, key: Any) -> Constraints:
+        return _share_of(constraints, first=key == 0)
+
+    def steps(self, panels: Panels = ONE) -> list[Step]:
+        """See `LevelData.steps`."""
+        return [step for part in self.parts.values() for step in part.steps(panels)]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Blocks(Composite):
+    """Data of a sum on a product of spaces. ``parts`` has blocks by test function and field."""
 
     @staticmethod
     def of(
         level: str, summands: Summands, constraints: Constraints, before: LevelData | None = None
     ) -> Blocks:
-        """Make the data object of a sum at a level; see `level_data_of`.
-
-        Raises
-        ------
-        OperatorError
-            If the level would not fit into memory.
-        """
+        """Make the data object of a sum at a level; see `level_data_of`."""
         groups = blocks_of(summands)
         needed = sum(level_bytes(level, terms) for terms in groups.values())
         if needed:
@@ -202,64 +180,16 @@ class Blocks(LevelData):
             )
         return Blocks(summands, constraints, level, parts)
 
-    @property
-    def as_stored(self) -> Summands:
-        """See `LevelData.as_stored`. Terms of blocks, block by block."""
-        return [summand for part in self.parts.values() for summand in part.as_stored]
+    def _constraints_of(self, constraints: Constraints, key: Any) -> Constraints:
+        return constraints.of_block(self.summands[0][1].spaces[0], *key)
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """Steps of all blocks, each on its parts of the vectors."""
+        """See `LevelData.steps`. Each block works on its parts of the vectors."""
         return block_steps(self.parts, self.sides, self.constraints, panels)
 
-    def kernel_parts(self) -> list[Parts]:
-        """Parts of the kernels of all blocks."""
-        return [found for part in self.parts.values() for found in part.kernel_parts()]
-
-    def kernel_terms(self) -> list[KernelTerm]:
-        """Terms of all blocks."""
-        return [term for part in self.parts.values() for term in part.kernel_terms()]
-
-    def flops(self) -> int:
-        """Operations of all parts."""
-        return sum(part.flops() for part in self.parts.values())
-
-    def assembly_flops(self) -> int:
-        """Operations that assemble the matrices of all parts."""
-        return sum(part.assembly_flops() for part in self.parts.values())
-
-    def data_flops(self) -> int:
-        """Operations that compute D of all parts."""
-        return sum(part.data_flops() for part in self.parts.values())
-
     def moved_bytes(self) -> int:
-        """Bytes that all blocks move, with their parts of the vectors.
-
-        The vectors themselves are subtracted, because the caller counts them.
-        """
-        first = self.summands[0][1]
-        pieces = (side.spaces[name].size for side, name in self._pieces())
-        vectors = sum(pieces) - int(sum(space.size for space in first.spaces))
-        return vectors * first.dtype.itemsize + sum(p.moved_bytes() for p in self.parts.values())
-
-    def _pieces(self) -> Iterator[tuple[Arguments, str]]:
-        fields, tests = self.sides
-        for test, field in self.parts:
-            yield fields, field
-            yield tests, test
-
-    def stored_bytes(self) -> int:
-        """Bytes that all parts store."""
-        return sum(part.stored_bytes() for part in self.parts.values())
-
-    def shared_bytes(self) -> int:
-        """Bytes that all parts share with other operators."""
-        return sum(part.shared_bytes() for part in self.parts.values())
-
-    def with_constraints(self, constraints: Constraints) -> Blocks:
-        """Copy of the data with other constraints."""
-        product = self.summands[0][1].spaces[0]
-        parts = {
-            pair: part.with_constraints(constraints.of_block(product, *pair))
-            for pair, part in self.parts.items()
-        }
-        return replace(self, constraints=constraints, parts=parts)
+        """See `LevelData.moved_bytes`. Each block reads and writes its parts of the vectors."""
+        first, (fields, tests) = self.summands[0][1], self.sides
+        again = sum(fields.spaces[f].size + tests.spaces[t].size for t, f in self.parts)
+        again -= sum(space.size for space in first.spaces)
+        return super().moved_bytes() + int(again) * first.dtype.itemsize

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from femops.operators.assembly.distributed_csr import Columns, assembled_rows, split_rows
 from femops.operators.execution.backend import Step
 from femops.operators.execution.ranks import forward_of
-from femops.operators.levels.matrices import CompressedRows, csr_nbytes, placed_csr
+from femops.operators.levels.matrices import CompressedRows, placed_csr
 from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.rows import GatheredVector, RowProduct
@@ -54,9 +54,9 @@ class RankRows(CompressedRows):
         return [Step(1.0, RowProduct(*given, gathered, nvec), *self.sides, True)]
 
     def moved_bytes(self) -> int:
-        """Bytes of the matrix, and of the copy of the vector with its ghosts."""
+        """See `LevelData.moved_bytes`: the matrix, and the copy of the vector with its ghosts."""
         kept, _, columns = self._rows
-        return int(csr_nbytes(kept) + 2 * kept.dtype.itemsize * len(columns.whole))
+        return int(super().moved_bytes() + 2 * kept.dtype.itemsize * len(columns.whole))
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
         """See `LevelData.lift`. Multiplies by the removed columns."""

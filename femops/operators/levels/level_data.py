@@ -33,6 +33,7 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Term
+from femops.operators.levels.cost import Cost
 from femops.pointwise.linear import Pair
 from femops.pointwise.sides import base_name
 from femops_kernels.codegen.specialize import Parts
@@ -123,37 +124,25 @@ class LevelData(ABC):
         return Arguments.of(trial), Arguments.of(test)
 
     @abstractmethod
-    def flops(self) -> int:
-        """Floating-point operations of one application."""
+    def cost(self) -> Cost:
+        """Cost without the traffic of the vectors, which sums of operators read once."""
 
-    @abstractmethod
-    def assembly_flops(self) -> int:
-        """Floating-point operations that compute the stored data."""
-
-    def data_flops(self) -> int:
+    def _data_flops(self) -> int:
         """Operations that compute D, at the quadrature points or in elements."""
         return sum(t.source.data_flops(t.qdata_split) for t in self._terms())
 
     def _terms(self) -> list[Term]:
         return [term for _, term in self.summands]
 
-    def matrix_flops(self) -> int:
+    def _matrix_flops(self) -> int:
         """Operations that compute D and the element matrices."""
         blocks = (block for t in self._terms() for block in t.blocks())
         each = (t.domain.num_elements * ElementAssembly(t).flops() for t in blocks)
-        return self.data_flops() + sum(each)
+        return self._data_flops() + sum(each)
 
     @abstractmethod
     def moved_bytes(self) -> int:
-        """Bytes of stored data and indices that one application reads."""
-
-    @abstractmethod
-    def stored_bytes(self) -> int:
-        """Bytes of the arrays that are stored between applications."""
-
-    @abstractmethod
-    def shared_bytes(self) -> int:
-        """Bytes of plans and geometry that all operators on the spaces share."""
+        """``bytes_moved`` of `cost`. No data at points are computed for this number on a device."""
 
     @abstractmethod
     def with_constraints(self, constraints: Constraints) -> LevelData:

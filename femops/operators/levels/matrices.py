@@ -24,6 +24,7 @@ from femops.operators.execution.kernels import index_bytes, plan_bytes, sides, s
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
+from femops.operators.levels.cost import Cost
 from femops.operators.levels.level_data import LevelData, share
 from femops.spaces.face_space import FaceSpace
 from femops_kernels.compiled import ONE, Launch, Panels
@@ -108,25 +109,21 @@ class Elements(LevelData):
             given = turned
         return given
 
-    def flops(self) -> int:
-        """Operations of the products."""
-        return self.summands[0][1].domain.num_elements * self._kernel().contraction_flops()
-
-    def assembly_flops(self) -> int:
-        """Operations that compute D and the matrices."""
-        return self.matrix_flops()
+    def cost(self) -> Cost:
+        """See `LevelData.cost`. Counts the products, and the matrices with their D."""
+        term, stored = self.summands[0][1], int(self.matrices.nbytes)
+        return Cost(
+            flops=term.domain.num_elements * self._kernel().contraction_flops(),
+            bytes_moved=self.moved_bytes(),
+            stored_bytes=stored,
+            shared_bytes=plan_bytes(term, layered=False),
+            assembly_flops=self._matrix_flops(),
+            data_flops=self._data_flops(),
+        )
 
     def moved_bytes(self) -> int:
-        """Bytes of matrices and indices."""
+        """See `LevelData.moved_bytes`: matrices and indices."""
         return int(self.matrices.nbytes + index_bytes(self.summands[0][1], layered=False))
-
-    def stored_bytes(self) -> int:
-        """Bytes of the matrices."""
-        return int(self.matrices.nbytes)
-
-    def shared_bytes(self) -> int:
-        """Bytes of the plans."""
-        return plan_bytes(self.summands[0][1], layered=False)
 
     def with_constraints(self, constraints: Constraints) -> Elements:
         """Copy of the data with other constraints. The matrices are shared."""
@@ -155,26 +152,24 @@ class CompressedRows(LevelData, ABC):
     def _parts(self) -> tuple[csr_array, csr_array]:
         """The matrix, and the constrained columns removed from it."""
 
-    def flops(self) -> int:
-        """Operations of the product. The matrix stores no zeros."""
-        kept = self._parts[0]
-        return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
-
-    def assembly_flops(self) -> int:
-        """Operations for D, the element matrices, and one addition per element matrix entry."""
+    def cost(self) -> Cost:
+        """See `LevelData.cost`. The setup adds each entry of an element matrix once."""
+        kept, removed = self._parts
         sums = 0
         for (_, first), *_ in domains(self.summands):
             rows, columns = ElementAssembly(first).shape
             sums += first.domain.num_elements * rows * columns
-        return self.matrix_flops() + sums
+        return Cost(
+            flops=int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr))),  # no zeros stored
+            bytes_moved=self.moved_bytes(),
+            stored_bytes=csr_nbytes(kept) + bool(self.constraints) * csr_nbytes(removed),
+            assembly_flops=self._matrix_flops() + sums,
+            data_flops=self._data_flops(),
+        )
 
-    def stored_bytes(self) -> int:
-        """Bytes of the matrix and of the removed columns."""
-        return csr_nbytes(self._parts[0]) + bool(self.constraints) * csr_nbytes(self._parts[1])
-
-    def shared_bytes(self) -> int:
-        """Zero, because operators do not share matrices."""
-        return 0
+    def moved_bytes(self) -> int:
+        """See `LevelData.moved_bytes`: the matrix."""
+        return csr_nbytes(self._parts[0])
 
     def with_constraints(self, constraints: Constraints) -> Self:
         """Copy of the data with other constraints. Its matrix is assembled again."""
@@ -204,10 +199,6 @@ class Rows(CompressedRows):
         kept, width = self._parts[0], self.summands[0][1].row_width
         given = kept.indptr, kept.indices, kept.data, width
         return [Step(1.0, RowProduct(*given, nvec=panels.nvec), *self.sides, True)]
-
-    def moved_bytes(self) -> int:
-        """Bytes of the matrix."""
-        return csr_nbytes(self._parts[0])
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
         """See `LevelData.lift`. Multiplies by the removed columns."""

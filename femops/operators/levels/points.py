@@ -14,6 +14,7 @@ from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import AT_POINTS, Term
+from femops.operators.levels.cost import Cost
 from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, share
 from femops.pointwise.linear import Pair
 from femops_kernels.codegen.specialize import Parts
@@ -144,19 +145,24 @@ class Points(LevelData):
         """Diagonal that sweep k writes in constrained rows. It is 0 if the sweep only adds."""
         return self.constraints.identity / self.fused[k][0] if self._begins(k) else 0.0
 
-    def flops(self) -> int:
-        """Operations of the emitted contractions and of the q-functions."""
-        total = 0
+    def cost(self) -> Cost:
+        """See `LevelData.cost`. Counts the emitted contractions, the q-functions and their data."""
+        flops = 0
         for (_, term), (kernel, _) in zip(self.fused, self.work, strict=True):
             each = kernel.contraction_flops()
             if not isinstance(kernel, SeparableKernel):
                 each += term.trial.num_points(term.quadrature) * term.qfunction.flops
-            total += term.domain.num_elements * each
-        return total
-
-    def assembly_flops(self) -> int:
-        """Operations that compute D. There are no element matrices."""
-        return self.data_flops()
+            flops += term.domain.num_elements * each
+        modes = {id(data.modes): int(data.modes.nbytes) for _, data in self.work}
+        setup = self._data_flops()
+        return Cost(
+            flops=flops,
+            bytes_moved=self.moved_bytes(),
+            stored_bytes=sum(stored for stored, _ in self._bytes),
+            shared_bytes=sum(modes.values()) + max(plan_bytes(term) for _, term in self.fused),
+            assembly_flops=setup,
+            data_flops=setup,
+        )
 
     @cached_property
     def _bytes(self) -> list[tuple[int, int]]:
@@ -166,18 +172,8 @@ class Points(LevelData):
         return [(data.nbytes, int(data.modes.nbytes)) for _, data in self.work]
 
     def moved_bytes(self) -> int:
-        """Bytes of data, geometry and indices."""
+        """See `LevelData.moved_bytes`: data, geometry and indices."""
         return sum(map(sum, self._bytes)) + sum(index_bytes(term) for _, term in self.fused)
-
-    def stored_bytes(self) -> int:
-        """Bytes of data."""
-        return sum(stored for stored, _ in self._bytes)
-
-    def shared_bytes(self) -> int:
-        """Bytes of geometry and plans."""
-        modes = {id(data.modes): int(data.modes.nbytes) for _, data in self.work}
-        plans = max(plan_bytes(term) for _, term in self.fused)
-        return sum(modes.values()) + plans
 
     def with_constraints(self, constraints: Constraints) -> Points:
         """Copy of the data with other constraints."""
