@@ -111,8 +111,9 @@ class ComplexOperator(MatrixFree):
         return result
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        xp = self._arrays
-        return self.apply(xp.ascontiguousarray(x, dtype=self.dtype).reshape(-1))
+        pairs = self._arrays.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
+        result: NDArray[Any] = self.real._matvec(pairs.view(self.real.dtype)).view(self.dtype)
+        return result
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the product (test size, nvec) with many vectors x (size, nvec)."""

@@ -158,14 +158,19 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return bool(self.space.memory.scipy)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        if x.dtype.kind == "c":
-            return self._complex(x)
-        if not np.can_cast(x.dtype, self.dtype, "same_kind"):
-            raise VectorError(
-                f"x has type {x.dtype}, the operator {self.dtype}: give a real vector"
-            )
-        flat = self._arrays.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
-        return self.apply(flat if getattr(flat.flags, "aligned", True) else flat.copy())
+        """Return the product (test size,) with a vector (size,) that the caller has checked."""
+        xp, dtype = self._arrays, self.dtype
+        if x.dtype != dtype:
+            if x.dtype.kind == "c":
+                return self._complex(x)
+            if not np.can_cast(x.dtype, dtype, "same_kind"):
+                raise VectorError(f"x has type {x.dtype}, the operator {dtype}: give a real vector")
+        flat = xp.ascontiguousarray(x, dtype=dtype).reshape(-1)
+        if not getattr(flat.flags, "aligned", True):
+            flat = flat.copy()
+        result: NDArray[Any] = xp.empty(self.shape[0], dtype)
+        self.compiled.apply(flat, result)
+        return result
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the product (test size, nvec) with many vectors x (size, nvec)."""
