@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.errors import VectorError
 from femops.spaces.memory import HOST, DeviceMemory, Memory
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.errors import KernelError
 from femops_kernels.vector_updates import WeightedSum
 
 Vector = NDArray[Any]
@@ -20,19 +23,18 @@ _SHORT = 30_000  # entries from which a compiled pass is faster than NumPy
 
 
 def memory_of_array(array: Any) -> Memory:
-    """Return the memory of an array of NumPy, CuPy or a similar library.
-
-    Raises
-    ------
-    TensorError
-        If the array is on a device that can't be used.
-    """
+    """Return the memory of an array of NumPy, CuPy or a similar library."""
     if not hasattr(array, "__cuda_array_interface__"):
         return HOST
-    from femops.tensor.memory import located  # compilers are loaded when they are used
+    device = getattr(array, "device", None)
+    if isinstance(device, Device) and device.owns(array):
+        return DeviceMemory(device)
+    from femops_kernels.cuda.device.cupy_device import adopt  # loads CuPy
 
-    _, device = located(array)
-    return HOST if device is None else DeviceMemory(device)
+    try:
+        return DeviceMemory(adopt(array)[1])
+    except KernelError as error:
+        raise VectorError(str(error)) from error
 
 
 def sums_of(memory: Memory, size: int) -> Callable[..., None]:
