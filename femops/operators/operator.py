@@ -19,7 +19,7 @@ from femops.operators.execution.kernels import shared_parts
 from femops.operators.integrals.constraints import FREE, Constraints, product_of_factors, read_only
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.ranges import in_range
-from femops.operators.integrals.term import Term, updated
+from femops.operators.integrals.term import Sum, Term, updated
 from femops.operators.levels.auto import Auto
 from femops.operators.levels.cost import Cost
 from femops.operators.levels.dispatch import Blocks, level_data_of
@@ -67,13 +67,13 @@ class Operator(MatrixFree):
         level: str = "partial",
         level_data: LevelData | None = None,
     ) -> None:
-        self._summands = tuple(terms)
+        self._summands = Sum(terms)
         self.constraints = constraints
         self.asked = level
         make = Auto if level == "auto" else partial(level_data_of, level)
         self._level_data = make(self._summands, constraints) if level_data is None else level_data
-        self.space, self.test_space = terms[0][1].spaces
-        super().__init__(terms[0][1].dtype, (self.test_space.size, self.space.size))
+        self.space, self.test_space = self._summands.first.spaces
+        super().__init__(self._summands.first.dtype, (self.test_space.size, self.space.size))
 
     @staticmethod
     def of_form(
@@ -97,7 +97,7 @@ class Operator(MatrixFree):
         self._level_data.compile_ahead()
 
     @property
-    def summands(self) -> tuple[tuple[float, Term], ...]:
+    def summands(self) -> Sum:
         """The terms, with their factors."""
         return self._summands
 
@@ -168,11 +168,11 @@ class Operator(MatrixFree):
             self._views[pair] = Operator(self._of_block(pair), local, self.level, known)
         return self._views[pair]
 
-    def _of_block(self, pair: Pair) -> list[tuple[float, Term]]:
+    def _of_block(self, pair: Pair) -> Sum:
         """Terms of an operator block, given by test function and field, in the level's form."""
         terms = self._level_data.kept
         blocks = ((a, term.block(*at), at) for a, term in terms for at in term.pairs)
-        return [(a, block) for a, block, at in blocks if tuple(map(base_name, at)) == pair]
+        return Sum((a, block) for a, block, at in blocks if tuple(map(base_name, at)) == pair)
 
     @cached_property
     def _views(self) -> dict[Pair, Operator]:
@@ -349,7 +349,7 @@ class Operator(MatrixFree):
         """
         level = self.level
         new = updated(self._level_data.kept, coefficients, level, {})
-        terms = [(factor, in_range(term)) for factor, term in new]
+        terms = new.map(in_range)
         data = level_data_of(level, terms, self.constraints, self._level_data.stored)
         twin = Operator(terms, self.constraints, level, data)
         for pair, view in self._views.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,33 +17,32 @@ from femops.errors import OperatorError
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import Sum, Term
 from femops.spaces.domain_space import DomainSpace
 from femops_kernels.cpu.in_order import in_order
 from femops_meshes.memory import available_memory
 
 Ints = NDArray[np.int64]
-Summands = Sequence[tuple[float, Term]]
-Cells = Callable[[Summands], tuple[NDArray[np.float64], Ints, Ints]]
+Cells = Callable[[Sum], tuple[NDArray[np.float64], Ints, Ints]]
 """Function from integrals over the same elements to their matrices, see `element_cells`."""
 
 
-def flat(summands: Summands) -> list[tuple[float, Term]]:
+def flat(summands: Sum) -> Sum:
     """Replace each term over faces between elements by its blocks, which have one side each."""
-    return [
+    return Sum(
         (factor, part)
         for factor, term in summands
         for part in (term.blocks() if term.fields.two_sided else [term])
-    ]
+    )
 
 
-def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
+def domains(terms: Sum) -> list[Sum]:
     """Group terms by domain and spaces, integrals over elements before integrals over faces."""
     groups: dict[tuple[int, ...], list[tuple[float, Term]]] = {}
     for factor, term in sorted(terms, key=lambda item: not item[1].domain.covers):
         key = id(term.domain), id(term.trial), id(term.test)
         groups.setdefault(key, []).append((factor, term))
-    return list(groups.values())
+    return [*map(Sum, groups.values())]
 
 
 def require_memory(
@@ -76,16 +75,16 @@ def element_bytes(term: Term) -> int:
     return int(batches * term.width * rows * columns * term.dtype.itemsize)
 
 
-def level_bytes(level: str, summands: Summands) -> int:
+def level_bytes(level: str, summands: Sum) -> int:
     """Bytes needed to set up a level that may exceed the available memory; 0 for other levels."""
     if level == "full":
         return csr_bytes(flat(summands))
-    return element_bytes(summands[0][1]) if level == "element" else 0
+    return element_bytes(summands.first) if level == "element" else 0
 
 
-def csr_bytes(summands: Summands) -> int:
+def csr_bytes(summands: Sum) -> int:
     """Bytes needed to assemble a matrix: the sum over its domains of integration."""
-    return sum(_csr_bytes(group[0][1]) for group in domains(summands))
+    return sum(_csr_bytes(group.first) for group in domains(summands))
 
 
 def _csr_bytes(term: Term) -> int:
@@ -100,7 +99,7 @@ def _index_type(term: Term) -> Any:
     return np.int32 if max(term.test.size, term.trial.size) < 2**31 else np.int64
 
 
-def element_cells(summands: Summands) -> tuple[NDArray[np.float64], Ints, Ints]:
+def element_cells(summands: Sum) -> tuple[NDArray[np.float64], Ints, Ints]:
     """Element matrices of integrals over the same elements, and their places.
 
     Returns
@@ -110,16 +109,16 @@ def element_cells(summands: Summands) -> tuple[NDArray[np.float64], Ints, Ints]:
     rows, columns : (ne, m) and (ne, n) int64
         Positions of their rows and columns in the l_vec of test space and trial space.
     """
-    first = summands[0][1]
+    first = summands.first
     return _element_matrices(summands), flat_dofs(first.test), flat_dofs(first.trial)
 
 
-def assemble_csr(summands: Summands, cells: Cells = element_cells) -> csr_array:
+def assemble_csr(summands: Sum, cells: Cells = element_cells) -> csr_array:
     """Assemble the sum of the terms as a float64 matrix, without essential conditions.
 
     Parameters
     ----------
-    summands : sequence of (float, Term)
+    summands : Sum
     cells : callable
         Makes the matrices to sum, for the terms of each domain.
 
@@ -132,7 +131,7 @@ def assemble_csr(summands: Summands, cells: Cells = element_cells) -> csr_array:
     if cells is element_cells:
         require_memory(csr_bytes(summands), "the matrix")
     parts = [
-        summed_matrices(*cells(group), (group[0][1].test.size, group[0][1].trial.size))
+        summed_matrices(*cells(group), (group.first.test.size, group.first.trial.size))
         for group in domains(summands)
     ]
     return functools.reduce(operator.add, parts)
@@ -167,18 +166,18 @@ def summed_matrices(
 
 
 def element_entries(
-    summands: Summands, cells: Cells = element_cells
+    summands: Sum, cells: Cells = element_cells
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
     """Rows, columns and values (n,) of the entries of all element matrices, element by element.
 
     Parameters
     ----------
-    summands : sequence of (float, Term)
+    summands : Sum
         Integrals over the same elements.
     cells : callable
         See `assemble_csr`.
     """
-    kind = _index_type(summands[0][1])
+    kind = _index_type(summands.first)
     values, row, column = cells(summands)
     rows, columns = (np.empty(values.shape, kind) for _ in range(2))
     rows[...] = row[:, :, np.newaxis]
@@ -186,14 +185,14 @@ def element_entries(
     return rows.reshape(-1), columns.reshape(-1), values.reshape(-1)
 
 
-def _element_matrices(summands: Summands) -> NDArray[np.float64]:
-    first = summands[0][1]
+def _element_matrices(summands: Sum) -> NDArray[np.float64]:
+    first = summands.first
     values = np.zeros((first.domain.num_elements, *_local_shape(first)))
     add_element_matrices(values, summands)
     return values
 
 
-def add_element_matrices(out: NDArray[Any], summands: Summands) -> None:
+def add_element_matrices(out: NDArray[Any], summands: Sum) -> None:
     """Add the sum of the terms' element matrices to ``out`` (ne, rows, columns)."""
     for factor, term in summands:
         assembly = ElementAssembly(term)

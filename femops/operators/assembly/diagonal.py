@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.csr import Summands, flat_dofs
+from femops.operators.assembly.csr import flat_dofs
 from femops.operators.assembly.element_matrices import ElementAssembly
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import Sum, Term
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.in_order import in_order
@@ -18,9 +18,9 @@ from femops_kernels.cpu.in_order import in_order
 Floats = NDArray[np.float64]
 
 
-def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
+def assemble_diagonal(summands: Sum) -> NDArray[np.float64]:
     """Compute the diagonal (size,) of a sum of square terms on the host."""
-    total = np.zeros(summands[0][1].spaces[0].size)
+    total = np.zeros(summands.first.spaces[0].size)
     for factor, term in terms_on_diagonal(summands):
         assembly, space = ElementAssembly(term), term.trial
         if term.test is not space:
@@ -37,7 +37,7 @@ def _store(out: Floats, assembly: ElementAssembly, ends: tuple[int, int]) -> Non
     out[slice(*ends)] = assembly.diagonals(*ends)
 
 
-def terms_on_diagonal(summands: Summands) -> list[tuple[float, Term]]:
+def terms_on_diagonal(summands: Sum) -> Sum:
     """Terms with a part of the diagonal: blocks of one side, or of two that share dofs."""
     found = list[tuple[float, Term]]()
     for factor, term in summands:
@@ -47,7 +47,7 @@ def terms_on_diagonal(summands: Summands) -> list[tuple[float, Term]]:
         else:
             pairs = (pair for pair in term.pairs if pair[0] == pair[1] or not broken)
             found += [(factor, term.block(*pair)) for pair in pairs]
-    return found
+    return Sum(found)
 
 
 def _between_sides(assembly: ElementAssembly) -> NDArray[np.float64]:

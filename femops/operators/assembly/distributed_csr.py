@@ -16,7 +16,6 @@ from scipy.sparse import coo_array, csr_array
 
 from femops.operators.assembly.csr import (
     Cells,
-    Summands,
     domains,
     element_cells,
     element_entries,
@@ -24,6 +23,7 @@ from femops.operators.assembly.csr import (
 )
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
+from femops.operators.integrals.term import Sum
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.base import Space
@@ -81,14 +81,14 @@ class Columns:
         return self.join(flat, ghosts, np.empty(len(self.whole), flat.dtype))
 
 
-def assembled_rows(summands: Summands, cells: Cells = element_cells) -> tuple[csr_array, Columns]:
+def assembled_rows(summands: Sum, cells: Cells = element_cells) -> tuple[csr_array, Columns]:
     """Assemble the rank's rows in float64, without essential conditions. Collective.
 
     Return the rows, and the dofs of their columns. ``cells`` is described in `assemble_csr`.
     """
     groups = domains(flat(summands))
     whole = functools.reduce(operator.add, [_domain_rows(group, cells) for group in groups])
-    space = summands[0][1].spaces[0]
+    space = summands.first.spaces[0]
     dofs, first = np.unique(whole.indices.astype(np.int64) // space.ncomp), space.first_dof
     columns = Columns(space, dofs[(dofs < first) | (dofs >= first + space.ndofs)])
     at = np.searchsorted(columns.whole, whole.indices)
@@ -119,23 +119,21 @@ def split_rows(
     return first, second
 
 
-def rank_matrix(
-    summands: Summands, constraints: Constraints, cells: Cells = element_cells
-) -> csr_array:
+def rank_matrix(summands: Sum, constraints: Constraints, cells: Cells = element_cells) -> csr_array:
     """Assemble the rank's rows (size, global size) with essential conditions. Collective."""
     matrix, columns = assembled_rows(summands, cells)
-    kept = split_rows(matrix, columns, constraints, summands[0][1].dtype)[0]
+    kept = split_rows(matrix, columns, constraints, summands.first.dtype)[0]
     space = columns.space
     shape = (kept.shape[0], space.global_ndofs * space.ncomp)
     return csr_array((kept.data, columns.whole[kept.indices], kept.indptr), shape=shape)
 
 
-def _domain_rows(summands: Summands, cells: Cells) -> csr_array:
+def _domain_rows(summands: Sum, cells: Cells) -> csr_array:
     """Matrix rows (size, global size) of this rank, of integrals over the same elements.
 
     If each rank's elements are consecutive, entries are summed in the order of the global mesh.
     """
-    trial, test = summands[0][1].trial, summands[0][1].test
+    trial, test = summands.first.trial, summands.first.test
     rows, columns, values = element_entries(summands, cells)
     whole = _whole_positions(trial)[columns]
     own = rows < test.size

@@ -21,7 +21,6 @@ from scipy.sparse import csr_array
 
 from femops.basis import gauss
 from femops.operators.assembly.csr import (
-    Summands,
     assemble_csr,
     domains,
     flat_dofs,
@@ -32,7 +31,7 @@ from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.point_matrices import entry_numbers, point_matrices
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.snapshots import between_points
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import Sum, Term
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,14 +40,12 @@ Ints = NDArray[np.int64]
 _BLOCK = 2_000_000
 
 
-def low_order_matrix(
-    summands: Summands, constraints: Constraints, dtype: np.dtype[Any]
-) -> csr_array:
+def low_order_matrix(summands: Sum, constraints: Constraints, dtype: np.dtype[Any]) -> csr_array:
     """Assemble the matrix of order 1 with the essential conditions. Collective.
 
     Parameters
     ----------
-    summands : sequence of (float, Term)
+    summands : Sum
         Integrals with one field and its test function, of a space whose nodes are Gauss-Lobatto
         points.
     constraints : Constraints
@@ -66,12 +63,12 @@ def low_order_matrix(
         The matrix does not fit into memory.
     """
     require_memory(_nbytes(summands), "the matrix of order 1", "a smaller mesh or order")
-    if summands[0][1].trial.volume.distributed is not None:
+    if summands.first.trial.volume.distributed is not None:
         return rank_matrix(summands, constraints, cells=sub_cells)
     return split(assemble_csr(summands, cells=sub_cells), constraints, dtype)[0]
 
 
-def sub_cells(summands: Summands) -> tuple[Floats, Ints, Ints]:
+def sub_cells(summands: Sum) -> tuple[Floats, Ints, Ints]:
     """Matrices of the sub-cells of all elements of one domain.
 
     Returns
@@ -81,7 +78,7 @@ def sub_cells(summands: Summands) -> tuple[Floats, Ints, Ints]:
     rows, columns : (ne * cells, n) int64
         Their positions in the l_vec. Both are the same array.
     """
-    first = summands[0][1]
+    first = summands.first
     nodes = _Cells(first).nodes
     dofs = flat_dofs(first.trial).reshape(first.domain.num_elements, first.trial.ncomp, -1)
     cells = np.moveaxis(dofs[:, :, nodes], 1, 2)  # (ne, cells, ncomp, nodes of a cell)
@@ -96,7 +93,7 @@ def sub_cells(summands: Summands) -> tuple[Floats, Ints, Ints]:
     return values, cells, cells
 
 
-def _nbytes(summands: Summands) -> int:
+def _nbytes(summands: Sum) -> int:
     """Bytes needed to assemble the matrix: entries of the sub-cells, with rows and columns."""
     total = 0
     for (_, first), *_ in domains(summands):

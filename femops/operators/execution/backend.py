@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from femops.operators.assembly.csr import Summands
 from femops.operators.execution.modes import ElementModes
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.state import State
+from femops.operators.integrals.term import Sum
 from femops.spaces.base import Space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
@@ -320,16 +320,14 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def diagonal(
-        self, summands: Summands, compiled: Callable[[], CompiledOperator]
-    ) -> NDArray[Any]:
+    def diagonal(self, summands: Sum, compiled: Callable[[], CompiledOperator]) -> NDArray[Any]:
         """Diagonal (size,) of a sum of square terms, without essential conditions. Collective.
 
         Entries of constrained rows are undefined.
 
         Parameters
         ----------
-        summands : sequence of (float, Term)
+        summands : Sum
         compiled : callable
             Returns the compiled operator of the terms. It may have essential conditions.
         """

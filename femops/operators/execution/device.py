@@ -15,7 +15,6 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
-from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.diagonal import assemble_diagonal
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.device_state import DeviceField, DeviceState
@@ -38,7 +37,7 @@ from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.number_types import smallest_of
 from femops.operators.integrals.point_data import data_of, setup_of
 from femops.operators.integrals.state import NO_STATE, State
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import Sum, Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
 from femops.pointwise.sides import is_plus, is_side
@@ -226,18 +225,16 @@ class DeviceBackend(Backend):
         """See `Backend.operator`."""
         return DeviceOperator(self._device, launches, places)
 
-    def diagonal(
-        self, summands: Summands, compiled: Callable[[], CompiledOperator]
-    ) -> NDArray[Any]:
+    def diagonal(self, summands: Sum, compiled: Callable[[], CompiledOperator]) -> NDArray[Any]:
         """See `Backend.diagonal`. It is computed from the operator's data on the device.
 
         The host computes it if the operator has integrals over faces between elements.
         """
         if any(term.domain.two_sided for _, term in summands):  # also blocks of one side each
-            on_host = assemble_diagonal(summands).astype(summands[0][1].dtype)
-            values: NDArray[Any] = summands[0][1].spaces[0].memory.put(on_host)
+            on_host = assemble_diagonal(summands).astype(summands.first.dtype)
+            values: NDArray[Any] = summands.first.spaces[0].memory.put(on_host)
             return values
-        whole, term = compiled(), summands[0][1]
+        whole, term = compiled(), summands.first
         assert isinstance(whole, DeviceOperator | DistributedDeviceOperator)
         xp, size = self._device.xp, term.spaces[0].size
         nothing: NDArray[Any] = xp.zeros(size, term.dtype)
@@ -352,12 +349,12 @@ def _data(term: KernelTerm) -> Data | FilledData:
     return _filled.get(term, lambda: FilledData(term.data_without_points, fill))
 
 
-def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order: Order) -> Any:
+def _sum_streams(terms: Sum, kernel: CudaKernel, order: Order) -> Any:
     """Streams of a sum's kernel: the numbers of all terms at each point, term by term.
 
     None if no term stores numbers at points. Also checks the terms' data.
     """
-    device = terms[0][1].spaces[0].device
+    device = terms.first.spaces[0].device
     assert device is not None
     parts = []
     for factor, term in terms:

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.diagonal import assemble_diagonal
 from femops.operators.execution.backend import Backend, Step
 from femops.operators.execution.kernels import factorised_kernel, sweep
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.fusion import scaled_data
-from femops.operators.integrals.term import DATA_LEVELS, Term
+from femops.operators.integrals.term import DATA_LEVELS, Sum, Term
 from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.kernels.diagonal import DiagonalKernel
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
@@ -24,7 +23,7 @@ from femops_kernels.cpu.sweep import HostLaunch, NoOp
 _COMPILED_FROM = 2**17
 
 
-def diagonal(backend: Backend, summands: Summands) -> NDArray[Any]:
+def diagonal(backend: Backend, summands: Sum) -> NDArray[Any]:
     """Diagonal (size,) of a sum of square terms, without essential conditions. Collective.
 
     The result is of float64, or of the terms' type if it is rounded to this type anyway.
@@ -33,13 +32,13 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[Any]:
     ----------
     backend : Backend
         Backend of the host.
-    summands : sequence of (float, Term)
+    summands : Sum
     """
-    space, total = summands[0][1].spaces[0], None
+    space, total = summands.first.spaces[0], None
     for factor, term in summands:
         points = term.domain.num_elements * term.trial.num_points(term.quadrature)
         many = _sweepable(term) and space.comm.sum(points) >= _COMPILED_FROM
-        one = _swept(backend, term) if many else assemble_diagonal([(1.0, term)])
+        one = _swept(backend, term) if many else assemble_diagonal(Sum([(1.0, term)]))
         if len(summands) > 1 or factor != 1.0:
             one = one.astype(np.float64, copy=False)
             one *= factor
@@ -48,7 +47,7 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[Any]:
     return total
 
 
-def compile_kernels(summands: Summands) -> None:
+def compile_kernels(summands: Sum) -> None:
     """Compile the kernels for diagonals of large operators in advance."""
     for _, term in summands:
         if _sweepable(term) and term.domain.num_elements:

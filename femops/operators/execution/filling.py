@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.csr import Summands
 from femops.operators.execution.kernels import factorised_kernel, plans_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.kernel_term import GivenTerm
 from femops.operators.integrals.point_data import setup_of
+from femops.operators.integrals.term import Sum
 from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.qdata_split import QDataSplit
 from femops.pointwise.trace import INVERSE, WEIGHT
@@ -71,7 +71,7 @@ def filled_points(
     return points
 
 
-def compile_kernels(summands: Summands) -> None:
+def compile_kernels(summands: Sum) -> None:
     """Compile the kernels that compute the data of large operators in advance."""
     for _, term in summands:
         form, split = term.source, term.qdata_split

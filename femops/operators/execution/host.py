@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
-from femops.operators.assembly.csr import Summands
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.diagonal import diagonal
 from femops.operators.execution.filling import filled_points
@@ -26,6 +25,7 @@ from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.state import HostState, NoState, State
+from femops.operators.integrals.term import Sum
 from femops.pointwise.sides import is_side
 from femops.spaces.base import Space
 from femops_kernels.channel import Channel
@@ -169,11 +169,11 @@ class HostBackend(Backend):
 
     def diagonal(
         self,
-        summands: Summands,
+        summands: Sum,
         compiled: Callable[[], CompiledOperator],  # noqa: ARG002  (by kernels of its own)
     ) -> NDArray[Any]:
         """See `Backend.diagonal`."""
-        return diagonal(self, summands).astype(summands[0][1].dtype, copy=False)
+        return diagonal(self, summands).astype(summands.first.dtype, copy=False)
 
     def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:
         """See `Backend.state`."""

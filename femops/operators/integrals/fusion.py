@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.integrals.kernel_term import GivenTerm
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import Sum, Term
 from femops.pointwise import fuse
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data
@@ -18,14 +18,14 @@ from femops_kernels.pointwise.qdata import Data
 _POINT = 5  # the last of the kinds of numbers, see `QFunctionInputs.slices`
 
 
-def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> GivenTerm:
+def fused(terms: Sum, *, whole: bool = False) -> GivenTerm:
     """Fuse the sum of terms with factors into one term.
 
     If a device checks or computes data of a term, the fused data have no numbers at points, unless
     ``whole`` is True.
     """
     qfunction = fuse([term.qfunction for _, term in terms])
-    first = terms[0][1]
+    first = terms.first
     apart = not whole and any(term.looked_at for _, term in terms)
     parts = [scaled_data(term, factor, points=not apart) for factor, term in terms]
     mapped = max(parts, key=lambda data: len(data.modes))
@@ -49,7 +49,7 @@ def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> GivenT
         0,
         0,
         data,
-        tuple(terms) if apart else (),
+        terms if apart else (),
     )
 
 

@@ -132,7 +132,7 @@ class GivenTerm(KernelTerm):
     ----------
     given : Data
         The data. They have no numbers at points if ``parts`` is not empty.
-    parts : sequence of (float, Term)
+    parts : Sum
         See `KernelTerm.parts`.
     """
 

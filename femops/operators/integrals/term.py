@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -185,9 +185,9 @@ class Term(KernelTerm):
         return self.filled or mapped or bool(self.qdata_split.computed)
 
     @property
-    def parts(self) -> tuple[tuple[float, Term], ...]:
+    def parts(self) -> Sum:
         """See `KernelTerm.parts`. A copy, because data derived from a term must not refer to it."""
-        return ((1.0, replace(self, given=None if self.filled else self.data)),)
+        return Sum([(1.0, replace(self, given=None if self.filled else self.data))])
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or another process, which splits the data again."""
@@ -315,9 +315,27 @@ def _check_orders(
             raise OperatorError(f"{name}: a space of order 0 has no gradient")
 
 
-def updated(
-    summands: Sequence[tuple[float, Term]], values: Mapping[str, Any], level: str, made: Made
-) -> list[tuple[float, Term]]:
+@final
+class Sum(tuple[tuple[float, Term], ...]):
+    """Sum of terms with factors. A sum has at least one term."""
+
+    __slots__ = ()
+
+    @property
+    def first(self) -> Term:
+        """The first term. All terms have its type, and in a group its domain and spaces."""
+        return self[0][1]
+
+    def map(self, change: Callable[[Term], Term]) -> Sum:
+        """The sum of changed terms, with the same factors."""
+        return Sum((factor, change(term)) for factor, term in self)
+
+    def at_level(self, level: str) -> Sum:
+        """The sum with the q-functions of a level."""
+        return self.map(lambda term: term.at_level(level))
+
+
+def updated(summands: Sum, values: Mapping[str, Any], level: str, made: Made) -> Sum:
     """Copy the terms, with new values of their coefficients by name.
 
     All terms share ``made``, see `Integral.with_coefficients`.
@@ -342,4 +360,4 @@ def updated(
         known = {name for _, term in summands for name in term.source.coefficients}
         has = ", ".join(sorted(known)) or "none"
         raise OperatorError(f"no term of {names} has a coefficient {unknown[0]!r}: they have {has}")
-    return terms
+    return Sum(terms)

@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
-from femops.operators.assembly.csr import Summands, domains, element_bytes
+from femops.operators.assembly.csr import domains, element_bytes
 from femops.operators.assembly.point_matrices import entry_numbers
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
 from femops.operators.integrals.constraints import FREE, Constraints
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import Sum, Term
 from femops.operators.levels.cost import Cost
 from femops.operators.levels.dispatch import level_data_of
 from femops.operators.levels.level_data import LevelData
@@ -76,7 +76,7 @@ _flushed: WeakValueDictionary[str, NDArray[np.float64]] = WeakValueDictionary()
 _OPTIMISM = 2.0
 
 
-def choose_level(summands: Summands, panels: Panels = ONE) -> str:
+def choose_level(summands: Sum, panels: Panels = ONE) -> str:
     """Choose the fastest level for a sum of terms by measurement, with the threads now in use.
 
     Levels that do not fit into memory are left out. A process remembers its choices, so equal
@@ -84,7 +84,7 @@ def choose_level(summands: Summands, panels: Panels = ONE) -> str:
 
     Parameters
     ----------
-    summands : sequence of (float, Term)
+    summands : Sum
         Terms of forms on one mesh. Terms over boundary faces cost little, so they are measured
         only if there are no terms over elements.
     panels : Panels
@@ -107,22 +107,22 @@ def choose_level(summands: Summands, panels: Panels = ONE) -> str:
     return best
 
 
-def best_level(times: Mapping[str, float], summands: Summands) -> str:
+def best_level(times: Mapping[str, float], summands: Sum) -> str:
     """Choose the level with the least time. Of levels that are as fast, take that of least memory.
 
     Parameters
     ----------
     times : mapping
         Seconds by level.
-    summands : sequence of (float, Term)
+    summands : Sum
     """
     close = [level for level in times if times[level] <= _AS_FAST * min(times.values())]
     return min(close, key=lambda level: _work(level, summands)[0])
 
 
-def level_words(summands: Summands, levels: Sequence[str], panels: Panels = ONE) -> str:
+def level_words(summands: Sum, levels: Sequence[str], panels: Panels = ONE) -> str:
     """Key of the tuning database for the chosen level. Equal forms have equal keys."""
-    ne, threads = summands[0][1].domain.num_elements, get_threads()
+    ne, threads = summands.first.domain.num_elements, get_threads()
     types = ", ".join(
         f"{t.dtype} x {t.width}, stored {t.data_dtype or t.dtype}" for _, t in summands
     )
@@ -133,24 +133,22 @@ def level_words(summands: Summands, levels: Sequence[str], panels: Panels = ONE)
     return f"level: {ne} elements; {vectors}{threads} threads; {types}; {work}"
 
 
-def _least_bytes(summands: Summands, _: Panels) -> str:
+def _least_bytes(summands: Sum, _: Panels) -> str:
     """Choose the level that moves the fewest bytes. On a device kernels wait for memory."""
-    levels = backend_of(summands[0][1].spaces[0]).levels
+    levels = backend_of(summands.first.spaces[0]).levels
     bytes_moved = {
-        level: level_data_of(level, _at(level, summands), FREE).cost().bytes_moved
+        level: level_data_of(level, summands.at_level(level), FREE).cost().bytes_moved
         for level in levels
     }
     return min(levels, key=lambda level: bytes_moved[level])
 
 
-def _agreed_level(
-    summands: Summands, panels: Panels, choose: Callable[[Summands, Panels], str]
-) -> str:
+def _agreed_level(summands: Sum, panels: Panels, choose: Callable[[Sum, Panels], str]) -> str:
     """Level that the rank with the most elements chooses for its part. Collective.
 
     All ranks measure at the same time, because they share caches and memory in applications too.
     """
-    first = domains(summands)[0][0][1]
+    first = domains(summands)[0].first
     if not first.domain.covers:
         raise OperatorError(
             "level 'auto' of boundary integrals alone is measured by one rank: name another level"
@@ -164,7 +162,7 @@ def _agreed_level(
     return str(comm.broadcast(level, int(np.argmax(counts))))
 
 
-def _fits(level: str, summands: Summands) -> bool:
+def _fits(level: str, summands: Sum) -> bool:
     try:
         level_data_of(level, summands, FREE)
     except OperatorError:
@@ -173,7 +171,7 @@ def _fits(level: str, summands: Summands) -> bool:
 
 
 def measure_levels(
-    summands: Summands, levels: Sequence[str] = LEVELS, panels: Panels = ONE
+    summands: Sum, levels: Sequence[str] = LEVELS, panels: Panels = ONE
 ) -> dict[str, float]:
     """Measure one application of a sample, in seconds, for each level that could be the fastest.
 
@@ -181,7 +179,7 @@ def measure_levels(
 
     Parameters
     ----------
-    summands : sequence of (float, Term)
+    summands : Sum
         Terms of forms on one mesh, or on the same boundary faces. The sample has all faces.
     levels : sequence of str
         Levels to choose from. "matrix-free" needs the least memory.
@@ -189,8 +187,8 @@ def measure_levels(
         Number of vectors to which the sum is applied at once.
     """
     nvec = panels.nvec * panels.count
-    whole, count = summands[0][1], _sample_size(summands[0][1], nvec)
-    sample = list(summands) if not whole.domain.covers else first_terms(summands, count)
+    whole, count = summands.first, _sample_size(summands.first, nvec)
+    sample = summands if not whole.domain.covers else first_terms(summands, count)
     work = {level: _work(level, sample, nvec) for level in levels}
     share, threads = count / whole.domain.num_elements, get_threads()
     cached = {level: moved / share < _cached_bytes() for level, (moved, _) in work.items()}
@@ -265,16 +263,16 @@ def _bandwidth(flush: Callable[[], float]) -> float:
     return _FLUSH / min(flush() for _ in range(3))
 
 
-def _work(level: str, sample: Summands, nvec: int = 1) -> tuple[float, float]:
+def _work(level: str, sample: Sum, nvec: int = 1) -> tuple[float, float]:
     """Least bytes moved and flops of one application. Nothing is compiled or assembled."""
-    term = sample[0][1]
+    term = sample.first
     if level == "full":
         entries = sum(_least_entries(block) for block in term.blocks())
         return entries * (term.dtype.itemsize + 4), 2 * entries * nvec
     if level == "element":
         size = float(sum(element_bytes(block) for block in term.blocks()))
         return size, 2 * size / term.dtype.itemsize * nvec
-    cost = level_data_of(level, _at(level, sample), FREE).cost()
+    cost = level_data_of(level, sample.at_level(level), FREE).cost()
     vectors = sum(space.size for space in term.spaces) * term.dtype.itemsize * nvec
     return vectors + cost.bytes_moved, cost.flops * nvec
 
@@ -286,17 +284,13 @@ def _least_entries(term: Term) -> float:
     return term.test.touched * columns * coupled
 
 
-def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
-    return [(factor, term.at_level(level)) for factor, term in sample]
-
-
 def _runner(
-    level: str, sample: Summands, panels: Panels, flush: Callable[[], float] | None
+    level: str, sample: Sum, panels: Panels, flush: Callable[[], float] | None
 ) -> Callable[[], float]:
     """Return a function that applies the sample once, with empty or with warm caches."""
-    level_data: LevelData = level_data_of(level, _at(level, sample), FREE)
+    level_data: LevelData = level_data_of(level, sample.at_level(level), FREE)
     work = level_data.compiled(panels)
-    term, nvec = sample[0][1], panels.nvec * panels.count
+    term, nvec = sample.first, panels.nvec * panels.count
     x: NDArray[Any] = np.ones(term.spaces[0].size * nvec, term.dtype)
     y: NDArray[Any] = np.empty(term.spaces[1].size * nvec, term.dtype)
     threads = get_threads()
@@ -340,7 +334,7 @@ class Auto(LevelData):
         See `LevelData`.
     """
 
-    summands: Summands
+    summands: Sum
     constraints: Constraints
 
     @cached_property
@@ -360,7 +354,7 @@ class Auto(LevelData):
         return {}
 
     def _choice(self, panels: Panels) -> LevelData:
-        space = self.summands[0][1].spaces[0]
+        space = self.summands.first.spaces[0]
         choose = choose_level if self.backend.measures else _least_bytes
         if space.comm.size == 1:
             level = choose(self.summands, panels)
@@ -369,7 +363,7 @@ class Auto(LevelData):
         for known in (self.__dict__.get("chosen"), *self._chosen_for.values()):
             if known is not None and known.level == level:
                 return known
-        return level_data_of(level, _at(level, self.summands), self.constraints)
+        return level_data_of(level, self.summands.at_level(level), self.constraints)
 
     @property
     def stored(self) -> LevelData:
@@ -377,12 +371,12 @@ class Auto(LevelData):
         return self.chosen
 
     @property
-    def kept(self) -> Summands:
+    def kept(self) -> Sum:
         """The summands with q-functions for the chosen level."""
         return self.chosen.summands
 
     @property
-    def as_stored(self) -> Summands:
+    def as_stored(self) -> Sum:
         """See `LevelData.as_stored`; the level is chosen first if numbers may be rounded."""
         return self.chosen.as_stored if self._rounds else self.summands
 

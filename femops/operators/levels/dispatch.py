@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
-from femops.operators.assembly.csr import Summands, domains, flat, level_bytes, require_memory
+from femops.operators.assembly.csr import domains, flat, level_bytes, require_memory
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
+from femops.operators.integrals.term import Sum
 from femops.operators.levels.cost import Cost
 from femops.operators.levels.distributed_rows import RankRows
 from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, same_terms
@@ -31,7 +32,7 @@ JOINT = ("partial", "matrix-free")
 
 
 def level_data_of(
-    level: str, summands: Summands, constraints: Constraints, before: LevelData | None = None
+    level: str, summands: Sum, constraints: Constraints, before: LevelData | None = None
 ) -> LevelData:
     """Make the data object of a sum at a level. Nothing is allocated or compiled yet.
 
@@ -42,7 +43,7 @@ def level_data_of(
     OperatorError
         If the level does not fit into memory.
     """
-    first = summands[0][1]
+    first = summands.first
     backend = backend_of(first.spaces[0])
     backend.check_level(level)
     if first.fields.on_product and (level not in JOINT or separable(level, summands)):
@@ -57,12 +58,12 @@ def level_data_of(
     return Domains(summands, constraints, level, parts)
 
 
-def separable(level: str, summands: Summands) -> bool:
+def separable(level: str, summands: Sum) -> bool:
     """True if each block of a sum on a product has a separable kernel. Collective.
 
     Kernels of 1-D matrices take less time than a sweep over all fields at the quadrature points.
     """
-    space, plain = summands[0][1].spaces[0], True
+    space, plain = summands.first.spaces[0], True
     for _, term in summands:
         numbers = term.qfunction.numbers
         plain &= term.domain.covers and not (numbers.point or numbers.mapped)
@@ -74,13 +75,13 @@ def separable(level: str, summands: Summands) -> bool:
     return not space.comm.max(int(not plain))
 
 
-def _storage_of(level: str, summands: Summands, constraints: Constraints) -> LevelData:
+def _storage_of(level: str, summands: Sum, constraints: Constraints) -> LevelData:
     """Data object of integrals over the same elements, or over any domains at level "full"."""
     needed = level_bytes(level, summands)
     if needed:
         require_memory(needed, f"level={level!r}")
     if level == "full":
-        alone = summands[0][1].spaces[0].distributed is None
+        alone = summands.first.spaces[0].distributed is None
         return Rows(summands, constraints) if alone else RankRows(summands, constraints)
     return (
         Elements(summands, constraints)
@@ -98,15 +99,15 @@ def _share_of(constraints: Constraints, *, first: bool) -> Constraints:
 class Composite(LevelData, ABC):
     """Data of a sum in several parts: of domains of integration, or of blocks of a product."""
 
-    summands: Summands
+    summands: Sum
     constraints: Constraints
     level: str
     parts: Mapping[Any, LevelData]
 
     @property
-    def as_stored(self) -> Summands:
+    def as_stored(self) -> Sum:
         """See `LevelData.as_stored`, part by part."""
-        return [summand for part in self.parts.values() for summand in part.as_stored]
+        return Sum(summand for part in self.parts.values() for summand in part.as_stored)
 
     def kernel_parts(self) -> list[Parts]:
         """See `LevelData.kernel_parts`."""
@@ -162,14 +163,14 @@ class Blocks(Composite):
 
     @staticmethod
     def of(
-        level: str, summands: Summands, constraints: Constraints, before: LevelData | None = None
+        level: str, summands: Sum, constraints: Constraints, before: LevelData | None = None
     ) -> Blocks:
         """Make the data object of a sum at a level; see `level_data_of`."""
         groups = blocks_of(summands)
         needed = sum(level_bytes(level, terms) for terms in groups.values())
         if needed:
             require_memory(needed, f"level={level!r}")
-        product = summands[0][1].spaces[0]
+        product = summands.first.spaces[0]
         parts = {}
         for pair, terms in groups.items():
             old = before.parts.get(pair) if isinstance(before, Blocks) else None
@@ -181,7 +182,7 @@ class Blocks(Composite):
         return Blocks(summands, constraints, level, parts)
 
     def _constraints_of(self, constraints: Constraints, key: Any) -> Constraints:
-        return constraints.of_block(self.summands[0][1].spaces[0], *key)
+        return constraints.of_block(self.summands.first.spaces[0], *key)
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """See `LevelData.steps`. Each block works on its parts of the vectors."""
@@ -189,7 +190,7 @@ class Blocks(Composite):
 
     def moved_bytes(self) -> int:
         """See `LevelData.moved_bytes`. Each block reads and writes its parts of the vectors."""
-        first, (fields, tests) = self.summands[0][1], self.sides
+        first, (fields, tests) = self.summands.first, self.sides
         again = sum(fields.spaces[f].size + tests.spaces[t].size for t, f in self.parts)
         again -= sum(space.size for space in first.spaces)
         return super().moved_bytes() + int(again) * first.dtype.itemsize

@@ -34,7 +34,7 @@ class RankRows(CompressedRows):
     def _rows(self) -> tuple[csr_array, csr_array, Columns]:
         """The matrix, the constrained columns removed from it, and the dofs of its columns."""
         matrix, columns = assembled_rows(self.summands)
-        kept, removed = split_rows(matrix, columns, self.constraints, self.summands[0][1].dtype)
+        kept, removed = split_rows(matrix, columns, self.constraints, self.summands.first.dtype)
         return placed_csr(kept), removed, columns
 
     @property
@@ -44,7 +44,7 @@ class RankRows(CompressedRows):
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """A single step: the product with the rows."""
         kept, _, columns = self._rows
-        term = self.summands[0][1]
+        term = self.summands.first
         nvec = panels.nvec
         given, gathered = (kept.indptr, kept.indices, kept.data, term.row_width), None
         if columns.space.comm.max(columns.halo.ghosts):

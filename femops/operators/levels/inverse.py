@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.csr import Summands
 from femops.operators.execution.backend import Work
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.kernel_term import KernelTerm
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import Sum, Term
 from femops.operators.levels.points import Points, kept_at_points
 from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu.kernels.kernel import Kernel
@@ -22,7 +21,7 @@ from femops_kernels.cpu.kernels.separable import SeparableKernel
 Floats = NDArray[np.float64]
 
 
-def block_inverse(summands: Summands) -> CompiledOperator | None:
+def block_inverse(summands: Sum) -> CompiledOperator | None:
     """Compile the inverse of a sum on discontinuous functions, if 1-D matrices give it exactly.
 
     The blocks are B^T D B with the same number in D for all components. In each direction B has as
@@ -36,14 +35,13 @@ def block_inverse(summands: Summands) -> CompiledOperator | None:
     CompiledOperator or None
         None for other sums, and for blocks that are singular or whose inverses overflow.
     """
-    first = summands[0][1]
+    first = summands.first
     space = first.spaces[0]
     backend = backend_of(space)
     if not all(_is_scalar(term) for _, term in summands):
         return None
-    parts = Points(
-        [(a, t.at_level("partial").ready("partial")) for a, t in summands], FREE, "partial"
-    )
+    ready = summands.map(lambda term: term.at_level("partial").ready("partial"))
+    parts = Points(ready, FREE, "partial")
     inverse = _of_directions(parts)
     if space.comm.max(int(inverse is None)):  # on a reproducible mesh all ranks choose kernels
         inverse = _of_points(parts) or inverse
@@ -84,7 +82,7 @@ def _of_points(parts: Points) -> tuple[KernelTerm, Work] | None:
     A point must have one number in all. Sums with more numbers, such as one of the element besides,
     are left to dense blocks.
     """
-    kept = replace(parts, summands=[(a, kept_at_points(t)) for a, t in parts.summands])
+    kept = replace(parts, summands=parts.summands.map(kept_at_points))
     (kernel, data), numbers = kept.work[0], kept.fused[0][1].qfunction.numbers
     square = isinstance(kernel, Kernel) and kernel.q1d == kernel.source.p1d
     if len(kept.work) > 1 or not square or not numbers.point == numbers.total == 1:
@@ -109,5 +107,5 @@ def _reciprocals(numbers: NDArray[Any], parts: Points) -> NDArray[Any] | None:
         scaled = parts.fused[0][0] * numbers
         np.divide(1.0, scaled, out=result, where=scaled != 0.0)
     slots = np.moveaxis(result, -1, 1).reshape(-1, *numbers.shape[1:-1])
-    elements = slots[: parts.summands[0][1].domain.num_elements]
+    elements = slots[: parts.summands.first.domain.num_elements]
     return result if np.all(np.isfinite(elements) & (elements != 0.0)) else None

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
-from femops.operators.assembly.csr import Summands, assemble_csr, split
+from femops.operators.assembly.csr import assemble_csr, split
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.execution.backend import Backend, Step
@@ -32,7 +32,7 @@ from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import Sum, Term
 from femops.operators.levels.cost import Cost
 from femops.pointwise.linear import Pair
 from femops.pointwise.sides import base_name
@@ -61,13 +61,13 @@ class LevelData(ABC):
 
     Attributes
     ----------
-    summands : sequence of (float, Term)
+    summands : Sum
     constraints : Constraints
     level : str
         Level of assembly.
     """
 
-    summands: Summands
+    summands: Sum
     constraints: Constraints
     level: str
 
@@ -76,7 +76,7 @@ class LevelData(ABC):
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
 
     @property
-    def kept(self) -> Summands:
+    def kept(self) -> Sum:
         """The summands with q-functions for the level."""
         return self.summands
 
@@ -86,7 +86,7 @@ class LevelData(ABC):
         return self
 
     @property
-    def as_stored(self) -> Summands:
+    def as_stored(self) -> Sum:
         """Summands whose numbers at points are rounded as kernels read them."""
         return self.summands
 
@@ -96,7 +96,7 @@ class LevelData(ABC):
 
     def compile_ahead(self) -> None:
         """Start to compile the kernels of an application, on the host if a core is idle."""
-        ranks = self.summands[0][1].spaces[0].comm.size
+        ranks = self.summands.first.spaces[0].comm.size
         self.backend.compile_ahead(self.kernel_parts, ranks, self.kernel_terms)
 
     def kernel_parts(self) -> list[Parts]:
@@ -110,17 +110,17 @@ class LevelData(ABC):
     @property
     def backend(self) -> Backend:
         """Backend of the machine that the operator runs on."""
-        return backend_of(self.summands[0][1].spaces[0])
+        return backend_of(self.summands.first.spaces[0])
 
     def compiled(self, panels: Panels = ONE) -> CompiledOperator:
         """Compile the operator. Collective if ranks share dofs."""
-        dtype, steps = self.summands[0][1].dtype, self.steps(panels)
+        dtype, steps = self.summands.first.dtype, self.steps(panels)
         return compiled_steps(self.backend, steps, self.sides, self.constraints, dtype, panels)
 
     @property
     def sides(self) -> tuple[Arguments, Arguments]:
         """All fields and test functions of the operator."""
-        trial, test = self.summands[0][1].spaces
+        trial, test = self.summands.first.spaces
         return Arguments.of(trial), Arguments.of(test)
 
     @abstractmethod
@@ -153,7 +153,7 @@ class LevelData(ABC):
 
         Constrained rows of the result are undefined.
         """
-        first = self.summands[0][1]
+        first = self.summands.first
         test = first.spaces[1]
         result: NDArray[Any] = test.memory.xp.empty(test.size, g.dtype)
         self.with_constraints(FREE).compiled().apply(g, result)
@@ -161,15 +161,15 @@ class LevelData(ABC):
 
     def matrix(self) -> csr_array:
         """Assemble the matrix with the essential conditions. On many ranks, this rank's rows."""
-        if self.summands[0][1].spaces[0].distributed is not None:
+        if self.summands.first.spaces[0].distributed is not None:
             return rank_matrix(self.as_stored, self.constraints)
         whole = assemble_csr(self.as_stored)
-        return split(whole, self.constraints, self.summands[0][1].dtype)[0]
+        return split(whole, self.constraints, self.summands.first.dtype)[0]
 
 
-def blocks_of(summands: Summands) -> dict[Pair, list[tuple[float, Term]]]:
+def blocks_of(summands: Sum) -> dict[Pair, Sum]:
     """Terms of each operator block that is not zero, by test function and field, row by row."""
-    names = summands[0][1].spaces[0].names
+    names = summands.first.spaces[0].names
     found: dict[Pair, list[tuple[float, Term]]] = {
         (test, field): [] for test in names for field in names
     }
@@ -177,10 +177,10 @@ def blocks_of(summands: Summands) -> dict[Pair, list[tuple[float, Term]]]:
         for test, field in term.pairs:
             pair = base_name(test), base_name(field)
             found[pair].append((factor, term.block(test, field)))
-    return {pair: terms for pair, terms in found.items() if terms}
+    return {pair: Sum(terms) for pair, terms in found.items() if terms}
 
 
-def same_terms(one: Summands, other: Summands) -> bool:
+def same_terms(one: Sum, other: Sum) -> bool:
     """True if two sums have the same terms with the same factors."""
     return len(one) == len(other) and all(
         a == b and s is t for (a, s), (b, t) in zip(one, other, strict=True)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.operators.assembly.csr import (
-    Summands,
     assemble_csr,
     domains,
     require_memory,
@@ -23,7 +22,7 @@ from femops.operators.execution.backend import Step
 from femops.operators.execution.kernels import index_bytes, plan_bytes, sides, sweep
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import Sum, Term
 from femops.operators.levels.cost import Cost
 from femops.operators.levels.level_data import LevelData, share
 from femops.spaces.face_space import FaceSpace
@@ -45,14 +44,14 @@ class Elements(LevelData):
         See `LevelData`.
     """
 
-    summands: Summands
+    summands: Sum
     constraints: Constraints
     level: str = "element"
 
     @cached_property
     def matrices(self) -> NDArray[Any]:
         """Element matrices of the sum, (nbatch, rows, columns, width), component by component."""
-        first = self.summands[0][1]
+        first = self.summands.first
         nbatch = -(-first.domain.num_elements // first.width)
         shape = (nbatch, *ElementAssembly(first).shape, first.width)
         out = placed_array(shape, first.dtype, first.chunk_batches)
@@ -65,13 +64,13 @@ class Elements(LevelData):
         return out
 
     def _kernel(self) -> ElementKernel:
-        term = self.summands[0][1]
+        term = self.summands.first
         return ElementKernel(term.trial.dim, *sides(term, layered=False), term.dtype, term.width)
 
     @cached_property
     def _by_element(self) -> NDArray[Any]:
         """Element matrices (ne, rows, columns) in the layout that BLAS reads."""
-        ne = self.summands[0][1].domain.num_elements
+        ne = self.summands.first.domain.num_elements
         nbatch, rows, columns, width = self.matrices.shape
         require_memory(self.matrices.nbytes, "element matrices for many vectors")
         by_slot = np.moveaxis(self.matrices, -1, 1).reshape(nbatch * width, rows, columns)
@@ -79,7 +78,7 @@ class Elements(LevelData):
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """One sweep for the sum of all terms."""
-        term = self.summands[0][1]
+        term = self.summands.first
         launch = self._launch(term, panels) if term.domain.num_elements else self.backend.idle()
         return [Step(1.0, launch, term.fields, term.tests, term.domain.covers)]
 
@@ -94,7 +93,7 @@ class Elements(LevelData):
 
     def _in_element_order(self) -> NDArray[Any]:
         """The matrices as sweeps read them: elements behind faces are not turned to the faces."""
-        term, given = self.summands[0][1], self.matrices
+        term, given = self.summands.first, self.matrices
         for axis, space in ((1, term.test), (2, term.trial)):
             if not isinstance(space, FaceSpace) or not space.has_end:
                 continue
@@ -111,7 +110,7 @@ class Elements(LevelData):
 
     def cost(self) -> Cost:
         """See `LevelData.cost`. Counts the products, and the matrices with their D."""
-        term, stored = self.summands[0][1], int(self.matrices.nbytes)
+        term, stored = self.summands.first, int(self.matrices.nbytes)
         return Cost(
             flops=term.domain.num_elements * self._kernel().contraction_flops(),
             bytes_moved=self.moved_bytes(),
@@ -123,7 +122,7 @@ class Elements(LevelData):
 
     def moved_bytes(self) -> int:
         """See `LevelData.moved_bytes`: matrices and indices."""
-        return int(self.matrices.nbytes + index_bytes(self.summands[0][1], layered=False))
+        return int(self.matrices.nbytes + index_bytes(self.summands.first, layered=False))
 
     def with_constraints(self, constraints: Constraints) -> Elements:
         """Copy of the data with other constraints. The matrices are shared."""
@@ -143,7 +142,7 @@ class CompressedRows(LevelData, ABC):
         See `LevelData`.
     """
 
-    summands: Summands
+    summands: Sum
     constraints: Constraints
     level: str = "full"
 
@@ -190,13 +189,13 @@ class Rows(CompressedRows):
     @cached_property
     def _parts(self) -> tuple[csr_array, csr_array]:
         kept, removed = split(
-            assemble_csr(self.summands), self.constraints, self.summands[0][1].dtype
+            assemble_csr(self.summands), self.constraints, self.summands.first.dtype
         )
         return placed_csr(kept), removed
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """One product with the matrix."""
-        kept, width = self._parts[0], self.summands[0][1].row_width
+        kept, width = self._parts[0], self.summands.first.row_width
         given = kept.indptr, kept.indices, kept.data, width
         return [Step(1.0, RowProduct(*given, nvec=panels.nvec), *self.sides, True)]
 

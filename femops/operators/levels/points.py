@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import final
 
-from femops.operators.assembly.csr import Summands
 from femops.operators.execution.backend import Step, Work
 from femops.operators.execution.kernels import factorised_kernel, index_bytes, plan_bytes
 from femops.operators.execution.separable import separated
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.kernel_term import KernelTerm
-from femops.operators.integrals.term import AT_POINTS, Term
+from femops.operators.integrals.term import AT_POINTS, Sum, Term
 from femops.operators.levels.cost import Cost
 from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, share
 from femops.pointwise.linear import Pair
@@ -36,7 +35,7 @@ class Points(LevelData):
     level : {"partial", "matrix-free"}
     """
 
-    summands: Summands
+    summands: Sum
     constraints: Constraints
     level: str
 
@@ -46,7 +45,7 @@ class Points(LevelData):
         return [(1.0, fused(group)) if _is_fused(group) else group[0] for group in self._groups]
 
     @cached_property
-    def _groups(self) -> list[list[tuple[float, Term]]]:
+    def _groups(self) -> list[Sum]:
         """Groups of summands that can be fused."""
         groups: list[list[tuple[float, Term]]] = []
         for factor, term in self.summands:
@@ -55,16 +54,16 @@ class Points(LevelData):
                 groups.append([(factor, term)])
             else:
                 group.append((factor, term))
-        return groups
+        return [*map(Sum, groups)]
 
     @property
-    def as_stored(self) -> Summands:
+    def as_stored(self) -> Sum:
         """See `LevelData.as_stored`. Fused terms are multiplied by factors and rounded again."""
-        return [
+        return Sum(
             (factor, term.in_sum(factor) if _is_fused(group) else term)
             for group in self._groups
             for factor, term in group
-        ]
+        )
 
     @cached_property
     def work(self) -> list[tuple[OperatorKernel, Data]]:
@@ -77,7 +76,7 @@ class Points(LevelData):
     @cached_property
     def _blocks(self) -> dict[Pair, Points]:
         """Data of each block of a sum on a product, used for many vectors."""
-        product, given = self.summands[0][1].spaces[0], self.constraints
+        product, given = self.summands.first.spaces[0], self.constraints
         return {
             pair: Points(terms, given.of_block(product, *pair), self.level)
             for pair, terms in blocks_of(self.summands).items()
@@ -92,8 +91,7 @@ class Points(LevelData):
         """
         if not any(_mapped(term) for _, term in self.summands):
             return self
-        kept = [(factor, kept_at_points(term)) for factor, term in self.summands]
-        return replace(self, summands=kept, level="partial")
+        return replace(self, summands=self.summands.map(kept_at_points), level="partial")
 
     def kernel_parts(self) -> list[Parts]:
         """See `LevelData.kernel_parts`."""
@@ -105,7 +103,7 @@ class Points(LevelData):
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """One sweep for each fused summand. For many vectors on a product, block by block."""
-        first = self.summands[0][1].fields
+        first = self.summands.first.fields
         if panels != ONE and first.on_product and any(_mapped(t) for _, t in self._stored.summands):
             return block_steps(self._blocks, self.sides, self.constraints, panels)
         if panels != ONE:
@@ -184,7 +182,7 @@ class Points(LevelData):
         return new
 
 
-def _separated(term: KernelTerm, group: Summands) -> tuple[OperatorKernel, Data] | None:
+def _separated(term: KernelTerm, group: Sum) -> tuple[OperatorKernel, Data] | None:
     """See `separated`. None for terms of several fields."""
     return None if term.several else separated(term, [part for _, part in group])
 
@@ -204,11 +202,11 @@ def kept_at_points(term: Term) -> Term:
     return (term.at_level(AT_POINTS) if _mapped(partial) else partial).ready("partial")
 
 
-def _whole(term: KernelTerm, group: Summands) -> Data:
+def _whole(term: KernelTerm, group: Sum) -> Data:
     """Data of a term on the host, also for a sum whose data a device computes."""
     return fused(group, whole=True).data if term.looked_at and _is_fused(group) else term.data
 
 
-def _is_fused(group: Summands) -> bool:
+def _is_fused(group: Sum) -> bool:
     """True if factors multiply data. A sweep that is multiplied by zero could write no identity."""
     return len(group) > 1 or not group[0][0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,32 +14,30 @@ from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.snapshots import Field, Sampled
 from femops.operators.integrals.state import NO_STATE, HostState, State
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import Sum, Term
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.parts import first_elements
 
-Summands = Sequence[tuple[float, Term]]
 
-
-def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
+def first_terms(summands: Sum, count: int) -> Sum:
     """Restrict terms and their coefficients to the first elements of the mesh.
 
     Parameters
     ----------
-    summands : sequence of (float, Term)
+    summands : Sum
         Terms of forms, on one mesh.
     count : int
         Number of elements. On a distributed mesh this counts elements of this rank.
     """
-    whole = summands[0][1].spaces[0]
+    whole = summands.first.spaces[0]
     mesh, part = whole.mesh, first_elements(whole.mesh, count)
     if part is mesh and whole.distributed is None:
-        return list(summands)
+        return summands
     LegendreGeometry.share(mesh, part)
     known: dict[Any, Any] = {}
-    return [(factor, _term(term, part, known)) for factor, term in summands]
+    return summands.map(lambda term: _term(term, part, known))
 
 
 def _term(term: Term, part: Mesh, known: dict[Any, Any]) -> Term:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from femops.geometry.boundary import BoundaryFaces
 from femops.operators import Operator
-from femops.operators.assembly.csr import Summands, add_element_matrices, domains, flat_dofs
+from femops.operators.assembly.csr import add_element_matrices, domains, flat_dofs
+from femops.operators.integrals.term import Sum
 from femops.parallel.comm import Communicator
 from femops.solvers.multigrid.coarse import gathered
 from femops_kernels.cpu.in_order import in_order
@@ -44,7 +45,7 @@ def element_matrices(A: Operator) -> Floats:
     ne, rows = flat_dofs(A.space).shape
     out = np.zeros((ne, rows, rows))
     for group in domains(A.summands):
-        faces = group[0][1].domain
+        faces = group.first.domain
         if isinstance(faces, BoundaryFaces):
             _add_faces(out, group, faces.elements, A.space.restriction.indices)
         else:
@@ -61,19 +62,19 @@ def clear(matrices: Floats, free: NDArray[np.bool_]) -> None:
     matrices[touched] = some
 
 
-def _add_faces(out: Floats, summands: Summands, owners: Ints, nodes: Ints) -> None:
+def _add_faces(out: Floats, summands: Sum, owners: Ints, nodes: Ints) -> None:
     """Add the matrices of boundary faces to the matrices of their elements, in place.
 
     Parameters
     ----------
     out : (ne, rows, rows) float64
-    summands : sequence of (float, Term)
+    summands : Sum
     owners : (nf,) int64
         Element of each face.
     nodes : (ne, corners) int64
         Dofs of the elements.
     """
-    faces = summands[0][1].trial
+    faces = summands.first.trial
     of_faces = faces.restriction.indices
     local = faces.ncomp * of_faces.shape[1]
     values = np.zeros((len(owners), local, local))

@@ -197,7 +197,7 @@ def _parts(A: Operator, free: Flags, part: Ints) -> csc_array:
     own = np.where(free[here], part[here], -1)
     found = [(here[:0], here[:0], np.zeros(0))]
     for group in domains(flat(A.at_level("partial").summands)):
-        rows, columns = flat_dofs(group[0][1].test), flat_dofs(group[0][1].trial)
+        rows, columns = flat_dofs(group.first.test), flat_dofs(group.first.trial)
         for factor, term in group:
             assembly = ElementAssembly(term)
             for start, stop in assembly.blocks():
