@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, eigh
 
-from femops.eigen.bounds import spectrum
+from femops.eigen.complement import ComplementSearch, Gap
 from femops.eigen.default_preconditioner import default_preconditioner
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
-from femops.eigen.inverse import Inverse
-from femops.eigen.numbers import check_numbers, least_residual
+from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
-from femops.eigen.ritz import residuals
+from femops.eigen.ritz import NEAR, ROUND_OFF, lowest_pairs, product_round_off, residuals
 from femops.eigen.start import NEW_SEED, basis_of_all, number_of_vectors, vectors_of_state
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
@@ -32,20 +31,20 @@ from femops_meshes.arguments import names_checked
 
 Floats = NDArray[np.float64]
 
-_LANCZOS_STEPS = 8
-# Iterations in which the residual does not fall, where it is at most so many times round-off
-_STALLED, _NEAR = 12, 1e4
+_STALLED = 12  # iterations in which the residual does not fall before round-off is measured
+# Iterations that make a vector that the search has found a better guard vector
+_IMPROVED = 4
 # Smallest eigenvalue of a scaled Gram matrix whose vector is kept, over the precision
 _DEPENDENT = 500.0
-# Vectors that search for missed eigenvalues, and the part of a Ritz value that its residual may be
-# when they have settled. So near the value is right to the square of the part.
-_SEARCHERS, _SETTLED = 2, 0.1
+# Part of a vector that is new after it has been projected twice. Round-off alone loses more.
+_NEW = 0.25
 _SIGN = 1e-6  # cosine that round-off may leave of a right angle
 _SLOW = "Give more guard vectors, or a better preconditioner"
 _AT_ROUND_OFF = (
-    "That is the round-off of the largest eigenvalue: give a larger tol, or a larger k if all k "
+    "Products with A have about this round-off. Give a larger tol, or a larger k if all k "
     "eigenvalues are zero"
 )
+_MISSED = "and the vectors miss an eigenvalue below the k-th"
 _NOT_POSITIVE = "give femops.multigrid(A), or that of A + s * M with a number s > 0"
 
 
@@ -150,9 +149,7 @@ def lobpcg(
     assert inverse is not None
     watch = Watch(history, progress, None, pencil.A.space.comm)
     solve = _Solve(pencil, inverse, int(k), float(tol), watch)
-    found = solve.run(solve.start(number_of_vectors(int(k), guard), state, seed), maxiter)
-    if state is not None and found.converged:
-        found = solve.searched(found, maxiter, seed)
+    found = solve.solve(number_of_vectors(int(k), guard), state, maxiter, seed)
     if warn and not found.converged:
         warn_unconverged(f"lobpcg has not converged: {found.reason}", A.space.comm)
     return found
@@ -175,6 +172,16 @@ class _Block:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class _Ritz:
+    """Ritz values and norms of residuals (nvec,), and the bound of the residuals."""
+
+    values: Floats
+    norms: Floats
+    tolerance: float
+
+
+@final
 class _Solve:
     """One run of the iteration.
 
@@ -191,15 +198,12 @@ class _Solve:
         self, pencil: Pencil, inverse: Preconditioner, k: int, tol: float, watch: Watch
     ) -> None:
         self.pencil, self.inverse, self.k, self.tol = pencil, inverse, k, tol
-        self.watch, self.products = watch, 0
-        steps = min(_LANCZOS_STEPS, pencil.count)
-        highest = spectrum(pencil.A, Inverse(pencil).of_vector, pencil, steps, 1)[2]
-        self.least = least_residual(pencil.A.dtype, highest)
+        self.watch, self.products, self.iterations = watch, 0, 0
 
     def start(self, vectors: int, state: SubspaceState | None, seed: int) -> MultiVector:
         """Return the vectors to start with, orthonormal in M."""
         pencil = self.pencil
-        if 3 * vectors > pencil.count:  # Ritz values of all are exact, and take less time
+        if 3 * vectors > pencil.count:  # Ritz values of all vectors take less time
             X = basis_of_all(pencil)
         elif state is not None:
             X = vectors_of_state(pencil, state, self.k, pencil.count // 3, seed)
@@ -207,79 +211,102 @@ class _Solve:
             X = self._random(vectors, seed)
         return self._made_orthonormal(X, seed)
 
-    def searched(self, found: Eigenpairs, maxiter: int, seed: int) -> Eigenpairs:
-        """Return the result of a run from a state, or of a new run if the state lacks eigenvectors.
+    def solve(
+        self, vectors: int, state: SubspaceState | None, maxiter: int, seed: int
+    ) -> Eigenpairs:
+        """Iterate, and search for missed eigenvalues, until the search finds none or a limit."""
+        X, left = self.start(vectors, state, seed), maxiter * vectors
+        vectors = min(vectors if state is None else X.nvec, self.pencil.count)
+        least = 0
+        while True:
+            block, ritz, limit = self._converged(X, vectors, maxiter, least)
+            if limit:
+                return self._conclude(block.x, ritz, limit)
+            if vectors == self.pencil.count:
+                return self._conclude(block.x, ritz, self._doubt(ritz))
+            plan = Gap.below(ritz.values, ritz.norms, self.k, ritz.tolerance)
+            kept = [(block.x, block.mx)]
+            if plan.kept < vectors:
+                kept = [tuple(part[list(range(plan.kept))] for part in kept[0])]
+            search = ComplementSearch(self.pencil, self._preconditioned, *kept[0], plan.cut)
+            missed = search.run(left, seed + 2 * NEW_SEED + self.iterations)
+            self.products, left = self.products + search.products, left - search.products
+            if missed is None:
+                end = f"maxiter = {maxiter} ends the search for eigenvalues that the vectors lack"
+                return self._conclude(block.x, ritz, "" if search.settled else end)
+            if self.iterations >= maxiter:
+                return self._conclude(block.x, ritz, f"maxiter = {maxiter}, {_MISSED}")
+            X = block.x
+            if state is not None:
+                X, state = self.start(vectors, None, seed), None
+            X[X.nvec - 1] = missed
+            X, least = self._made_orthonormal(X, seed), _IMPROVED
 
-        Random vectors beside the eigenvectors iterate until they settle or find a lower eigenvalue.
+    def _converged(
+        self, start: MultiVector, vectors: int, maxiter: int, least: int
+    ) -> tuple[_Block, _Ritz, str]:
+        """Iterate until residuals are within the tolerance, or a limit, which is named.
+
+        There are ``least`` iterations at least.
         """
-        k, n = self.k, found.state.vectors.nvec
-        if n == self.pencil.count:
-            return found
-        X = MultiVector.zeros(found.vectors.space, k + _SEARCHERS, found.vectors.dtype)
-        X[:k] = found.vectors
-        X[k:] = self._random(_SEARCHERS, seed + 2 * NEW_SEED)
-        Y, values = self._ritz(self._made_orthonormal(X, seed))
+        X, values = self._ritz(start, vectors)
         P: _Block | None = None
-        for _ in range(maxiter):
-            if (values[:k] < found.values - found.tolerance).any():
-                return self.run(self.start(n, None, seed), maxiter, found.iterations)
-            left = Y.ax.copy()
-            norms = self._norms(Y, left, values)
-            near = np.maximum(found.tolerance, _SETTLED * (values - values[0]))
-            if (norms <= near)[k:].all():
-                return replace(found, products=self.products)
-            active = np.flatnonzero(norms > found.tolerance)
-            Y, P, values = self._improved(Y, P, left, active)
-        reason = f"maxiter = {maxiter} ends the search for eigenvalues that the state lacks"
-        return replace(found, converged=False, reason=reason, products=self.products)
-
-    def run(self, start: MultiVector, maxiter: int, iterations: int = 0) -> Eigenpairs:
-        """Iterate until convergence or a limit, after some iterations that count too."""
-        X, values = self._ritz(start)
-        P: _Block | None = None
-        exact = start.nvec == self.pencil.count
-        best, since, fresh = np.inf, 0, True
+        best, since, fresh, first = np.inf, 0, True, self.iterations
         while True:
             left = X.ax.copy()
-            norms = self._norms(X, left, values)
-            tolerance = max(self.tol * float(np.abs(values[: self.k]).max()), self.least)
-            largest = float(norms[: self.k].max())
+            ritz = _Ritz(values, self._norms(X, left, values), self._tolerance(values))
+            largest = float(ritz.norms[: self.k].max())
             since = 0 if largest < best else since + 1
             best = min(best, largest)
-            stuck = exact or (since >= _STALLED and largest <= _NEAR * self.least)
-            limit = self._limit(iterations, maxiter, stuck=stuck)
-            if (largest <= tolerance or limit) and not fresh:
-                X, values = self._ritz(X.x)
+            limit = self._limit(X, largest, since, maxiter)
+            done = largest <= ritz.tolerance and self.iterations >= first + least
+            if (done or limit) and not fresh:  # sums of the last products have round-off of their own
+                X, values = self._ritz(X.x, vectors)
                 fresh = True
                 continue
-            iterations += 1
-            self.watch.tell(iterations, largest, partial(getattr, X.x, "panels"))
-            if largest <= tolerance or limit:
-                limit = limit if largest > tolerance else ""
-                return self._conclude(X.x, values, norms, tolerance, iterations, limit)
-            active = np.flatnonzero(norms > tolerance)
-            X, P, values = self._improved(X, P, left, active)
+            self.iterations += 1
+            self.watch.tell(self.iterations, largest, partial(getattr, X.x, "panels"))
+            if done or limit:
+                return X, ritz, "" if done else limit
+            active = np.flatnonzero(ritz.norms > ritz.tolerance)
+            scale = float(np.abs(values[: self.k]).max())
+            X, P, values = self._improved(X, P, left, active, scale)
             fresh = False
 
-    def _limit(self, iterations: int, maxiter: int, *, stuck: bool) -> str:
+    def _tolerance(self, values: Floats) -> float:
+        """Bound of the residuals. It is positive, even if all values are zero."""
+        return max(self.tol * float(np.abs(values[: self.k]).max()), float(np.finfo(float).tiny))
+
+    def _limit(self, X: _Block, largest: float, since: int, maxiter: int) -> str:
         """Name of the limit that ends the iteration. Empty if no limit is reached."""
-        if stuck:
-            return "round-off"
-        return f"maxiter = {maxiter}" if iterations + 1 >= maxiter else ""
+        stalled = since > 0 and since % _STALLED == 0
+        if X.x.nvec == self.pencil.count or (stalled and self._at_round_off(X, largest)):
+            return ROUND_OFF
+        return f"maxiter = {maxiter}" if self.iterations + 1 >= maxiter else ""
+
+    def _at_round_off(self, X: _Block, largest: float) -> bool:
+        """True if a residual is about the round-off of the products with A."""
+        self.products += X.x.nvec
+        return largest <= NEAR * float(product_round_off(X.x, X.ax, self.pencil)[: self.k].max())
+
+    def _doubt(self, ritz: _Ritz) -> str:
+        """Round-off, if it may hide an eigenvalue below the k-th among all Ritz values."""
+        above = ritz.values[self.k :] - ritz.values[self.k - 1] + ritz.tolerance
+        sure = (ritz.norms[self.k :] / above < 1.0).all()
+        return "" if sure and ((ritz.norms[self.k :] / above) ** 2).sum() < 1.0 else ROUND_OFF
 
     def _improved(
-        self, X: _Block, P: _Block | None, left: MultiVector, active: NDArray[np.intp]
+        self,
+        X: _Block,
+        P: _Block | None,
+        left: MultiVector,
+        active: NDArray[np.intp],
+        scale: float,
     ) -> tuple[_Block, _Block | None, Floats]:
         """Return the Ritz vectors of a larger space, their last changes, and the Ritz values.
 
-        Parameters
-        ----------
-        X, P : _Block
-            Ritz vectors and their last changes.
-        left : MultiVector
-            Residuals of X.
-        active : array
-            Vectors that get a preconditioned residual and a change.
+        ``left`` are the residuals of X, P the last changes. The active vectors get a preconditioned
+        residual and a change. ``scale`` is the size of the eigenvalues wanted.
         """
         part = left if len(active) == left.nvec else left[active.tolist()]
         blocks = [X] if P is None else [X, P]
@@ -288,11 +315,11 @@ class _Solve:
             blocks.append(W)
         elif P is None:
             raise SolverError(f"the preconditioner makes zeros of residuals: {_NOT_POSITIVE}")
-        values, vectors, gram = self._lowest(blocks, X.x.nvec)
+        values, vectors, gram = self._lowest(blocks, X.x.nvec, scale)
         changes = vectors[:, active].copy()
         changes[: X.x.nvec] = 0.0
-        changes -= vectors @ (vectors.T @ (gram @ changes))
-        kept = self._orthonormaliser(changes.T @ gram @ changes)
+        changes -= vectors @ (vectors.conj().T @ (gram @ changes))
+        kept = self._orthonormaliser(changes.conj().T @ gram @ changes)
         made = _combined(blocks, vectors)
         return made, _combined(blocks, changes @ kept) if kept.size else None, values
 
@@ -320,8 +347,9 @@ class _Solve:
         space, xp = self.pencil.A.space, self.pencil.A.space.memory.xp
         result = R.empty_like()
         for source, target in zip(R, result, strict=True):
-            target[:] = self.inverse.apply(xp.ascontiguousarray(source)) * self.pencil.free
-        wrong = result.dots(R) < -_SIGN * result.norms() * R.norms()
+            given = xp.ascontiguousarray(source).view(self.inverse.dtype)  # pairs if complex
+            target[:] = self.inverse.apply(given).view(R.dtype) * self.pencil.free
+        wrong = result.dots(R).real < -_SIGN * result.norms() * R.norms()
         if space.comm.max(int(wrong.any())):
             raise SolverError(f"the preconditioner is not positive definite: {_NOT_POSITIVE}")
         return result
@@ -331,27 +359,17 @@ class _Solve:
         self.products += X.nvec
         return _Block(X, self.pencil.A.apply_many(X), massed)
 
-    def _massed(self, X: MultiVector) -> MultiVector:
-        """Products of vectors with M; the vectors themselves if M is the identity."""
-        if self.pencil.mass is not None:
-            return self.pencil.mass.apply_many(X)
-        if self.pencil.weights is None:
-            return X
-        massed = X.copy()
-        massed.panels *= self.pencil.weights[:, np.newaxis]
-        return massed
-
     def _orthonormal(self, W: MultiVector, blocks: list[_Block]) -> _Block | None:
         """Orthonormal basis of the part of W that is orthogonal to blocks. None if it is empty."""
-        for _ in range(2):  # the second time removes the round-off of the first
-            massed = self._massed(W)
+        for again in (False, True):  # the second time removes the round-off of the first
+            massed = self.pencil.massed(W)
             identity = massed is W
             for block in blocks:
                 parts = block.x.gram(massed)
                 W -= block.x @ parts
                 if not identity:
                     massed -= block.mx @ parts
-            kept = self._orthonormaliser(W.gram(massed))
+            kept = self._orthonormaliser(W.gram(massed), _NEW if again else 0.0)
             if not kept.size:
                 return None
             W = W @ kept
@@ -365,21 +383,23 @@ class _Solve:
             for i, one in enumerate(blocks)
         ]
         edges = np.cumsum([0, *(block.x.nvec for block in blocks)])
-        full = np.zeros((edges[-1], edges[-1]))
+        full = np.zeros((edges[-1], edges[-1]), rows[0][0].dtype)
         for i, row in enumerate(rows):
             for j, part in enumerate(row, i):
                 full[edges[i] : edges[i + 1], edges[j] : edges[j + 1]] = part
-                full[edges[j] : edges[j + 1], edges[i] : edges[i + 1]] = part.T
-        return (full + full.T) / 2
+                full[edges[j] : edges[j + 1], edges[i] : edges[i + 1]] = part.conj().T
+        return (full + full.conj().T) / 2
 
-    def _lowest(self, blocks: list[_Block], n: int) -> tuple[Floats, Floats, Floats]:
+    def _lowest(
+        self, blocks: list[_Block], n: int, scale: float = 0.0
+    ) -> tuple[Floats, Floats, Floats]:
         """Lowest n Ritz pairs in the span of blocks, by coefficients, and the Gram matrix of M.
 
         The pairs are the same on all ranks.
         """
         small, gram = self._gram(blocks, ax=True), self._gram(blocks, ax=False)
         try:
-            found = eigh(small, gram, subset_by_index=(0, n - 1))
+            found = lowest_pairs(small, gram, n, scale)
         except (LinAlgError, ValueError) as error:
             raise SolverError(
                 "products of A or M are not finite, or M is not positive definite"
@@ -387,27 +407,31 @@ class _Solve:
         values, vectors = self.pencil.A.space.comm.broadcast(found)
         return values, vectors, gram
 
-    def _orthonormaliser(self, gram: Floats) -> Floats:
+    def _orthonormaliser(self, gram: Floats, least: float = 0.0) -> Floats:
         """Matrix (n, m) that makes vectors with a Gram matrix orthonormal, without dependent ones.
 
         It is that of SVQB (A. Stathopoulos and K. Wu, SIAM J. Sci. Comput. 23, 2002), and the same
-        on all ranks.
+        on all ranks. Combinations whose square is below ``least`` are left out.
         """
         if not np.isfinite(gram).all():
             raise SolverError("products with M or the preconditioner are not finite")
-        sizes = np.sqrt(np.maximum(np.diag(gram), 0.0))
+        sizes = np.sqrt(np.maximum(np.diag(gram).real, 0.0))
         scales = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+        if least:
+            scales = np.ones_like(sizes)
         scaled = gram * scales[:, np.newaxis] * scales
-        values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-        least = _DEPENDENT * float(np.finfo(self.pencil.A.dtype).eps)
-        kept = values > least * max(values[-1], 0.0)
+        values, vectors = np.linalg.eigh((scaled + scaled.conj().T) / 2)
+        dependent = _DEPENDENT * float(np.finfo(self.pencil.A.dtype).eps)
+        kept = values > max(dependent * max(values[-1], 0.0), least)
         found = scales[:, np.newaxis] * vectors[:, kept] / np.sqrt(values[kept])
         return np.asarray(self.pencil.A.space.comm.broadcast(found))
 
-    def _ritz(self, X: MultiVector) -> tuple[_Block, Floats]:
-        """Ritz vectors in the span of some vectors, with products, and their Ritz values."""
-        block = self._block(X, self._massed(X))
-        values, vectors, _ = self._lowest([block], X.nvec)
+    def _ritz(self, X: MultiVector, n: int) -> tuple[_Block, Floats]:
+        """Lowest n Ritz vectors in the span of some vectors, with products, and Ritz values."""
+        block = self._block(X, self.pencil.massed(X))
+        values, _, _ = self._lowest([block], n)
+        scale = float(np.abs(values[: self.k]).max())
+        values, vectors, _ = self._lowest([block], n, scale)
         return _combined([block], vectors), values
 
     def _norms(self, X: _Block, left: MultiVector, values: Floats) -> Floats:
@@ -415,27 +439,19 @@ class _Solve:
         massed = None if self.pencil.mass is None else X.mx
         return residuals(X.x, left, massed, values, self.pencil)
 
-    def _conclude(
-        self,
-        X: MultiVector,
-        values: Floats,
-        norms: Floats,
-        tolerance: float,
-        iterations: int,
-        limit: str,
-    ) -> Eigenpairs:
-        k = self.k
+    def _conclude(self, X: MultiVector, ritz: _Ritz, limit: str) -> Eigenpairs:
+        k, largest = self.k, float(ritz.norms[: self.k].max())
         chosen = X if X.nvec == k else X[list(range(k))]
-        reason = ""
-        if limit:
-            finest = limit == "round-off" or tolerance <= self.least
+        reason = limit
+        if limit and (limit == ROUND_OFF or largest > ritz.tolerance):
             reason = (
-                f"{limit} ends it, and a residual is {norms[:k].max():.1e}, where the tolerance is "
-                f"{tolerance:.1e}. {_AT_ROUND_OFF if finest else _SLOW}"
+                f"{limit} ends it, and a residual is {largest:.1e}, where the tolerance is "
+                f"{ritz.tolerance:.1e}. {_AT_ROUND_OFF if limit == ROUND_OFF else _SLOW}"
             )
-        report = tolerance, not limit, iterations, self.products, SubspaceState(X, values)
+        state = SubspaceState(X, ritz.values)
+        report = ritz.tolerance, not limit, self.iterations, self.products, state
         kind, told = np.dtype(X.dtype), tuple(self.watch.norms)
-        return Eigenpairs(values[:k], chosen, norms[:k], *report, told, reason, kind)
+        return Eigenpairs(ritz.values[:k], chosen, ritz.norms[:k], *report, told, reason, kind)
 
 
 def _combined(blocks: list[_Block], small: Floats) -> _Block:

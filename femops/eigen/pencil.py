@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
+from femops.fields.multivector import MultiVector
 from femops.operators import Operator
 from femops.operators.matrix_free import ONE_SPACE
 from femops.solvers.inner_products import Sums
@@ -101,6 +102,16 @@ class Pencil:
             return None
         mass = None if self.mass is None else short[1]
         return replace(self, A=short[0], mass=mass, weights=factors[0], scales=factors[1])
+
+    def massed(self, X: MultiVector) -> MultiVector:
+        """Products of vectors with M. The vectors themselves if M is the identity. Collective."""
+        if self.mass is not None:
+            return self.mass.apply_many(X)
+        if self.weights is None:
+            return X
+        product = X.copy()
+        product.panels *= self.weights[:, np.newaxis]
+        return product
 
     @property
     def norm_mass(self) -> Any:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, eigh
 
 from femops.eigen.pencil import Array, Pencil
 from femops.fields.multivector import MultiVector
 from femops.fields.reproducible import group_totals
 
 Floats = NDArray[np.float64]
+ROUND_OFF = "round-off"
+"""Name of the limit of an iteration whose residuals are round-off."""
+NEAR = 100.0
+"""Residuals that stall are round-off if they are at most this multiple of the measured one."""
 
 
 def mass_products(X: MultiVector, pencil: Pencil) -> MultiVector | None:
@@ -36,6 +41,37 @@ def ritz_vectors(X: MultiVector, AX: MultiVector, pencil: Pencil) -> Floats:
     X @= vectors
     AX @= vectors
     return np.asarray(values)
+
+
+def lowest_pairs(small: Array, gram: Array, n: int, scale: float) -> tuple[Floats, Array]:
+    """Lowest n eigenpairs of a small Hermitian pencil, with a round-off of about ``scale``.
+
+    With zero, the round-off is that of the largest eigenvalue. Else the inverse of the pencil,
+    shifted by twice the scale, gives the pairs. Its largest eigenvalues are those wanted.
+    """
+    if scale > 0.0:
+        shift = 2.0 * scale
+        try:
+            ends = len(gram) - n, len(gram) - 1
+            found, vectors = eigh(gram, small + shift * gram, subset_by_index=ends)
+        except LinAlgError:  # the lowest value has fallen below the shift
+            found = np.zeros(1)
+        if found[0] > 0.0:
+            found, vectors = found[::-1], vectors[:, ::-1]
+            return 1.0 / found - shift, vectors / np.sqrt(found)
+    values, vectors = eigh(small, gram, subset_by_index=(0, n - 1))
+    return values, vectors
+
+
+def product_round_off(X: MultiVector, AX: MultiVector, pencil: Pencil) -> Floats:
+    """Norms (nvec,) of the round-off of products of A with vectors. Collective.
+
+    It is measured: the entries of a third of the product with 3 x are rounded in another way.
+    """
+    third = pencil.A.apply_many(3.0 * X)
+    third /= 3.0
+    third -= AX
+    return residuals(X, third, pencil.massed(X), np.zeros(X.nvec), pencil)
 
 
 def residuals(
@@ -85,5 +121,5 @@ def _squares(
         scaled = residual
         if pencil.scales is not None:
             scaled = residual * pencil.scales[rows, np.newaxis]
-        sums.append(memory.get(memory.xp.einsum("ij,ij->j", residual, scaled)))
+        sums.append(memory.get(memory.xp.einsum("ij,ij->j", residual.conj(), scaled).real))
     return np.array(sums, dtype=np.float64)
