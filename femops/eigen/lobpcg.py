@@ -31,7 +31,8 @@ from femops_meshes.arguments import names_checked
 
 Floats = NDArray[np.float64]
 
-_STALLED = 12  # iterations in which the residual does not fall before round-off is measured
+# Round-off is measured after so many iterations in which the residual has not fallen by this factor
+_STALLED, _FALLEN = 12, 0.5
 # Iterations that make a vector that the search has found a better guard vector
 _IMPROVED = 4
 # Smallest eigenvalue of a scaled Gram matrix whose vector is kept, over the precision
@@ -251,14 +252,13 @@ class _Solve:
         """
         X, values = self._ritz(start, vectors)
         P: _Block | None = None
-        best, since, fresh, first = np.inf, 0, True, self.iterations
+        best, since, fresh, first, limit = np.inf, 0, True, self.iterations, ""
         while True:
             left = X.ax.copy()
             ritz = _Ritz(values, self._norms(X, left, values), self._tolerance(values))
             largest = float(ritz.norms[: self.k].max())
-            since = 0 if largest < best else since + 1
-            best = min(best, largest)
-            limit = self._limit(X, largest, since, maxiter)
+            best, since = (largest, 0) if largest < _FALLEN * best else (best, since + 1)
+            limit = limit or self._limit(X, largest, since, maxiter)
             done = largest <= ritz.tolerance and self.iterations >= first + least
             if (done or limit) and not fresh:  # sums of the last products have round-off of their own
                 X, values = self._ritz(X.x, vectors)
@@ -269,7 +269,7 @@ class _Solve:
             if done or limit:
                 return X, ritz, "" if done else limit
             active = np.flatnonzero(ritz.norms > ritz.tolerance)
-            scale = float(np.abs(values[: self.k]).max())
+            scale = self._scale(values)
             X, P, values = self._improved(X, P, left, active, scale)
             fresh = False
 
@@ -277,12 +277,19 @@ class _Solve:
         """Bound of the residuals. It is positive, even if all values are zero."""
         return max(self.tol * float(np.abs(values[: self.k]).max()), float(np.finfo(float).tiny))
 
+    def _scale(self, values: Floats) -> float:
+        """Size of the eigenvalues wanted, or a small part of the others if these are zero."""
+        sizes, eps = np.abs(values), float(np.finfo(self.pencil.A.dtype).eps)
+        return float(max(sizes[: self.k].max(), np.sqrt(eps) * sizes.max()))
+
     def _limit(self, X: _Block, largest: float, since: int, maxiter: int) -> str:
         """Name of the limit that ends the iteration. Empty if no limit is reached."""
-        stalled = since > 0 and since % _STALLED == 0
-        if X.x.nvec == self.pencil.count or (stalled and self._at_round_off(X, largest)):
+        if X.x.nvec == self.pencil.count:
             return ROUND_OFF
-        return f"maxiter = {maxiter}" if self.iterations + 1 >= maxiter else ""
+        last = self.iterations + 1 >= maxiter
+        if (last or (since + 1) % _STALLED == 0) and self._at_round_off(X, largest):
+            return ROUND_OFF
+        return f"maxiter = {maxiter}" if last else ""
 
     def _at_round_off(self, X: _Block, largest: float) -> bool:
         """True if a residual is about the round-off of the products with A."""
@@ -430,7 +437,7 @@ class _Solve:
         """Lowest n Ritz vectors in the span of some vectors, with products, and Ritz values."""
         block = self._block(X, self.pencil.massed(X))
         values, _, _ = self._lowest([block], n)
-        scale = float(np.abs(values[: self.k]).max())
+        scale = self._scale(values)
         values, vectors, _ = self._lowest([block], n, scale)
         return _combined([block], vectors), values
 
