@@ -22,8 +22,11 @@ from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
 from femops.fields.panels import rows_of, set_rows
 from femops.fields.reproducible import random_columns, rows_times
-from femops.parallel.collective_checks import check_same
+from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator
+from femops.parallel.collective_checks import check, check_same
 from femops.solvers.any_preconditioner import AnyPreconditioner, as_preconditioner
+from femops.solvers.complex_systems import paired_preconditioner
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.watch import Progress, Watch
@@ -139,21 +142,31 @@ def lobpcg(
     >>> np.round(found.values / np.pi**2, 4)
     array([2., 5., 5.])
     """
-    pencil = Pencil.checked(A, M)
+    pencil = Pencil.checked(A, M, (Operator, ComplexOperator))
     numbers: dict[str, Any] = {"k": k, "tol": tol, "guard": guard, "maxiter": maxiter, "seed": seed}
     numbers |= {"state given": state is not None, "warn": warn, "max_products": None}
     numbers |= {"preconditioner given": preconditioner is not None}
     check_same(pencil.A.space.comm, "lobpcg", numbers, error=SolverError)
     check_numbers(numbers, pencil.count)
-    given = default_preconditioner(A) if preconditioner is None else preconditioner
-    inverse = as_preconditioner(given, A.space, A.dtype, "preconditioner")
-    assert inverse is not None
+    inverse = _inverse(A, preconditioner)
     watch = Watch(history, progress, None, pencil.A.space.comm)
     solve = _Solve(pencil, inverse, int(k), float(tol), watch)
     found = solve.solve(number_of_vectors(int(k), guard), state, maxiter, seed)
     if warn and not found.converged:
         warn_unconverged(f"lobpcg has not converged: {found.reason}", A.space.comm)
     return found
+
+
+def _inverse(A: AnyOperator, given: Any) -> Preconditioner:
+    """Return a user's preconditioner, or the default one, for real vectors or pairs."""
+    real = A.real if isinstance(A, ComplexOperator) else A
+    with check(A.space.comm):
+        if given is not None and isinstance(A, ComplexOperator):
+            given = paired_preconditioner(given, A, "preconditioner")
+    given = default_preconditioner(real) if given is None else given
+    inverse = as_preconditioner(given, real.space, real.dtype, "preconditioner")
+    assert inverse is not None
+    return inverse
 
 
 @final
@@ -354,7 +367,7 @@ class _Solve:
         space, xp = self.pencil.A.space, self.pencil.A.space.memory.xp
         result = R.empty_like()
         for source, target in zip(R, result, strict=True):
-            given = xp.ascontiguousarray(source).view(self.inverse.dtype)  # pairs if complex
+            given = xp.ascontiguousarray(source).view(np.finfo(R.dtype).dtype)  # pairs if complex
             target[:] = self.inverse.apply(given).view(R.dtype) * self.pencil.free
         wrong = result.dots(R).real < -_SIGN * result.norms() * R.norms()
         if space.comm.max(int(wrong.any())):
