@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, eigh
+from scipy.linalg import LinAlgError
 
 from femops.eigen.complement import ComplementSearch, Gap
 from femops.eigen.default_preconditioner import default_preconditioner
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
 from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
-from femops.eigen.ritz import NEAR, ROUND_OFF, lowest_pairs, product_round_off, residuals
+from femops.eigen.ritz import (
+    AT_ROUND_OFF,
+    NEAR,
+    ROUND_OFF,
+    lowest_pairs,
+    product_round_off,
+    residuals,
+    size_of_wanted,
+)
 from femops.eigen.start import NEW_SEED, basis_of_all, number_of_vectors, vectors_of_state
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
@@ -44,10 +52,6 @@ _DEPENDENT = 500.0
 _NEW = 0.25
 _SIGN = 1e-6  # cosine that round-off may leave of a right angle
 _SLOW = "Give more guard vectors, or a better preconditioner"
-_AT_ROUND_OFF = (
-    "Products with A have about this round-off. Give a larger tol, or a larger k if all k "
-    "eigenvalues are zero"
-)
 _MISSED = "and the vectors miss an eigenvalue below the k-th"
 _NOT_POSITIVE = "give femops.multigrid(A), or that of A + s * M with a number s > 0"
 
@@ -273,7 +277,7 @@ class _Solve:
             best, since = (largest, 0) if largest < _FALLEN * best else (best, since + 1)
             limit = limit or self._limit(X, largest, since, maxiter)
             done = largest <= ritz.tolerance and self.iterations >= first + least
-            if (done or limit) and not fresh:  # sums of the last products have round-off of their own
+            if (done or limit) and not fresh:  # linear combinations have round-off of their own
                 X, values = self._ritz(X.x, vectors)
                 fresh = True
                 continue
@@ -282,18 +286,13 @@ class _Solve:
             if done or limit:
                 return X, ritz, "" if done else limit
             active = np.flatnonzero(ritz.norms > ritz.tolerance)
-            scale = self._scale(values)
+            scale = size_of_wanted(values, self.k, X.x.dtype)
             X, P, values = self._improved(X, P, left, active, scale)
             fresh = False
 
     def _tolerance(self, values: Floats) -> float:
         """Bound of the residuals. It is positive, even if all values are zero."""
         return max(self.tol * float(np.abs(values[: self.k]).max()), float(np.finfo(float).tiny))
-
-    def _scale(self, values: Floats) -> float:
-        """Size of the eigenvalues wanted, or a small part of the others if these are zero."""
-        sizes, eps = np.abs(values), float(np.finfo(self.pencil.A.dtype).eps)
-        return float(max(sizes[: self.k].max(), np.sqrt(eps) * sizes.max()))
 
     def _limit(self, X: _Block, largest: float, since: int, maxiter: int) -> str:
         """Name of the limit that ends the iteration. Empty if no limit is reached."""
@@ -306,8 +305,8 @@ class _Solve:
 
     def _at_round_off(self, X: _Block, largest: float) -> bool:
         """True if a residual is about the round-off of the products with A."""
-        self.products += X.x.nvec
-        return largest <= NEAR * float(product_round_off(X.x, X.ax, self.pencil)[: self.k].max())
+        self.products += 2 * X.x.nvec
+        return largest <= NEAR * float(product_round_off(X.x, self.pencil)[: self.k].max())
 
     def _doubt(self, ritz: _Ritz) -> str:
         """Round-off, if it may hide an eigenvalue below the k-th among all Ritz values."""
@@ -450,7 +449,7 @@ class _Solve:
         """Lowest n Ritz vectors in the span of some vectors, with products, and Ritz values."""
         block = self._block(X, self.pencil.massed(X))
         values, _, _ = self._lowest([block], n)
-        scale = self._scale(values)
+        scale = size_of_wanted(values, self.k, X.dtype)
         values, vectors, _ = self._lowest([block], n, scale)
         return _combined([block], vectors), values
 
@@ -466,7 +465,7 @@ class _Solve:
         if limit and (limit == ROUND_OFF or largest > ritz.tolerance):
             reason = (
                 f"{limit} ends it, and a residual is {largest:.1e}, where the tolerance is "
-                f"{ritz.tolerance:.1e}. {_AT_ROUND_OFF if limit == ROUND_OFF else _SLOW}"
+                f"{ritz.tolerance:.1e}. {AT_ROUND_OFF if limit == ROUND_OFF else _SLOW}"
             )
         state = SubspaceState(X, ritz.values)
         report = ritz.tolerance, not limit, self.iterations, self.products, state

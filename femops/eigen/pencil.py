@@ -143,7 +143,9 @@ def _check_operator(A: Any, name: str, kinds: tuple[type, ...]) -> None:
             "scipy.sparse.linalg.lobpcg any"
         )
     if not isinstance(A, kinds):
-        raise SolverError(f"{name} is complex: {A!r}; femops.eigen.lobpcg takes Hermitian operators")
+        raise SolverError(
+            f"{name} is complex: {A!r}; femops.eigen.lobpcg takes Hermitian operators"
+        )
     kind = "Hermitian" if isinstance(A, ComplexOperator) else "symmetric"
     if not (A.hermitian if isinstance(A, ComplexOperator) else A.symmetric):
         raise SolverError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, eigh
@@ -13,6 +15,11 @@ from femops.fields.reproducible import group_totals
 Floats = NDArray[np.float64]
 ROUND_OFF = "round-off"
 """Name of the limit of an iteration whose residuals are round-off."""
+AT_ROUND_OFF = (
+    "Products with A have about this round-off. Give a larger tol, or a larger k if all k "
+    "eigenvalues are zero"
+)
+"""Cause and advice where round-off is the limit."""
 NEAR = 100.0
 """Residuals that stall are round-off if they are at most this multiple of the measured one."""
 
@@ -63,15 +70,30 @@ def lowest_pairs(small: Array, gram: Array, n: int, scale: float) -> tuple[Float
     return values, vectors
 
 
-def product_round_off(X: MultiVector, AX: MultiVector, pencil: Pencil) -> Floats:
+def product_round_off(X: MultiVector, pencil: Pencil) -> Floats:
     """Norms (nvec,) of the round-off of products of A with vectors. Collective.
 
     It is measured: the entries of a third of the product with 3 x are rounded in another way.
     """
     third = pencil.A.apply_many(3.0 * X)
     third /= 3.0
-    third -= AX
-    return residuals(X, third, pencil.massed(X), np.zeros(X.nvec), pencil)
+    third -= pencil.A.apply_many(X)
+    return residuals(X, third, None, np.zeros(X.nvec), pencil)
+
+
+def size_of_wanted(values: Floats, k: int, kind: np.dtype[Any]) -> float:
+    """Size of the k lowest eigenvalues, or a small part of the other ones if these are zero."""
+    sizes, eps = np.abs(values), float(np.finfo(kind).eps)
+    return float(max(sizes[:k].max(), np.sqrt(eps) * sizes.max()))
+
+
+def all_ritz_pairs(X: MultiVector, k: int, n: int, pencil: Pencil) -> tuple[Floats, MultiVector]:
+    """Lowest n Ritz pairs of a basis of all vectors, exact for the k lowest. Collective."""
+    small, gram = X.gram(pencil.A.apply_many(X)), X.mass_gram(pencil.norm_mass)
+    values, _ = lowest_pairs(small, gram, n, 0.0)
+    found = lowest_pairs(small, gram, n, size_of_wanted(values, k, X.dtype))
+    values, vectors = pencil.A.space.comm.broadcast(found)
+    return values, X @ vectors
 
 
 def residuals(
