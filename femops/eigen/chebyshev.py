@@ -24,6 +24,7 @@ from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.precision import FilterPrecision
 from femops.eigen.ritz import (
     AT_ROUND_OFF,
+    LEAST,
     NEAR,
     ROUND_OFF,
     all_ritz_pairs,
@@ -269,17 +270,18 @@ class _Solve:
         before, best, since = np.inf, np.inf, 0
         self.most = _MOST_PRODUCTS * self.X.nvec if max_products is None else max_products
         while True:
+            exact = self.complete
             values, left, norms = self._ritz()
             self.iterations += 1
             wanted = np.abs(values[: self.k]).max()
-            tolerance = max(self.tol * float(wanted), float(np.finfo(float).tiny))
+            tolerance = max(self.tol * float(wanted), LEAST)
             largest = float(norms[: self.k].max())
             best, since = (largest, 0) if largest < 0.5 * best else (best, since + 1)
             self.watch.tell(self.iterations, largest, lambda: self.X.panels)
             converged = largest <= tolerance
-            if converged and (self.complete or self._searched_all(values, norms, tolerance)):
+            if converged and (exact or self._searched_all(values, norms, tolerance)):
                 return self._conclude(values, norms, tolerance, "")
-            limit = self._limit(maxiter)
+            limit = ROUND_OFF if exact else self._limit(maxiter)
             if not converged and since >= _NOT_FALLING and self._at_round_off(largest):
                 limit = ROUND_OFF
             if limit:
@@ -297,8 +299,6 @@ class _Solve:
 
     def _limit(self, maxiter: int) -> str:
         """Name of the limit that ends the iteration. Empty if no limit is reached."""
-        if self.complete:
-            return ROUND_OFF
         if self.iterations >= maxiter:
             return f"maxiter = {maxiter}"
         if self._ended or self.products >= self.most:

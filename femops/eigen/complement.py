@@ -186,12 +186,11 @@ class Gap:
             t = float(near.min()) - tolerance
         above = values > t
         parts = np.divide(norms**2, values - t, out=np.zeros_like(values), where=above)
-        sums = t + _SLACK * np.cumsum(parts)
+        cuts = np.maximum(0.5 * (t + last), t + _SLACK * np.cumsum(parts))
         for kept in range(len(values), k, -1):
-            cut = max(last, float(sums[kept - 1]))
-            if cut <= last + 0.5 * (float(values[kept - 1]) - last):
-                return cls(kept, cut)
-        return cls(k, max(last, float(sums[k - 1])))
+            if cuts[kept - 1] <= last + 0.5 * (float(values[kept - 1]) - last):
+                return cls(kept, float(cuts[kept - 1]))
+        return cls(k, float(cuts[k - 1]))
 
 
 @final

@@ -18,6 +18,7 @@ from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.ritz import (
     AT_ROUND_OFF,
+    LEAST,
     NEAR,
     ROUND_OFF,
     lowest_pairs,
@@ -291,8 +292,8 @@ class _Solve:
             fresh = False
 
     def _tolerance(self, values: Floats) -> float:
-        """Bound of the residuals. It is positive, even if all values are zero."""
-        return max(self.tol * float(np.abs(values[: self.k]).max()), float(np.finfo(float).tiny))
+        """Bound of the residuals."""
+        return max(self.tol * float(np.abs(values[: self.k]).max()), LEAST)
 
     def _limit(self, X: _Block, largest: float, since: int, maxiter: int) -> str:
         """Name of the limit that ends the iteration. Empty if no limit is reached."""

@@ -16,11 +16,13 @@ Floats = NDArray[np.float64]
 ROUND_OFF = "round-off"
 """Name of the limit of an iteration whose residuals are round-off."""
 AT_ROUND_OFF = (
-    "Products with A have about this round-off. Give a larger tol, or a larger k if all k "
+    "Residuals have stalled near the round-off of products with A. Give a larger tol, or a larger k if all k "
     "eigenvalues are zero"
 )
 """Cause and advice where round-off is the limit."""
-NEAR = 100.0
+LEAST = float(np.sqrt(np.finfo(float).tiny))
+"""Least bound of residuals, which is above zero even if all eigenvalues are zero."""
+NEAR = 1e4
 """Residuals that stall are round-off if they are at most this multiple of the measured one."""
 
 
