@@ -106,8 +106,9 @@ def chebyshev_subspace(
         value of the k eigenvalues, x has ``x.M x = 1``, and the norm is that of the inverse of M
         (of its row sums, if M is not diagonal). The error of an eigenvalue is less than the
         residual, and about its square over d if the next eigenvalues are a distance d away. With
-        row sums the error is less than a few times the residual, about (2 + 1/p)**(dim / 2). The
-        bound is never below round-off, 16 times the precision times the largest eigenvalue.
+        row sums the error is less than a few times the residual, about (2 + 1/p)**(dim / 2). If
+        residuals stall above the bound, near the round-off of products with A, the result has not
+        converged. That is always so if all k eigenvalues are zero, up to round-off.
     guard : int, optional
         Number of guard vectors: vectors besides k, which speed up convergence. The default is about
         a fifth of k. The filter damps eigenvalues above those of the guard vectors. So there is at

@@ -53,7 +53,6 @@ _DEPENDENT = 500.0
 _NEW = 0.25
 _SIGN = 1e-6  # cosine that round-off may leave of a right angle
 _SLOW = "Give more guard vectors, or a better preconditioner"
-_MISSED = "and the vectors miss an eigenvalue below the k-th"
 _NOT_POSITIVE = "give femops.multigrid(A), or that of A + s * M with a number s > 0"
 
 
@@ -83,25 +82,36 @@ def lobpcg(
     There eigenvectors are zero.
 
     With multigrid the number of iterations hardly depends on the mesh. `chebyshev_subspace` needs
-    no preconditioner, and makes sure that no eigenvalue is missing. Here the vectors start as
-    random ones, and the result is searched for missing ones after a start from a state only.
+    no preconditioner.
+
+    The vectors may miss low eigenvectors. For example, a state may have vectors of one of two
+    fields that are not coupled, or the preconditioner may hardly move one of the fields. So after
+    convergence conjugate gradients solve a system of A minus the k-th eigenvalue times M, with the
+    preconditioner, on the space orthogonal to the vectors. If a curvature is negative, the
+    iteration goes on with that direction, or begins anew with random vectors after a start from a
+    state. If the residual becomes small, no eigenvalue below the k-th is missing. The probability
+    of an error is 1e-5 for any positive definite preconditioner. The search takes as many products
+    as a solve with one right-hand side.
 
     Parameters
     ----------
-    A : Operator
-        Symmetric. It may be indefinite with a preconditioner of a definite operator.
-    M : Operator, (size,) array or None
-        Symmetric and positive definite. An array is a diagonal, as that of a mass with
+    A : Operator or ComplexOperator
+        Symmetric, or Hermitian: a `femops.ComplexOperator` has complex eigenvectors. It may be
+        indefinite with a preconditioner of a definite operator.
+    M : Operator, ComplexOperator, (size,) array or None
+        Symmetric and positive definite. That of a complex A may be real or complex. An array is a diagonal, as that of a mass with
         ``quadrature=femops.basis.lobatto(V.p1d)``; with that of ``femops.mass(V)`` eigenvalues are
         wrong. None is the identity. Constraints of M are ignored.
     k : int
         Number of eigenpairs.
     preconditioner : Preconditioner, LinearOperator or matrix, optional
         Approximate inverse of A, symmetric and positive definite. The default is
-        ``femops.multigrid(A)``. Where A takes constants or rigid motions to zero, as for a body
+        ``femops.multigrid(A)``, or that of ``A.real`` for a complex A, which takes the same M as
+        `femops.cg` does. Where A takes constants or rigid motions to zero, as for a body
         that nothing holds, it is multigrid of A plus a little mass.
     tol : float
-        Done when all k pairs have ``|A x - lambda M x| <= tol s``; see `chebyshev_subspace`.
+        Done when all k pairs have ``|A x - lambda M x| <= tol s``, and the search finds no missing
+        eigenvalue; see `chebyshev_subspace`.
     guard : int, optional
         Number of guard vectors: vectors besides k, which speed up the convergence of the last
         pairs. The default is a fifth of k, and at least 4. There is at least one. With ``state``
@@ -110,11 +120,7 @@ def lobpcg(
         Maximum number of iterations. Each applies A and the preconditioner once, and M twice, to
         each vector that has not converged.
     state : SubspaceState, optional
-        Vectors to start with: ``result.state`` of this pair of operators or of a similar pair. They
-        may lack an eigenvector, as those of one of several fields that are not coupled do. So after
-        convergence two random vectors iterate beside them, until they settle. If these find a lower
-        eigenvalue, the iteration begins anew, with random vectors. Settling takes about ten
-        products of A.
+        Vectors to start with: ``result.state`` of this pair of operators or of a similar pair.
     seed : int
         Seed of the random start vectors.
     history, progress, warn
@@ -223,8 +229,8 @@ class _Solve:
         """Return the vectors to start with, orthonormal in M."""
         pencil = self.pencil
         if 3 * vectors > pencil.count:  # Ritz values of all vectors take less time
-            X = basis_of_all(pencil)
-        elif state is not None:
+            return basis_of_all(pencil)
+        if state is not None:
             X = vectors_of_state(pencil, state, self.k, pencil.count // 3, seed)
         else:
             X = self._random(vectors, seed)
@@ -251,10 +257,10 @@ class _Solve:
             missed = search.run(left, seed + 2 * NEW_SEED + self.iterations)
             self.products, left = self.products + search.products, left - search.products
             if missed is None:
-                end = f"maxiter = {maxiter} ends the search for eigenvalues that the vectors lack"
-                return self._conclude(block.x, ritz, "" if search.settled else end)
+                limit = "" if search.settled else f"maxiter = {maxiter}"
+                return self._conclude(block.x, ritz, limit)
             if self.iterations >= maxiter:
-                return self._conclude(block.x, ritz, f"maxiter = {maxiter}, {_MISSED}")
+                return self._conclude(block.x, ritz, f"maxiter = {maxiter}")
             X = block.x
             if state is not None:
                 X, state = self.start(vectors, None, seed), None
@@ -276,8 +282,9 @@ class _Solve:
             ritz = _Ritz(values, self._norms(X, left, values), self._tolerance(values))
             largest = float(ritz.norms[: self.k].max())
             best, since = (largest, 0) if largest < _FALLEN * best else (best, since + 1)
-            limit = limit or self._limit(X, largest, since, maxiter)
             done = largest <= ritz.tolerance and self.iterations >= first + least
+            if not done:
+                limit = limit or self._limit(X, largest, since, maxiter)
             if (done or limit) and not fresh:  # linear combinations have round-off of their own
                 X, values = self._ritz(X.x, vectors)
                 fresh = True
@@ -462,16 +469,19 @@ class _Solve:
     def _conclude(self, X: MultiVector, ritz: _Ritz, limit: str) -> Eigenpairs:
         k, largest = self.k, float(ritz.norms[: self.k].max())
         chosen = X if X.nvec == k else X[list(range(k))]
-        reason = limit
-        if limit and (limit == ROUND_OFF or largest > ritz.tolerance):
-            reason = (
-                f"{limit} ends it, and a residual is {largest:.1e}, where the tolerance is "
-                f"{ritz.tolerance:.1e}. {AT_ROUND_OFF if limit == ROUND_OFF else _SLOW}"
-            )
+        advice = AT_ROUND_OFF if limit == ROUND_OFF else _SLOW
+        reason = (
+            f"{limit} ends it, and a residual is {largest:.1e}, where the tolerance is "
+            f"{ritz.tolerance:.1e}. {advice}"
+        )
+        if largest <= ritz.tolerance:
+            reason = f"{limit} ends the search for eigenvalues that the vectors lack. {advice}"
         state = SubspaceState(X, ritz.values)
         report = ritz.tolerance, not limit, self.iterations, self.products, state
         kind, told = np.dtype(X.dtype), tuple(self.watch.norms)
-        return Eigenpairs(ritz.values[:k], chosen, ritz.norms[:k], *report, told, reason, kind)
+        return Eigenpairs(
+            ritz.values[:k], chosen, ritz.norms[:k], *report, told, reason if limit else "", kind
+        )
 
 
 def _combined(blocks: list[_Block], small: Floats) -> _Block:

@@ -16,8 +16,8 @@ Floats = NDArray[np.float64]
 ROUND_OFF = "round-off"
 """Name of the limit of an iteration whose residuals are round-off."""
 AT_ROUND_OFF = (
-    "Residuals have stalled near the round-off of products with A. Give a larger tol, or a larger k if all k "
-    "eigenvalues are zero"
+    "Residuals have stalled near the round-off of products with A. Give a larger tol, or a larger "
+    "k if all k eigenvalues are zero"
 )
 """Cause and advice where round-off is the limit."""
 LEAST = float(np.sqrt(np.finfo(float).tiny))
