@@ -99,9 +99,10 @@ def lobpcg(
         Symmetric, or Hermitian: a `femops.ComplexOperator` has complex eigenvectors. It may be
         indefinite with a preconditioner of a definite operator.
     M : Operator, ComplexOperator, (size,) array or None
-        Symmetric and positive definite. That of a complex A may be real or complex. An array is a diagonal, as that of a mass with
-        ``quadrature=femops.basis.lobatto(V.p1d)``; with that of ``femops.mass(V)`` eigenvalues are
-        wrong. None is the identity. Constraints of M are ignored.
+        Symmetric and positive definite. That of a complex A may be real or complex. An array is a
+        diagonal, as that of a mass with ``quadrature=femops.basis.lobatto(V.p1d)``; with that of
+        ``femops.mass(V)`` eigenvalues are wrong. None is the identity. Constraints of M are
+        ignored.
     k : int
         Number of eigenpairs.
     preconditioner : Preconditioner, LinearOperator or matrix, optional
