@@ -280,14 +280,16 @@ class _Solve:
             best, since = (largest, 0) if largest < 0.5 * best else (best, since + 1)
             self.watch.tell(self.iterations, largest, lambda: self.X.panels)
             converged = largest <= tolerance
-            if converged and (exact or self._searched_all(values, norms, tolerance)):
-                return self._conclude(values, norms, tolerance, "")
-            limit = ROUND_OFF if exact else self._limit(maxiter)
-            if not converged and since >= _NOT_FALLING and self._at_round_off(largest):
-                limit = ROUND_OFF
+            stalled = not converged and since >= _NOT_FALLING and self._at_round_off(largest)
+            if converged or exact or stalled:
+                slack = max(tolerance, largest)
+                if exact or self._searched_all(values, norms, slack):
+                    return self._conclude(values, norms, tolerance, "" if converged else ROUND_OFF)
+            limit = self._limit(maxiter)
             if limit:
                 return self._conclude(values, norms, tolerance, limit)
-            if converged or self._given_up(before, largest, tolerance):  # there are new vectors
+            replaced = converged or stalled or self._given_up(before, largest, tolerance)
+            if replaced:  # some vectors are new
                 before, best, since = np.inf, np.inf, 0
                 continue
             before = largest

@@ -52,7 +52,7 @@ _DEPENDENT = 500.0
 # Part of a vector that is new after it has been projected twice. Round-off alone loses more.
 _NEW = 0.25
 _SIGN = 1e-6  # cosine that round-off may leave of a right angle
-_SLOW = "Give more guard vectors, or a better preconditioner"
+_SLOW = "Give more guard vectors, a better preconditioner, or a larger tol"
 _NOT_POSITIVE = "give femops.multigrid(A), or that of A + s * M with a number s > 0"
 
 
@@ -246,11 +246,12 @@ class _Solve:
         least = 0
         while True:
             block, ritz, limit = self._converged(X, vectors, maxiter, least)
-            if limit:
-                return self._conclude(block.x, ritz, limit)
             if vectors == self.pencil.count:
-                return self._conclude(block.x, ritz, self._doubt(ritz))
-            plan = Gap.below(ritz.values, ritz.norms, self.k, ritz.tolerance)
+                return self._conclude(block.x, ritz, limit or self._doubt(ritz))
+            if limit not in {"", ROUND_OFF}:
+                return self._conclude(block.x, ritz, limit)
+            slack = max(ritz.tolerance, float(ritz.norms[: self.k].max()))
+            plan = Gap.below(ritz.values, ritz.norms, self.k, slack)
             kept = [(block.x, block.mx)]
             if plan.kept < vectors:
                 kept = [tuple(part[list(range(plan.kept))] for part in kept[0])]
@@ -258,8 +259,8 @@ class _Solve:
             missed = search.run(left, seed + 2 * NEW_SEED + self.iterations)
             self.products, left = self.products + search.products, left - search.products
             if missed is None:
-                limit = "" if search.settled else f"maxiter = {maxiter}"
-                return self._conclude(block.x, ritz, limit)
+                unsettled = "" if search.settled else f"maxiter = {maxiter}"
+                return self._conclude(block.x, ritz, limit or unsettled)
             if self.iterations >= maxiter:
                 return self._conclude(block.x, ritz, f"maxiter = {maxiter}")
             X = block.x

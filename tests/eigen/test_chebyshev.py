@@ -188,7 +188,7 @@ def test_a_state_that_misses_lower_eigenvalues(decoupled, mass, k, guard):
         found = chebyshev_subspace(
             A.update(s=s * mass, t=t * mass), M, k, guard=guard, state=state, tol=1e-5, warn=False
         )
-        assert found.converged == (np.abs(expected).max() > 1e-9)  # zero alone has no tolerance
+        assert found.converged == bool(np.abs(expected).max() > 1e-9)  # no tolerance of zero
         assert np.abs(found.values - expected).max() <= max(found.tolerance, 1e-9)
         state = found.state
 

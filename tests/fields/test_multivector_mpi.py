@@ -90,8 +90,9 @@ def test_eigenvalues_are_those_of_one_rank(comm):
 def test_a_field_that_the_preconditioner_hardly_moves(comm, reproducible):
     """Both ranks search, and find the same."""
     mesh = femops.box((8, 6))
-    V = femops.H1(femops.distribute(mesh, comm, reproducible=reproducible), 2)
-    W = femops.Product(a=V, b=femops.H1(V.mesh, 2))
+    shared_mesh = femops.distribute(mesh, comm, reproducible=reproducible)
+    V = femops.H1(shared_mesh, 2)
+    W = femops.Product(a=V, b=femops.H1(shared_mesh, 2))
 
     def stiffness(a, b, s, t):
         return {"a": {"grad": s * a.grad}, "b": {"grad": t * b.grad}}
