@@ -277,18 +277,23 @@ def hermitian(V, seed, dtype="complex128", mass=False):
     random = np.random.default_rng(seed)
     dim = V.mesh.dim
     B = random.standard_normal((dim + 1, dim + 1)) + 1j * random.standard_normal((dim + 1, dim + 1))
-    B = B @ B.conj().T + np.eye(dim + 1)
 
-    def form(u, c):
+    def form(u, b, c):
         parts = [u.grad[i] for i in range(dim)] + [c * u.value]
-        rows = [sum(complex(b) * part for b, part in zip(row, parts, strict=True)) for row in B]
+        n = range(dim + 1)
+        sums = [sum(np.conj(b[i, j]) * parts[i] for i in n) for j in n]
+        rows = [parts[i] + sum(b[i, j] * sums[j] for j in n) for i in n]
         return {"grad": np.stack(rows[:dim]), "value": np.conj(c) * rows[dim]}
 
     def value(u, c):
         return {"value": (1.0 + np.real(np.conj(c) * c)) * u}
 
-    c = lambda x: 3.0 * np.exp(2j * x[0]) + x[-1]  # noqa: E731
-    return femops.form(value if mass else form, V, dtype=dtype, c=c)
+    def phase(x):
+        return 3.0 * np.exp(2j * x[0]) + x[-1]
+
+    if mass:
+        return femops.form(value, V, dtype=dtype, c=phase)
+    return femops.form(form, V, dtype=dtype, b=B, c=phase)
 
 
 @pytest.mark.parametrize("seed", range(4))
