@@ -242,7 +242,9 @@ class _Solve:
     ) -> Eigenpairs:
         """Iterate, and search for missed eigenvalues, until the search finds none or a limit."""
         X, left = self.start(vectors, state, seed), maxiter * vectors
-        vectors = min(vectors if state is None else X.nvec, self.pencil.count)
+        if state is not None and X.nvec < self.pencil.count:
+            vectors = X.nvec
+        vectors = min(vectors, self.pencil.count)
         least = 0
         while True:
             block, ritz, limit = self._converged(X, vectors, maxiter, least)
