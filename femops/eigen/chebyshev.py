@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.eigen.bounds import spectrum
-from femops.eigen.complement import Search
+from femops.eigen.complement import ComplementSearch, Gap, Search
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
 from femops.eigen.filters import (
     CONDITION,
@@ -19,10 +19,20 @@ from femops.eigen.filters import (
     filter_vectors,
 )
 from femops.eigen.inverse import Inverse
-from femops.eigen.numbers import check_numbers, least_residual
+from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.precision import FilterPrecision
-from femops.eigen.ritz import mass_products, residuals, ritz_vectors
+from femops.eigen.ritz import (
+    AT_ROUND_OFF,
+    LEAST,
+    NEAR,
+    ROUND_OFF,
+    all_ritz_pairs,
+    mass_products,
+    product_round_off,
+    residuals,
+    ritz_vectors,
+)
 from femops.eigen.start import NEW_SEED, basis_of_all, number_of_vectors, vectors_of_state
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
@@ -46,6 +56,8 @@ _MOST_DENSE, _DENSE_PRODUCTS = 1_000, 20
 # Where the damped interval of a search begins: this part of the way from the last eigenvalue wanted
 # to that of a guard vector. All eigenvectors below should be among the vectors.
 _SEARCHED = 0.85
+# Round-off is measured after so many iterations in which the residual has not fallen by half
+_NOT_FALLING = 4
 _SLOW_ITERATIONS = 4  # a state is given up after so many iterations with too slow a decrease
 
 
@@ -94,8 +106,9 @@ def chebyshev_subspace(
         value of the k eigenvalues, x has ``x.M x = 1``, and the norm is that of the inverse of M
         (of its row sums, if M is not diagonal). The error of an eigenvalue is less than the
         residual, and about its square over d if the next eigenvalues are a distance d away. With
-        row sums the error is less than a few times the residual, about (2 + 1/p)**(dim / 2). The
-        bound is never below round-off, 16 times the precision times the largest eigenvalue.
+        row sums the error is less than a few times the residual, about (2 + 1/p)**(dim / 2). If
+        residuals stall above the bound, near the round-off of products with A, the result has not
+        converged. That is always so if all k eigenvalues are zero, up to round-off.
     guard : int, optional
         Number of guard vectors: vectors besides k, which speed up convergence. The default is about
         a fifth of k. The filter damps eigenvalues above those of the guard vectors. So there is at
@@ -231,7 +244,9 @@ class _Solve:
             room = min(self.X.npanels * self.X.width, pencil.count)
             self.X = MultiVector(space, self.X.panels, room)
         random_columns(self.X, range(self.X.nvec), self.seed, pencil.deviations)
-        if self.X.nvec == pencil.count or self.lowest == self.upper:
+        if self.X.nvec == pencil.count:
+            self.X, self.complete = basis_of_all(pencil), True
+        if self.complete or self.lowest == self.upper:
             return
         part = (self.X.nvec / pencil.count) ** (2.0 / space.dim)  # by Weyl's law
         cut = self.lowest + min(part, 0.5) * (self.upper - self.lowest)
@@ -246,41 +261,51 @@ class _Solve:
         most = self.pencil.count
         self.X = vectors_of_state(self.pencil, state, self.k, most, self.seed)
         self.random, self.complete = False, self.X.nvec == most
+        if self.complete:
+            self.X = basis_of_all(self.pencil)
 
     # --- the iteration ---------------------------------------------------------------------------
 
     def run(self, maxiter: int, max_products: int | None) -> Eigenpairs:
         """Iterate until convergence or a limit."""
-        before = np.inf
+        before, best, since = np.inf, np.inf, 0
         self.most = _MOST_PRODUCTS * self.X.nvec if max_products is None else max_products
         while True:
+            exact = self.complete
             values, left, norms = self._ritz()
             self.iterations += 1
             wanted = np.abs(values[: self.k]).max()
-            tolerance = max(self.tol * wanted, least_residual(self.X.dtype, self.upper))
+            tolerance = max(self.tol * float(wanted), LEAST)
             largest = float(norms[: self.k].max())
+            best, since = (largest, 0) if largest < 0.5 * best else (best, since + 1)
             self.watch.tell(self.iterations, largest, lambda: self.X.panels)
             converged = largest <= tolerance
-            if converged and (self.complete or self._searched_all(values, norms, tolerance)):
-                return self._conclude(values, norms, tolerance, "")
-            limit = self._limit(maxiter, stuck=not largest < before)
+            stalled = not converged and since >= _NOT_FALLING and self._at_round_off(largest)
+            if converged or exact or stalled:
+                slack = max(tolerance, largest)
+                if exact or self._searched_all(values, norms, slack):
+                    return self._conclude(values, norms, tolerance, "" if converged else ROUND_OFF)
+            limit = self._limit(maxiter)
             if limit:
                 return self._conclude(values, norms, tolerance, limit)
-            if converged or self._given_up(before, largest, tolerance):  # there are new vectors
-                before = np.inf
+            replaced = converged or stalled or self._given_up(before, largest, tolerance)
+            if replaced:  # some vectors are new
+                before, best, since = np.inf, np.inf, 0
                 continue
             before = largest
-            if self.X.nvec < self.pencil.count:
-                self._improve(values, left, norms, tolerance)
+            self._improve(values, left, norms, tolerance)
 
-    def _limit(self, maxiter: int, *, stuck: bool) -> str:
+    def _at_round_off(self, largest: float) -> bool:
+        """True if a residual is about the round-off of the products with A."""
+        self.products += 2 * self.X.nvec
+        return largest <= NEAR * float(product_round_off(self.X, self.pencil)[: self.k].max())
+
+    def _limit(self, maxiter: int) -> str:
         """Name of the limit that ends the iteration. Empty if no limit is reached."""
         if self.iterations >= maxiter:
             return f"maxiter = {maxiter}"
         if self._ended or self.products >= self.most:
             return f"max_products = {self.most}"
-        if stuck and self.X.nvec == self.pencil.count:
-            return "round-off"
         return ""
 
     def _given_up(self, before: float, now: float, tolerance: float) -> bool:
@@ -328,10 +353,7 @@ class _Solve:
         k, m, last = self.k, self.X.nvec, float(values[self.k - 1])
         kept, cut = self._cut(values, norms, tolerance)
         if cut - last <= tolerance:  # no gap between the eigenvalues wanted and the next ones
-            if not self.random:
-                self._begin_again()
-                return False
-            return True
+            return self._searched_complement(values, norms, tolerance)
         inverse, lowest, upper = self._accurate(0.03 * (cut - last) / max(abs(last), abs(cut)))
         interval = Interval(min(lowest, float(values[0])), cut, upper)
         search = Search.planned(interval, values[:kept], norms[:kept], k, self.pencil)
@@ -358,6 +380,30 @@ class _Solve:
             self.X[m - count + i][:] = Y[i]
         self._searched *= 2
         return False
+
+    def _searched_complement(self, values: Floats, norms: Floats, tolerance: float) -> bool:
+        """True if conjugate gradients find no eigenvalue below the k-th; see `_searched_all`."""
+        gap, m = Gap.below(values, norms, self.k, tolerance), self.X.nvec
+        part = self.X if gap.kept == m else self.X[list(range(gap.kept))]
+        search = ComplementSearch(
+            self.pencil, self._lumped, part, self.pencil.massed(part), gap.cut
+        )
+        seed = self.seed + NEW_SEED + self.iterations
+        missed = search.run(max(self.most - self.products, 0), seed)
+        self.products += search.products
+        self._ended = missed is None and not search.settled
+        if missed is not None and not self.random:
+            self._begin_again()
+        elif missed is not None:
+            self.X[m - 1] = missed
+        return search.settled
+
+    def _lumped(self, R: MultiVector) -> MultiVector:
+        """Return the products of the inverse of the mass's diagonal with vectors."""
+        result = R.copy()
+        if self.pencil.scales is not None:
+            result.panels *= self.pencil.scales[:, np.newaxis]
+        return result
 
     def _accurate(self, error: float) -> tuple[Inverse, float, float]:
         """Return an inverse of the mass within ``error``, and the ends of the spectrum with it."""
@@ -393,16 +439,25 @@ class _Solve:
     def _ritz(self) -> tuple[Floats, MultiVector, Floats]:
         """Make X the Ritz vectors. Return Ritz values, residuals, and norms of residuals."""
         pencil, X = self.pencil, self.X
-        try:
-            X.orthonormalise(pencil.norm_mass, self.seed + self.iterations + 1, pencil.deviations)
-        except VectorError as error:
-            raise SolverError(str(error)) from error
-        AX = pencil.A.apply_many(X)
-        values = ritz_vectors(X, AX, pencil)
-        pencil.A.apply_many(X, AX)
         self.products += 2 * X.nvec
+        if self.complete:
+            n = min(number_of_vectors(self.k, self.guard), pencil.count)
+            values, self.X = all_ritz_pairs(X, self.k, n, pencil)
+            X, AX = self.X, pencil.A.apply_many(self.X)
+        else:
+            self._make_orthonormal()
+            AX = pencil.A.apply_many(X)
+            values = ritz_vectors(X, AX, pencil)
+            pencil.A.apply_many(X, AX)
         norms = residuals(X, AX, mass_products(X, pencil), values, pencil)
         return values, AX, norms
+
+    def _make_orthonormal(self) -> None:
+        pencil, seed = self.pencil, self.seed + self.iterations + 1
+        try:
+            self.X.orthonormalise(pencil.norm_mass, seed, pencil.deviations)
+        except VectorError as error:
+            raise SolverError(str(error)) from error
 
     def _improve(self, values: Floats, left: MultiVector, norms: Floats, tolerance: float) -> None:
         """Filter the vectors that have not converged. Converged vectors do not change."""
@@ -451,8 +506,11 @@ class _Solve:
         gap, largest = float(values[-1] - values[self.k - 1]), float(norms[: self.k].max())
         missing = largest <= tolerance
         why = "eigenvectors may be missing" if missing else f"a residual is {largest:.1e}"
+        text = f"{limit} ends it, and {why}, where the tolerance is {tolerance:.1e}. "
+        if limit == ROUND_OFF:
+            return f"{text}{AT_ROUND_OFF}"
         return (
-            f"{limit} ends it, and {why}, where the tolerance is {tolerance:.1e}. Eigenvalues go "
+            f"{text}Eigenvalues go "
             f"up to {self.upper:.1e}, and those wanted are {gap:.1e} from the first that has no "
             "vector: products go with the root of the ratio. Give more guard vectors or a larger "
             "limit, or take femops.eigen.lobpcg, which has multigrid as preconditioner"

@@ -46,8 +46,7 @@ class Eigenpairs:
     tolerance : float
         Bound of the residuals of a converged result.
     converged : bool
-        Whether all residuals are within the tolerance. After `chebyshev_subspace` also that no
-        lower eigenvalue is missing.
+        Whether all residuals are within the tolerance, and a search has found no lower eigenvalue.
     iterations : int
         Number of times that Ritz vectors were computed.
     products : int

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from operator import add
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, eigh
+from scipy.linalg import LinAlgError
 
-from femops.eigen.bounds import spectrum
+from femops.eigen.complement import ComplementSearch, Gap
 from femops.eigen.default_preconditioner import default_preconditioner
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
-from femops.eigen.inverse import Inverse
-from femops.eigen.numbers import check_numbers, least_residual
+from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
-from femops.eigen.ritz import residuals
+from femops.eigen.ritz import (
+    AT_ROUND_OFF,
+    LEAST,
+    NEAR,
+    ROUND_OFF,
+    lowest_pairs,
+    product_round_off,
+    residuals,
+    size_of_wanted,
+)
 from femops.eigen.start import NEW_SEED, basis_of_all, number_of_vectors, vectors_of_state
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
 from femops.fields.panels import rows_of, set_rows
 from femops.fields.reproducible import random_columns, rows_times
-from femops.parallel.collective_checks import check_same
+from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator
+from femops.parallel.collective_checks import check, check_same
 from femops.solvers.any_preconditioner import AnyPreconditioner, as_preconditioner
+from femops.solvers.complex_systems import paired_preconditioner
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.watch import Progress, Watch
@@ -32,20 +43,16 @@ from femops_meshes.arguments import names_checked
 
 Floats = NDArray[np.float64]
 
-_LANCZOS_STEPS = 8
-# Iterations in which the residual does not fall, where it is at most so many times round-off
-_STALLED, _NEAR = 12, 1e4
+# Round-off is measured after so many iterations in which the residual has not fallen by this factor
+_STALLED, _FALLEN = 12, 0.5
+# Iterations that make a vector that the search has found a better guard vector
+_IMPROVED = 4
 # Smallest eigenvalue of a scaled Gram matrix whose vector is kept, over the precision
 _DEPENDENT = 500.0
-# Vectors that search for missed eigenvalues, and the part of a Ritz value that its residual may be
-# when they have settled. So near the value is right to the square of the part.
-_SEARCHERS, _SETTLED = 2, 0.1
+# Part of a vector that is new after it has been projected twice. Round-off alone loses more.
+_NEW = 0.25
 _SIGN = 1e-6  # cosine that round-off may leave of a right angle
-_SLOW = "Give more guard vectors, or a better preconditioner"
-_AT_ROUND_OFF = (
-    "That is the round-off of the largest eigenvalue: give a larger tol, or a larger k if all k "
-    "eigenvalues are zero"
-)
+_SLOW = "Give more guard vectors, a better preconditioner, or a larger tol"
 _NOT_POSITIVE = "give femops.multigrid(A), or that of A + s * M with a number s > 0"
 
 
@@ -75,25 +82,37 @@ def lobpcg(
     There eigenvectors are zero.
 
     With multigrid the number of iterations hardly depends on the mesh. `chebyshev_subspace` needs
-    no preconditioner, and makes sure that no eigenvalue is missing. Here the vectors start as
-    random ones, and the result is searched for missing ones after a start from a state only.
+    no preconditioner.
+
+    The vectors may miss low eigenvectors. For example, a state may have vectors of one of two
+    fields that are not coupled, or the preconditioner may hardly move one of the fields. So after
+    convergence conjugate gradients solve a system of A minus the k-th eigenvalue times M, with the
+    preconditioner, on the space orthogonal to the vectors. If a curvature is negative, the
+    iteration goes on with that direction, or begins anew with random vectors after a start from a
+    state. If the residual becomes small, no eigenvalue below the k-th is missing. The probability
+    of an error is 1e-5 for any positive definite preconditioner. The search takes as many products
+    as a solve with one right-hand side.
 
     Parameters
     ----------
-    A : Operator
-        Symmetric. It may be indefinite with a preconditioner of a definite operator.
-    M : Operator, (size,) array or None
-        Symmetric and positive definite. An array is a diagonal, as that of a mass with
-        ``quadrature=femops.basis.lobatto(V.p1d)``; with that of ``femops.mass(V)`` eigenvalues are
-        wrong. None is the identity. Constraints of M are ignored.
+    A : Operator or ComplexOperator
+        Symmetric, or Hermitian: a `femops.ComplexOperator` has complex eigenvectors. It may be
+        indefinite with a preconditioner of a definite operator.
+    M : Operator, ComplexOperator, (size,) array or None
+        Symmetric and positive definite. That of a complex A may be real or complex. An array is a
+        diagonal, as that of a mass with ``quadrature=femops.basis.lobatto(V.p1d)``; with that of
+        ``femops.mass(V)`` eigenvalues are wrong. None is the identity. Constraints of M are
+        ignored.
     k : int
         Number of eigenpairs.
     preconditioner : Preconditioner, LinearOperator or matrix, optional
         Approximate inverse of A, symmetric and positive definite. The default is
-        ``femops.multigrid(A)``. Where A takes constants or rigid motions to zero, as for a body
+        ``femops.multigrid(A)``, or that of ``A.real`` for a complex A, which takes the same M as
+        `femops.cg` does. Where A takes constants or rigid motions to zero, as for a body
         that nothing holds, it is multigrid of A plus a little mass.
     tol : float
-        Done when all k pairs have ``|A x - lambda M x| <= tol s``; see `chebyshev_subspace`.
+        Done when all k pairs have ``|A x - lambda M x| <= tol s``, and the search finds no missing
+        eigenvalue; see `chebyshev_subspace`.
     guard : int, optional
         Number of guard vectors: vectors besides k, which speed up the convergence of the last
         pairs. The default is a fifth of k, and at least 4. There is at least one. With ``state``
@@ -102,11 +121,7 @@ def lobpcg(
         Maximum number of iterations. Each applies A and the preconditioner once, and M twice, to
         each vector that has not converged.
     state : SubspaceState, optional
-        Vectors to start with: ``result.state`` of this pair of operators or of a similar pair. They
-        may lack an eigenvector, as those of one of several fields that are not coupled do. So after
-        convergence two random vectors iterate beside them, until they settle. If these find a lower
-        eigenvalue, the iteration begins anew, with random vectors. Settling takes about ten
-        products of A.
+        Vectors to start with: ``result.state`` of this pair of operators or of a similar pair.
     seed : int
         Seed of the random start vectors.
     history, progress, warn
@@ -139,23 +154,31 @@ def lobpcg(
     >>> np.round(found.values / np.pi**2, 4)
     array([2., 5., 5.])
     """
-    pencil = Pencil.checked(A, M)
+    pencil = Pencil.checked(A, M, (Operator, ComplexOperator))
     numbers: dict[str, Any] = {"k": k, "tol": tol, "guard": guard, "maxiter": maxiter, "seed": seed}
     numbers |= {"state given": state is not None, "warn": warn, "max_products": None}
     numbers |= {"preconditioner given": preconditioner is not None}
     check_same(pencil.A.space.comm, "lobpcg", numbers, error=SolverError)
     check_numbers(numbers, pencil.count)
-    given = default_preconditioner(A) if preconditioner is None else preconditioner
-    inverse = as_preconditioner(given, A.space, A.dtype, "preconditioner")
-    assert inverse is not None
+    inverse = _inverse(A, preconditioner)
     watch = Watch(history, progress, None, pencil.A.space.comm)
     solve = _Solve(pencil, inverse, int(k), float(tol), watch)
-    found = solve.run(solve.start(number_of_vectors(int(k), guard), state, seed), maxiter)
-    if state is not None and found.converged:
-        found = solve.searched(found, maxiter, seed)
+    found = solve.solve(number_of_vectors(int(k), guard), state, maxiter, seed)
     if warn and not found.converged:
         warn_unconverged(f"lobpcg has not converged: {found.reason}", A.space.comm)
     return found
+
+
+def _inverse(A: AnyOperator, given: Any) -> Preconditioner:
+    """Return a user's preconditioner, or the default one, for real vectors or pairs."""
+    real = A.real if isinstance(A, ComplexOperator) else A
+    with check(A.space.comm):
+        if given is not None and isinstance(A, ComplexOperator):
+            given = paired_preconditioner(given, A, "preconditioner")
+    given = default_preconditioner(real) if given is None else given
+    inverse = as_preconditioner(given, real.space, real.dtype, "preconditioner")
+    assert inverse is not None
+    return inverse
 
 
 @final
@@ -175,6 +198,16 @@ class _Block:
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class _Ritz:
+    """Ritz values and norms of residuals (nvec,), and the bound of the residuals."""
+
+    values: Floats
+    norms: Floats
+    tolerance: float
+
+
+@final
 class _Solve:
     """One run of the iteration.
 
@@ -191,95 +224,120 @@ class _Solve:
         self, pencil: Pencil, inverse: Preconditioner, k: int, tol: float, watch: Watch
     ) -> None:
         self.pencil, self.inverse, self.k, self.tol = pencil, inverse, k, tol
-        self.watch, self.products = watch, 0
-        steps = min(_LANCZOS_STEPS, pencil.count)
-        highest = spectrum(pencil.A, Inverse(pencil).of_vector, pencil, steps, 1)[2]
-        self.least = least_residual(pencil.A.dtype, highest)
+        self.watch, self.products, self.iterations = watch, 0, 0
 
     def start(self, vectors: int, state: SubspaceState | None, seed: int) -> MultiVector:
         """Return the vectors to start with, orthonormal in M."""
         pencil = self.pencil
-        if 3 * vectors > pencil.count:  # Ritz values of all are exact, and take less time
-            X = basis_of_all(pencil)
-        elif state is not None:
+        if 3 * vectors > pencil.count:  # Ritz values of all vectors take less time
+            return basis_of_all(pencil)
+        if state is not None:
             X = vectors_of_state(pencil, state, self.k, pencil.count // 3, seed)
         else:
             X = self._random(vectors, seed)
         return self._made_orthonormal(X, seed)
 
-    def searched(self, found: Eigenpairs, maxiter: int, seed: int) -> Eigenpairs:
-        """Return the result of a run from a state, or of a new run if the state lacks eigenvectors.
+    def solve(
+        self, vectors: int, state: SubspaceState | None, maxiter: int, seed: int
+    ) -> Eigenpairs:
+        """Iterate, and search for missed eigenvalues, until the search finds none or a limit."""
+        X, left = self.start(vectors, state, seed), maxiter * vectors
+        if state is not None and X.nvec < self.pencil.count:
+            vectors = X.nvec
+        vectors = min(vectors, self.pencil.count)
+        least = 0
+        while True:
+            block, ritz, limit = self._converged(X, vectors, maxiter, least)
+            if vectors == self.pencil.count:
+                return self._conclude(block.x, ritz, limit or self._doubt(ritz))
+            if limit not in {"", ROUND_OFF}:
+                return self._conclude(block.x, ritz, limit)
+            slack = max(ritz.tolerance, float(ritz.norms[: self.k].max()))
+            plan = Gap.below(ritz.values, ritz.norms, self.k, slack)
+            kept = [(block.x, block.mx)]
+            if plan.kept < vectors:
+                kept = [tuple(part[list(range(plan.kept))] for part in kept[0])]
+            search = ComplementSearch(self.pencil, self._preconditioned, *kept[0], plan.cut)
+            missed = search.run(left, seed + 2 * NEW_SEED + self.iterations)
+            self.products, left = self.products + search.products, left - search.products
+            if missed is None:
+                unsettled = "" if search.settled else f"maxiter = {maxiter}"
+                return self._conclude(block.x, ritz, limit or unsettled)
+            if self.iterations >= maxiter:
+                return self._conclude(block.x, ritz, f"maxiter = {maxiter}")
+            X = block.x
+            if state is not None:
+                X, state = self.start(vectors, None, seed), None
+            X[X.nvec - 1] = missed
+            X, least = self._made_orthonormal(X, seed), _IMPROVED
 
-        Random vectors beside the eigenvectors iterate until they settle or find a lower eigenvalue.
+    def _converged(
+        self, start: MultiVector, vectors: int, maxiter: int, least: int
+    ) -> tuple[_Block, _Ritz, str]:
+        """Iterate until residuals are within the tolerance, or a limit, which is named.
+
+        There are ``least`` iterations at least.
         """
-        k, n = self.k, found.state.vectors.nvec
-        if n == self.pencil.count:
-            return found
-        X = MultiVector.zeros(found.vectors.space, k + _SEARCHERS, found.vectors.dtype)
-        X[:k] = found.vectors
-        X[k:] = self._random(_SEARCHERS, seed + 2 * NEW_SEED)
-        Y, values = self._ritz(self._made_orthonormal(X, seed))
+        X, values = self._ritz(start, vectors)
         P: _Block | None = None
-        for _ in range(maxiter):
-            if (values[:k] < found.values - found.tolerance).any():
-                return self.run(self.start(n, None, seed), maxiter, found.iterations)
-            left = Y.ax.copy()
-            norms = self._norms(Y, left, values)
-            near = np.maximum(found.tolerance, _SETTLED * (values - values[0]))
-            if (norms <= near)[k:].all():
-                return replace(found, products=self.products)
-            active = np.flatnonzero(norms > found.tolerance)
-            Y, P, values = self._improved(Y, P, left, active)
-        reason = f"maxiter = {maxiter} ends the search for eigenvalues that the state lacks"
-        return replace(found, converged=False, reason=reason, products=self.products)
-
-    def run(self, start: MultiVector, maxiter: int, iterations: int = 0) -> Eigenpairs:
-        """Iterate until convergence or a limit, after some iterations that count too."""
-        X, values = self._ritz(start)
-        P: _Block | None = None
-        exact = start.nvec == self.pencil.count
-        best, since, fresh = np.inf, 0, True
+        best, since, fresh, first, limit = np.inf, 0, True, self.iterations, ""
         while True:
             left = X.ax.copy()
-            norms = self._norms(X, left, values)
-            tolerance = max(self.tol * float(np.abs(values[: self.k]).max()), self.least)
-            largest = float(norms[: self.k].max())
-            since = 0 if largest < best else since + 1
-            best = min(best, largest)
-            stuck = exact or (since >= _STALLED and largest <= _NEAR * self.least)
-            limit = self._limit(iterations, maxiter, stuck=stuck)
-            if (largest <= tolerance or limit) and not fresh:
-                X, values = self._ritz(X.x)
+            ritz = _Ritz(values, self._norms(X, left, values), self._tolerance(values))
+            largest = float(ritz.norms[: self.k].max())
+            best, since = (largest, 0) if largest < _FALLEN * best else (best, since + 1)
+            done = largest <= ritz.tolerance and self.iterations >= first + least
+            if not done:
+                limit = limit or self._limit(X, largest, since, maxiter)
+            if (done or limit) and not fresh:  # linear combinations have round-off of their own
+                X, values = self._ritz(X.x, vectors)
                 fresh = True
                 continue
-            iterations += 1
-            self.watch.tell(iterations, largest, partial(getattr, X.x, "panels"))
-            if largest <= tolerance or limit:
-                limit = limit if largest > tolerance else ""
-                return self._conclude(X.x, values, norms, tolerance, iterations, limit)
-            active = np.flatnonzero(norms > tolerance)
-            X, P, values = self._improved(X, P, left, active)
+            self.iterations += 1
+            self.watch.tell(self.iterations, largest, partial(getattr, X.x, "panels"))
+            if done or limit:
+                return X, ritz, "" if done else limit
+            active = np.flatnonzero(ritz.norms > ritz.tolerance)
+            scale = size_of_wanted(values, self.k, X.x.dtype)
+            X, P, values = self._improved(X, P, left, active, scale)
             fresh = False
 
-    def _limit(self, iterations: int, maxiter: int, *, stuck: bool) -> str:
+    def _tolerance(self, values: Floats) -> float:
+        """Bound of the residuals."""
+        return max(self.tol * float(np.abs(values[: self.k]).max()), LEAST)
+
+    def _limit(self, X: _Block, largest: float, since: int, maxiter: int) -> str:
         """Name of the limit that ends the iteration. Empty if no limit is reached."""
-        if stuck:
-            return "round-off"
-        return f"maxiter = {maxiter}" if iterations + 1 >= maxiter else ""
+        if X.x.nvec == self.pencil.count:
+            return ROUND_OFF
+        last = self.iterations + 1 >= maxiter
+        if (last or (since + 1) % _STALLED == 0) and self._at_round_off(X, largest):
+            return ROUND_OFF
+        return f"maxiter = {maxiter}" if last else ""
+
+    def _at_round_off(self, X: _Block, largest: float) -> bool:
+        """True if a residual is about the round-off of the products with A."""
+        self.products += 2 * X.x.nvec
+        return largest <= NEAR * float(product_round_off(X.x, self.pencil)[: self.k].max())
+
+    def _doubt(self, ritz: _Ritz) -> str:
+        """Round-off, if it may hide an eigenvalue below the k-th among all Ritz values."""
+        above = ritz.values[self.k :] - ritz.values[self.k - 1] + ritz.tolerance
+        sure = (ritz.norms[self.k :] / above < 1.0).all()
+        return "" if sure and ((ritz.norms[self.k :] / above) ** 2).sum() < 1.0 else ROUND_OFF
 
     def _improved(
-        self, X: _Block, P: _Block | None, left: MultiVector, active: NDArray[np.intp]
+        self,
+        X: _Block,
+        P: _Block | None,
+        left: MultiVector,
+        active: NDArray[np.intp],
+        scale: float,
     ) -> tuple[_Block, _Block | None, Floats]:
         """Return the Ritz vectors of a larger space, their last changes, and the Ritz values.
 
-        Parameters
-        ----------
-        X, P : _Block
-            Ritz vectors and their last changes.
-        left : MultiVector
-            Residuals of X.
-        active : array
-            Vectors that get a preconditioned residual and a change.
+        ``left`` are the residuals of X, P the last changes. The active vectors get a preconditioned
+        residual and a change. ``scale`` is the size of the eigenvalues wanted.
         """
         part = left if len(active) == left.nvec else left[active.tolist()]
         blocks = [X] if P is None else [X, P]
@@ -288,11 +346,11 @@ class _Solve:
             blocks.append(W)
         elif P is None:
             raise SolverError(f"the preconditioner makes zeros of residuals: {_NOT_POSITIVE}")
-        values, vectors, gram = self._lowest(blocks, X.x.nvec)
+        values, vectors, gram = self._lowest(blocks, X.x.nvec, scale)
         changes = vectors[:, active].copy()
         changes[: X.x.nvec] = 0.0
-        changes -= vectors @ (vectors.T @ (gram @ changes))
-        kept = self._orthonormaliser(changes.T @ gram @ changes)
+        changes -= vectors @ (vectors.conj().T @ (gram @ changes))
+        kept = self._orthonormaliser(changes.conj().T @ gram @ changes)
         made = _combined(blocks, vectors)
         return made, _combined(blocks, changes @ kept) if kept.size else None, values
 
@@ -320,8 +378,9 @@ class _Solve:
         space, xp = self.pencil.A.space, self.pencil.A.space.memory.xp
         result = R.empty_like()
         for source, target in zip(R, result, strict=True):
-            target[:] = self.inverse.apply(xp.ascontiguousarray(source)) * self.pencil.free
-        wrong = result.dots(R) < -_SIGN * result.norms() * R.norms()
+            given = xp.ascontiguousarray(source).view(np.finfo(R.dtype).dtype)  # pairs if complex
+            target[:] = self.inverse.apply(given).view(R.dtype) * self.pencil.free
+        wrong = result.dots(R).real < -_SIGN * result.norms() * R.norms()
         if space.comm.max(int(wrong.any())):
             raise SolverError(f"the preconditioner is not positive definite: {_NOT_POSITIVE}")
         return result
@@ -331,27 +390,17 @@ class _Solve:
         self.products += X.nvec
         return _Block(X, self.pencil.A.apply_many(X), massed)
 
-    def _massed(self, X: MultiVector) -> MultiVector:
-        """Products of vectors with M; the vectors themselves if M is the identity."""
-        if self.pencil.mass is not None:
-            return self.pencil.mass.apply_many(X)
-        if self.pencil.weights is None:
-            return X
-        massed = X.copy()
-        massed.panels *= self.pencil.weights[:, np.newaxis]
-        return massed
-
     def _orthonormal(self, W: MultiVector, blocks: list[_Block]) -> _Block | None:
         """Orthonormal basis of the part of W that is orthogonal to blocks. None if it is empty."""
-        for _ in range(2):  # the second time removes the round-off of the first
-            massed = self._massed(W)
+        for again in (False, True):  # the second time removes the round-off of the first
+            massed = self.pencil.massed(W)
             identity = massed is W
             for block in blocks:
                 parts = block.x.gram(massed)
                 W -= block.x @ parts
                 if not identity:
                     massed -= block.mx @ parts
-            kept = self._orthonormaliser(W.gram(massed))
+            kept = self._orthonormaliser(W.gram(massed), _NEW if again else 0.0)
             if not kept.size:
                 return None
             W = W @ kept
@@ -365,21 +414,23 @@ class _Solve:
             for i, one in enumerate(blocks)
         ]
         edges = np.cumsum([0, *(block.x.nvec for block in blocks)])
-        full = np.zeros((edges[-1], edges[-1]))
+        full = np.zeros((edges[-1], edges[-1]), rows[0][0].dtype)
         for i, row in enumerate(rows):
             for j, part in enumerate(row, i):
                 full[edges[i] : edges[i + 1], edges[j] : edges[j + 1]] = part
-                full[edges[j] : edges[j + 1], edges[i] : edges[i + 1]] = part.T
-        return (full + full.T) / 2
+                full[edges[j] : edges[j + 1], edges[i] : edges[i + 1]] = part.conj().T
+        return (full + full.conj().T) / 2
 
-    def _lowest(self, blocks: list[_Block], n: int) -> tuple[Floats, Floats, Floats]:
+    def _lowest(
+        self, blocks: list[_Block], n: int, scale: float = 0.0
+    ) -> tuple[Floats, Floats, Floats]:
         """Lowest n Ritz pairs in the span of blocks, by coefficients, and the Gram matrix of M.
 
         The pairs are the same on all ranks.
         """
         small, gram = self._gram(blocks, ax=True), self._gram(blocks, ax=False)
         try:
-            found = eigh(small, gram, subset_by_index=(0, n - 1))
+            found = lowest_pairs(small, gram, n, scale)
         except (LinAlgError, ValueError) as error:
             raise SolverError(
                 "products of A or M are not finite, or M is not positive definite"
@@ -387,27 +438,31 @@ class _Solve:
         values, vectors = self.pencil.A.space.comm.broadcast(found)
         return values, vectors, gram
 
-    def _orthonormaliser(self, gram: Floats) -> Floats:
+    def _orthonormaliser(self, gram: Floats, least: float = 0.0) -> Floats:
         """Matrix (n, m) that makes vectors with a Gram matrix orthonormal, without dependent ones.
 
         It is that of SVQB (A. Stathopoulos and K. Wu, SIAM J. Sci. Comput. 23, 2002), and the same
-        on all ranks.
+        on all ranks. Combinations whose square is below ``least`` are left out.
         """
         if not np.isfinite(gram).all():
             raise SolverError("products with M or the preconditioner are not finite")
-        sizes = np.sqrt(np.maximum(np.diag(gram), 0.0))
+        sizes = np.sqrt(np.maximum(np.diag(gram).real, 0.0))
         scales = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+        if least:
+            scales = np.ones_like(sizes)
         scaled = gram * scales[:, np.newaxis] * scales
-        values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-        least = _DEPENDENT * float(np.finfo(self.pencil.A.dtype).eps)
-        kept = values > least * max(values[-1], 0.0)
+        values, vectors = np.linalg.eigh((scaled + scaled.conj().T) / 2)
+        dependent = _DEPENDENT * float(np.finfo(self.pencil.A.dtype).eps)
+        kept = values > max(dependent * max(values[-1], 0.0), least)
         found = scales[:, np.newaxis] * vectors[:, kept] / np.sqrt(values[kept])
         return np.asarray(self.pencil.A.space.comm.broadcast(found))
 
-    def _ritz(self, X: MultiVector) -> tuple[_Block, Floats]:
-        """Ritz vectors in the span of some vectors, with products, and their Ritz values."""
-        block = self._block(X, self._massed(X))
-        values, vectors, _ = self._lowest([block], X.nvec)
+    def _ritz(self, X: MultiVector, n: int) -> tuple[_Block, Floats]:
+        """Lowest n Ritz vectors in the span of some vectors, with products, and Ritz values."""
+        block = self._block(X, self.pencil.massed(X))
+        values, _, _ = self._lowest([block], n)
+        scale = size_of_wanted(values, self.k, X.dtype)
+        values, vectors, _ = self._lowest([block], n, scale)
         return _combined([block], vectors), values
 
     def _norms(self, X: _Block, left: MultiVector, values: Floats) -> Floats:
@@ -415,27 +470,22 @@ class _Solve:
         massed = None if self.pencil.mass is None else X.mx
         return residuals(X.x, left, massed, values, self.pencil)
 
-    def _conclude(
-        self,
-        X: MultiVector,
-        values: Floats,
-        norms: Floats,
-        tolerance: float,
-        iterations: int,
-        limit: str,
-    ) -> Eigenpairs:
-        k = self.k
+    def _conclude(self, X: MultiVector, ritz: _Ritz, limit: str) -> Eigenpairs:
+        k, largest = self.k, float(ritz.norms[: self.k].max())
         chosen = X if X.nvec == k else X[list(range(k))]
-        reason = ""
-        if limit:
-            finest = limit == "round-off" or tolerance <= self.least
-            reason = (
-                f"{limit} ends it, and a residual is {norms[:k].max():.1e}, where the tolerance is "
-                f"{tolerance:.1e}. {_AT_ROUND_OFF if finest else _SLOW}"
-            )
-        report = tolerance, not limit, iterations, self.products, SubspaceState(X, values)
+        advice = AT_ROUND_OFF if limit == ROUND_OFF else _SLOW
+        reason = (
+            f"{limit} ends it, and a residual is {largest:.1e}, where the tolerance is "
+            f"{ritz.tolerance:.1e}. {advice}"
+        )
+        if largest <= ritz.tolerance:
+            reason = f"{limit} ends the search for eigenvalues that the vectors lack. {advice}"
+        state = SubspaceState(X, ritz.values)
+        report = ritz.tolerance, not limit, self.iterations, self.products, state
         kind, told = np.dtype(X.dtype), tuple(self.watch.norms)
-        return Eigenpairs(values[:k], chosen, norms[:k], *report, told, reason, kind)
+        return Eigenpairs(
+            ritz.values[:k], chosen, ritz.norms[:k], *report, told, reason if limit else "", kind
+        )
 
 
 def _combined(blocks: list[_Block], small: Floats) -> _Block:

@@ -1,4 +1,4 @@
-"""Checks of the numeric options of eigensolvers, and the least residual."""
+"""Checks of the numeric options of eigensolvers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ from typing import Any
 import numpy as np
 
 from femops.errors import SolverError
-
-_ROUND_OFF = 16.0  # times the precision and the largest eigenvalue: no residual is smaller
-
-
-def least_residual(dtype: np.dtype[Any], highest: float) -> float:
-    """Norm of a residual that round-off leaves, if the largest eigenvalue is about ``highest``."""
-    return _ROUND_OFF * float(np.finfo(dtype).eps) * abs(highest)
 
 
 def check_numbers(numbers: Mapping[str, Any], free: int) -> None:

@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
+from femops.fields.multivector import MultiVector
 from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator
 from femops.operators.matrix_free import ONE_SPACE
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.precision import SINGLE, fits, in_single, trial_product
 from femops_meshes.arguments import refusal, type_name
 
 Array = NDArray[Any]
-AnyOperator = Operator
+AnyOperator = Operator | ComplexOperator
 
 
 @final
@@ -49,15 +51,17 @@ class Pencil:
     sums: Sums
 
     @classmethod
-    def checked(cls, A: Any, M: Any) -> Pencil:
+    def checked(cls, A: Any, M: Any, kinds: tuple[type, ...] = (Operator,)) -> Pencil:
         """Check a user's operators and make their pencil. Collective.
+
+        ``kinds`` are the operators that the solver takes.
 
         Raises
         ------
         SolverError
             See `femops.eigen.chebyshev_subspace`.
         """
-        _check_operator(A, "A")
+        _check_operator(A, "A", kinds)
         sums, xp = Sums(A.space), A.space.memory.xp
         free = xp.ones(A.space.size, dtype=bool)
         free[A.space.memory.put(A.constrained_dofs)] = False
@@ -65,9 +69,9 @@ class Pencil:
         mass = None
         if M is None:
             weights = None
-        elif isinstance(M, Operator):
-            _check_operator(M, "M")
-            if M.space is not A.space or M.dtype != A.dtype:
+        elif isinstance(M, AnyOperator):
+            _check_operator(M, "M", kinds)
+            if M.space is not A.space or M.dtype not in {A.dtype, np.finfo(A.dtype).dtype}:
                 raise SolverError(
                     f"A and M are on different spaces or types: {A!r} and {M!r}; {ONE_SPACE}"
                 )
@@ -78,8 +82,9 @@ class Pencil:
             weights = _diagonal(A, M, free)
         scales = None
         if weights is not None:
-            weights = xp.where(free, weights, 1.0).astype(A.dtype)
-            scales = xp.where(free, 1.0 / weights, 0.0).astype(A.dtype)
+            real = np.finfo(A.dtype).dtype
+            weights = xp.where(free, weights, 1.0).astype(real)
+            scales = xp.where(free, 1.0 / weights, 0.0).astype(real)
         return cls(A, mass, weights, scales, free, count, sums)
 
     def in_float32(self) -> Pencil | None:
@@ -102,6 +107,16 @@ class Pencil:
         mass = None if self.mass is None else short[1]
         return replace(self, A=short[0], mass=mass, weights=factors[0], scales=factors[1])
 
+    def massed(self, X: MultiVector) -> MultiVector:
+        """Products of vectors with M. The vectors themselves if M is the identity. Collective."""
+        if self.mass is not None:
+            return self.mass.apply_many(X)
+        if self.weights is None:
+            return X
+        product = X.copy()
+        product.panels *= self.weights[:, np.newaxis]
+        return product
+
     @property
     def norm_mass(self) -> Any:
         """Mass for `MultiVector.mass_gram`: an operator, a diagonal (size,), or None."""
@@ -121,15 +136,20 @@ class Pencil:
         return roots
 
 
-def _check_operator(A: Any, name: str) -> None:
-    if not isinstance(A, Operator):
+def _check_operator(A: Any, name: str, kinds: tuple[type, ...]) -> None:
+    if not isinstance(A, AnyOperator):
         raise SolverError(
             f"{name} is {type_name(type(A))}: this solver takes femops operators, "
             "scipy.sparse.linalg.lobpcg any"
         )
-    if not A.symmetric:
+    if not isinstance(A, kinds):
         raise SolverError(
-            f"{name} is not symmetric: {A!r}; its eigenvalues may be complex, "
+            f"{name} is complex: {A!r}; femops.eigen.lobpcg takes Hermitian operators"
+        )
+    kind = "Hermitian" if isinstance(A, ComplexOperator) else "symmetric"
+    if not (A.hermitian if isinstance(A, ComplexOperator) else A.symmetric):
+        raise SolverError(
+            f"{name} is not {kind}: {A!r}; its eigenvalues may be complex, "
             "scipy.sparse.linalg.eigs finds some"
         )
 
@@ -166,10 +186,10 @@ def _diagonal(A: AnyOperator, M: Any, free: Array) -> Array:
 def _lumped(M: AnyOperator, mass: AnyOperator, free: Array) -> Array:
     """Diagonal (size,) that approximates a mass: its row sums if > 0, else its diagonal."""
     xp = M.space.memory.xp
-    sums: Array = M.apply(xp.ones(M.space.size, dtype=M.dtype))
+    sums: Array = M.apply(xp.ones(M.space.size, dtype=M.dtype)).real
     if _positive(M, sums, free):
         return sums
-    diagonal: Array = mass.diagonal()
+    diagonal: Array = mass.diagonal().real
     if not _positive(M, diagonal, free):
         raise SolverError(f"M is not positive: {M!r} has numbers <= 0 on its diagonal")
     return diagonal

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, eigh
 
 from femops.eigen.pencil import Array, Pencil
 from femops.fields.multivector import MultiVector
 from femops.fields.reproducible import group_totals
 
 Floats = NDArray[np.float64]
+ROUND_OFF = "round-off"
+"""Name of the limit of an iteration whose residuals are round-off."""
+AT_ROUND_OFF = (
+    "Residuals have stalled near the round-off of products with A. Give a larger tol, or a larger "
+    "k if all k eigenvalues are zero"
+)
+"""Cause and advice where round-off is the limit."""
+LEAST = float(np.sqrt(np.finfo(float).tiny))
+"""Least bound of residuals, which is above zero even if all eigenvalues are zero."""
+NEAR = 1e4
+"""Residuals that stall are round-off if they are at most this multiple of the measured one."""
 
 
 def mass_products(X: MultiVector, pencil: Pencil) -> MultiVector | None:
@@ -36,6 +50,52 @@ def ritz_vectors(X: MultiVector, AX: MultiVector, pencil: Pencil) -> Floats:
     X @= vectors
     AX @= vectors
     return np.asarray(values)
+
+
+def lowest_pairs(small: Array, gram: Array, n: int, scale: float) -> tuple[Floats, Array]:
+    """Lowest n eigenpairs of a small Hermitian pencil, with a round-off of about ``scale``.
+
+    With zero, the round-off is that of the largest eigenvalue. Else the inverse of the pencil,
+    shifted by twice the scale, gives the pairs. Its largest eigenvalues are those wanted.
+    """
+    if scale > 0.0:
+        shift = 2.0 * scale
+        try:
+            ends = len(gram) - n, len(gram) - 1
+            found, vectors = eigh(gram, small + shift * gram, subset_by_index=ends)
+        except LinAlgError:  # the lowest value has fallen below the shift
+            found = np.zeros(1)
+        if found[0] > 0.0:
+            found, vectors = found[::-1], vectors[:, ::-1]
+            return 1.0 / found - shift, vectors / np.sqrt(found)
+    values, vectors = eigh(small, gram, subset_by_index=(0, n - 1))
+    return values, vectors
+
+
+def product_round_off(X: MultiVector, pencil: Pencil) -> Floats:
+    """Norms (nvec,) of the round-off of products of A with vectors. Collective.
+
+    It is measured: the entries of a third of the product with 3 x are rounded in another way.
+    """
+    third = pencil.A.apply_many(3.0 * X)
+    third /= 3.0
+    third -= pencil.A.apply_many(X)
+    return residuals(X, third, None, np.zeros(X.nvec), pencil)
+
+
+def size_of_wanted(values: Floats, k: int, kind: np.dtype[Any]) -> float:
+    """Size of the k lowest eigenvalues, or a small part of the other ones if these are zero."""
+    sizes, eps = np.abs(values), float(np.finfo(kind).eps)
+    return float(max(sizes[:k].max(), np.sqrt(eps) * sizes.max()))
+
+
+def all_ritz_pairs(X: MultiVector, k: int, n: int, pencil: Pencil) -> tuple[Floats, MultiVector]:
+    """Lowest n Ritz pairs of a basis of all vectors, exact for the k lowest. Collective."""
+    small, gram = X.gram(pencil.A.apply_many(X)), X.mass_gram(pencil.norm_mass)
+    values, _ = lowest_pairs(small, gram, n, 0.0)
+    found = lowest_pairs(small, gram, n, size_of_wanted(values, k, X.dtype))
+    values, vectors = pencil.A.space.comm.broadcast(found)
+    return values, X @ vectors
 
 
 def residuals(
@@ -85,5 +145,5 @@ def _squares(
         scaled = residual
         if pencil.scales is not None:
             scaled = residual * pencil.scales[rows, np.newaxis]
-        sums.append(memory.get(memory.xp.einsum("ij,ij->j", residual, scaled)))
+        sums.append(memory.get(memory.xp.einsum("ij,ij->j", residual.conj(), scaled).real))
     return np.array(sums, dtype=np.float64)

@@ -39,12 +39,14 @@ class PairedPreconditioner(Preconditioner):
     M : Preconditioner, LinearOperator or matrix
         Its product with a complex vector (size,) is a real or complex vector (size,).
     A : ComplexOperator
+    name : str
+        Name of M in messages.
     """
 
     _given_as = "femops.jacobi(A), or femops.multigrid of a real operator on the same space"
 
-    def __init__(self, M: Any, A: ComplexOperator) -> None:
-        self._M, self._kind, self._complex = M, A.dtype, A.space
+    def __init__(self, M: Any, A: ComplexOperator, name: str) -> None:
+        self._M, self._kind, self._complex, self._name = M, A.dtype, A.space, name
         self.symmetric = bool(getattr(M, "hermitian", getattr(M, "symmetric", True)))
         if isinstance(M, Jacobi):
             self.symmetric = M.dtype.kind != "c"
@@ -53,7 +55,7 @@ class PairedPreconditioner(Preconditioner):
     def _apply(self, x: Vector, result: Vector) -> None:
         product = multiplied(self._M, x.view(self._kind))
         with check(self._space.comm):  # a rank that raises alone would leave the others waiting
-            found = checked_product(product, self._complex, "M", self._kind)
+            found = checked_product(product, self._complex, self._name, self._kind)
             result.view(self._kind)[:] = found
 
 
@@ -107,7 +109,7 @@ class RealSystem:
             )
         with check(A.space.comm):
             right, guess = _right_and_guess(A, b, x0, many=solver == "cg")
-            own = _preconditioner(M, A)
+            own = paired_preconditioner(M, A)
         shown = None if callback is None else _of_complex(callback)
         return RealSystem(A.real, right, guess, own, shown, A)
 
@@ -156,14 +158,14 @@ def _of_complex(callback: Callback) -> Callback:
     return shown
 
 
-def _preconditioner(M: Any, A: ComplexOperator) -> Any:
+def paired_preconditioner(M: Any, A: ComplexOperator, name: str = "M") -> Any:
     """Preconditioner of the real system. One that was made for it is not changed."""
     if M is None or (isinstance(M, Preconditioner) and M.has_size_of(A.real.space)):
         return M
-    check_preconditioner(M, A.space, A.dtype, "M")
+    check_preconditioner(M, A.space, A.dtype, name)
     if isinstance(M, Jacobi) and M.dtype.kind != "c":
         return Jacobi(A.space.memory.xp.repeat(M.inverse, 2), A.real.space)
-    return PairedPreconditioner(M, A)
+    return PairedPreconditioner(M, A, name)
 
 
 class Algebra(ABC):

@@ -76,11 +76,37 @@ def test_eigenvalues_are_those_of_one_rank(comm):
         found.append(chebyshev_subspace(A, M, V.global_size // 2))  # of a basis of all vectors
         found.append(lobpcg(A, M, 6, tol=1e-8))
         found.append(lobpcg(A, M, 6, tol=1e-8, state=without))
-    for mine, alone in zip(found[:6], found[6:], strict=True):
+        Z = femops.form(lambda u: {"grad": u.grad}, V, dtype="complex128")
+        found.append(lobpcg(Z.constrained(V.boundary_dofs()), M, 6, tol=1e-8))
+    for mine, alone in zip(found[:7], found[7:], strict=True):
         assert mine.converged
         assert mine.values == pytest.approx(alone.values, rel=1e-8)
         assert mine.values[:6] == pytest.approx(found[0].values, rel=1e-8)
         assert len({comm.broadcast(mine.iterations, rank) for rank in range(comm.size)}) == 1
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_a_field_that_the_preconditioner_hardly_moves(comm, reproducible):
+    """Both ranks search, and find the same."""
+    mesh = femops.box((8, 6))
+    shared_mesh = femops.distribute(mesh, comm, reproducible=reproducible)
+    V = femops.H1(shared_mesh, 2)
+    W = femops.Product(a=V, b=femops.H1(shared_mesh, 2))
+
+    def stiffness(a, b, s, t):
+        return {"a": {"grad": s * a.grad}, "b": {"grad": t * b.grad}}
+
+    A = femops.form(stiffness, W, s=1.0, t=100.0)
+    A = A.constrained(W.positions(a=V.boundary_dofs(), b=V.boundary_dofs()))
+    M, N = femops.form(lambda a, b: {"a": {"value": a}, "b": {"value": b}}, W), femops.jacobi(A)
+    state = lobpcg(A, M, 2, preconditioner=N, maxiter=300).state
+    A = A.update(s=100.0, t=1.0)
+    found = lobpcg(A, M, 2, preconditioner=N, state=state, maxiter=20, warn=False)
+    assert not found.converged
+    assert found.values[0] < 1000.0  # it was 1974
+    found = lobpcg(A, M, 2, preconditioner=femops.jacobi(A), state=state, maxiter=300)
+    assert found.values / np.pi**2 == pytest.approx([2.0, 5.0], rel=1e-3)
 
 
 @pytest.mark.parallel(2)
