@@ -1,6 +1,5 @@
 """Gmsh files: node order, both versions, ASCII and binary, groups, and everything refused."""
 
-import os
 import sys
 import traceback
 
@@ -10,16 +9,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops.errors import MeshError, MissingExtraError
-from femops.io.gmsh import file as gmsh_file
-from femops.io.gmsh import process as gmsh_process
+from femops.errors import MeshError
 from femops.io.gmsh.groups import attributes_of
 from femops.io.gmsh.nodes import ELEMENTS, gmsh_order
 from femops_meshes import scrambled
-from support import gmsh_files
 from support.gmsh_files import KINDS, TYPES, convert, document, need_gmsh, of_mesh, reference_nodes
-
-gmsh_in_forks = gmsh_files.gmsh_in_forks
 
 SQUARE = [(0, 0, 0), (1, 0, 0), (2, 0, 0), (0, 1, 0), (1, 1, 0), (2, 1, 0)]
 LEFT, RIGHT = (1, 2, 5, 4), (2, 3, 6, 5)
@@ -178,9 +172,9 @@ REFUSED = {
     "degrees": ([(3, 1, 1, *LEFT), (10, 2, 2, *RIGHT, 1, 1, 1, 1, 1)], r"degrees \[1, 2\]"),
     "degrees in one group": (
         [(3, 1, 1, *LEFT), (10, 1, 1, *RIGHT, 1, 1, 1, 1, 1)],
-        "1 of 2 elements stand in",
+        r"degrees \[1, 2\]",
     ),
-    "lines in one group": ([(1, 1, 1, 1, 2), (8, 1, 1, 2, 3, 4)], "1 of 2 elements stand in"),
+    "lines in one group": ([(1, 1, 1, 1, 2), (8, 1, 1, 2, 3, 4)], r"degrees \[1, 2\]"),
     "points": ([(15, 1, 1, 1)], "holds no elements"),
     "dangling": ([(3, 1, 1, *LEFT), (1, 2, 1, 3, 6)], "name vertices of no element"),
     "no face": ([(3, 1, 1, *LEFT), (1, 2, 1, 1, 5)], "not faces of any element"),
@@ -222,7 +216,7 @@ def test_other_versions_and_files(tmp_path):
         good.replace("2.2 0 8", "4 0 8"): "version 4; versions 2.2 and 4.1",
         good.replace("2.2 0 8", "hello"): "no version and file type",
         good.removesuffix("$EndElements\n"): r"no \$EndElements: it is truncated",
-        "$MeshFormat": "no version and file type",
+        "$MeshFormat": r"no \$EndMeshFormat: it is truncated",
     }
     path = tmp_path / "a.msh"
     for text, message in cases.items():
@@ -235,7 +229,6 @@ def test_other_versions_and_files(tmp_path):
 
 def test_no_script_is_run(tmp_path, monkeypatch):
     """Gmsh runs what is no mesh as a script, and `<name>.opt` too."""
-    need_gmsh()
     monkeypatch.delitem(sys.modules, "gmsh", raising=False)  # other tests load it
     script = f'SystemCall "touch {tmp_path / "ran"}";\n'
     (tmp_path / "a.msh").write_text(script)
@@ -246,51 +239,6 @@ def test_no_script_is_run(tmp_path, monkeypatch):
     assert femops.read_mesh(path).num_elements == 1
     assert not (tmp_path / "ran").exists()
     assert "gmsh" not in sys.modules  # it is not loaded here
-
-
-def with_fake(monkeypatch, folder, code):
-    """Put another `gmsh` before the real one, if any, for the process that reads."""
-    (folder / "gmsh.py").write_text(code)
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-
-
-BROKEN = {
-    "raise ImportError('No module named gmsh')": (MissingExtraError, r"pip install gmsh"),
-    "raise OSError('libGLU.so.1: cannot open shared object file')": (
-        MissingExtraError,
-        "apt install libglu1-mesa",
-    ),
-    "import os; os.abort()": (MeshError, "broke off while reading"),
-    "import time; time.sleep(60)": (MeshError, "did not end in 1 s"),
-    "import os; bytearray(64 << 30); os._exit(0)": (MeshError, "broke off"),  # memory is bounded
-}
-
-
-@pytest.mark.parametrize("code", BROKEN)
-def test_a_gmsh_that_is_missing_crashes_or_hangs_is_an_error(monkeypatch, tmp_path, code):
-    if "64 << 30" in code and os.name == "nt":
-        pytest.skip("Windows limits no memory")
-    with_fake(monkeypatch, tmp_path, code)
-    path = written(tmp_path, SQUARE, [(3, 1, 1, *LEFT)])
-    if "sleep" in code:
-        monkeypatch.setattr(gmsh_file, "_SECONDS", 0.1)
-        monkeypatch.setattr(gmsh_file, "_SECONDS_PER_BYTE", 0.6 / path.stat().st_size)
-    error, message = BROKEN[code]
-    with pytest.raises(error, match=message):
-        femops.read_mesh(path)
-
-
-def test_elements_that_gmsh_leaves_out_are_counted():
-    class Gmsh:
-        class logger:
-            @staticmethod
-            def get():
-                # large files report progress too
-                return ["Info: 9 nodes", "Progress: Reading elements", "Info: 7 elements"]
-
-    gmsh_process._check_count(Gmsh, 7)
-    with pytest.raises(ValueError, match="1 of 7 elements"):
-        gmsh_process._check_count(Gmsh, 6)
 
 
 @pytest.fixture(scope="module")
@@ -348,7 +296,7 @@ def test_files_to_be_mutated_are_good(real_files, tmp_path):
 
 
 @settings(
-    max_examples=20,  # others each time; one takes a process
+    max_examples=100,  # others each time
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -9,10 +9,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.io.gmsh.file import GmshArrays, Kind, node_places, read_arrays
+from femops.io.gmsh.file import GmshArrays, node_places, read_arrays
 from femops.io.gmsh.gluing import glued, vertex_links
 from femops.io.gmsh.groups import Numbering, attributes_of
-from femops.io.gmsh.nodes import ELEMENTS, POINT, gmsh_order
+from femops.io.gmsh.nodes import ELEMENTS, POINT, Kind, gmsh_order
 from femops.io.gmsh.splitting import SPLIT, split_simplices
 from femops_meshes import (
     Mesh,
@@ -29,6 +29,7 @@ from femops_meshes.coordinates.interpolation import (
     tensor_apply,
 )
 from femops_meshes.formats.repair import mended
+from femops_meshes.formats.scanner import printable
 from femops_meshes.names import names_of
 from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.topology import exterior_boundary
@@ -58,7 +59,7 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
     Parameters
     ----------
     path
-        Path of the file, ASCII or binary. The package ``gmsh`` reads it in a separate process.
+        Path of the file, ASCII or binary.
     split
         Whether to split triangles, tetrahedra and prisms; see `femops.io.gmsh.splitting`. Then all
         other elements are split too. A file without simplices and prisms is not changed.
@@ -72,16 +73,16 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
         elements, several degrees, or a surface in space.
     MeshTopologyError, MeshGeometryError
         If the elements do not fit together, before or after gluing, or are partly inverted.
-    MissingExtraError
-        If the package ``gmsh`` is not installed or does not find its libraries.
     """
+    return mesh_from(read_arrays(path), printable(os.fspath(path)), split=split)
+
+
+def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh:
+    """Make a mesh from the contents of a file or object, which errors call `name`."""
     try:
-        content = read_arrays(path)
         return mesh_of(split_simplices(content) if split else content)
     except MeshError as error:
-        if str(path) in str(error):
-            raise
-        raise type(error)(f"{path}: {error}") from error.__cause__  # which says the same
+        raise type(error)(f"{name}: {error}") from error.__cause__  # which says the same
 
 
 def mesh_of(content: GmshArrays) -> Mesh:
