@@ -20,6 +20,7 @@ from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes import Mesh, MeshArgumentError, MeshFormatError
 from femops_meshes.arguments import Kind, checked
+from femops_meshes.formats.scanner import printable
 
 _CURE = "the path of a mesh file, a meshio.Mesh, or gmsh.model"
 MeshSource = Annotated[
@@ -189,6 +190,7 @@ def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
         if Path(path).suffix.lower() != ".msh":
             raise
         raise MeshFormatError(
-            f"{path} does not begin with $MeshFormat, as a Gmsh file of version 2.2 or 4.1 does: "
-            "let Gmsh save it again (unpacked, with Mesh.MshFileVersion = 4.1)"
+            f"{printable(os.fspath(path))} does not begin with $MeshFormat, as a Gmsh file of "
+            "version 2.2 or 4.1 does: let Gmsh save it again (unpacked, with Mesh.MshFileVersion = "
+            "4.1)"
         ) from error

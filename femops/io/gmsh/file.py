@@ -151,7 +151,9 @@ def read_arrays(path: str | os.PathLike[str], name: str = "") -> GmshArrays:
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        raise MeshFileError(f"{file} can't be read ({error}): check path and rights") from error
+        raise MeshFileError(
+            f"{file} can't be read ({printable(str(error))}): check path and rights"
+        ) from error
     sections = sections_of(data, file)
     del data
     old, order = _format(sections, file)
@@ -160,18 +162,18 @@ def read_arrays(path: str | os.PathLike[str], name: str = "") -> GmshArrays:
         if missing not in sections:
             raise MeshFormatError(f"{file} has no ${missing}: it is truncated, write it again")
     names = _names(sections["PhysicalNames"]) if "PhysicalNames" in sections else {}
-    if old:
-        tags, positions = _old_nodes(sections[nodes], order)
-        cells = _old_elements(sections["Elements"], order)
-    else:
-        tags, positions = _new_nodes(sections[nodes].numbers(order))
-        groups = _entity_groups(sections, order)
-        cells = _new_elements(sections["Elements"].numbers(order), groups)
-    links = []
+    links: list[Link] = []
     if "Periodic" in sections:
         periodic = sections["Periodic"]
         # version 2 writes it as text in binary files too
         links = old_links(Text(periodic)) if old else new_links(periodic.numbers(order))
+    if old:
+        tags, positions = _old_nodes(sections[nodes], order)
+        cells = _old_elements(sections["Elements"], order, by_entity=bool(links))
+    else:
+        tags, positions = _new_nodes(sections[nodes].numbers(order))
+        groups = _entity_groups(sections, order)
+        cells = _new_elements(sections["Elements"].numbers(order), groups)
     _check_repeated(tags, positions, sections[nodes])
     return arrays_of(tags, positions, cells, names, links)
 
@@ -319,14 +321,15 @@ def _size(cursor: Cursor, kind: int) -> int:
     return KINDS[kind].size
 
 
-def _old_elements(section: Section, order: str) -> list[Cells]:
-    """Elements by dimension, group, type and entity, as Gmsh would list them."""
+def _old_elements(section: Section, order: str, *, by_entity: bool) -> list[Cells]:
+    """Elements by dimension, group and type, as Gmsh would list them, and by entity if asked."""
     found: dict[int, list[Ints]] = defaultdict(list)
     for kind, size, table in (_old_binary if order else _old_text)(section, order):
         # number, tags, nodes
         tags = np.zeros((len(table), 2), dtype=np.int64)
         given = table[:, 1:-size][:, :2]
         tags[:, : given.shape[1]] = given
+        tags[:, 1] *= by_entity
         found[kind].append(np.hstack([abs(tags), table[:, -size:]]))
     cells = []
     for kind, tables in found.items():

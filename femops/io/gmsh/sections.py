@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _START = re.compile(rb"\$([A-Za-z][A-Za-z0-9]*)[ \t]*(?:\r?\n|\Z)")
+_STRAY = re.compile(rb"[\x0b\x0c]|\r(?!\n|\Z)")  # white space that no writer puts between numbers
 _SPACE = re.compile(rb"\s*")
 _COUNT = re.compile(rb"\s*([0-9]{1,18})[ \t]*\r?\n")
 _REPEATED = frozenset({"Comments", "NodeData", "ElementData", "ElementNodeData"})
@@ -136,6 +137,10 @@ class Text(Cursor):
 
     def __init__(self, section: Section) -> None:
         self._section = section
+        stray = _STRAY.search(section.content)
+        if stray:
+            line = section.content.count(b"\n", 0, stray.start())
+            raise section.fail(f'"{_shown(stray[0])}" between numbers', line)
         self._rows = [words for line in section.content.split(b"\n") if (words := line.split())]
         self._next = 0
         self._words: list[bytes] = []

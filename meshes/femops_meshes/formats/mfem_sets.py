@@ -7,7 +7,7 @@ attributes, and the attributes. Line ends between them have no meaning.
 from collections.abc import Iterator, Mapping
 
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.formats.scanner import Scanner, shorten
+from femops_meshes.formats.scanner import Scanner, printable, shorten
 from femops_meshes.names import Names
 
 INSIDE, OUTSIDE = "attribute_sets", "bdr_attribute_sets"
@@ -43,10 +43,12 @@ def _name(scanner: Scanner, what: str) -> tuple[str, list[str]]:
     first, last = text.find('"'), text.rfind('"')
     if first < 0:
         name, _, rest = text.partition(" ")
-        return name, rest.split()
+        return printable(name), rest.split()
     if first > 0 or last == first:
-        raise scanner.fail(f'{what} should begin with a name in double quotes, got "{text[:60]}"')
-    return text[1:last], text[last + 1 :].split()
+        raise scanner.fail(
+            f'{what} should begin with a name in double quotes, got "{shorten(text)}"'
+        )
+    return printable(text[1:last]), text[last + 1 :].split()
 
 
 def _attributes(scanner: Scanner, words: list[str], what: str) -> tuple[int, ...]:
