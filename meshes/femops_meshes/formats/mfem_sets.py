@@ -69,15 +69,14 @@ def check_writable_names(*names: Names) -> None:
     Raises
     ------
     MeshArgumentError
-        If a name has a double quote or a line end, or is no valid text. The message has the name.
+        If a name has a double quote, or a character that readers escape, as one that ends a line.
+        The message has the name.
     """
     for name in (name for group in names for name in group):
-        if any(mark in name for mark in '"\r\n\0') or name != name.encode("utf-8", "ignore").decode(
-            "utf-8"
-        ):
+        if '"' in name or printable(name) != name:
             raise MeshArgumentError(
                 f"the name {name!r} cannot be written to MFEM's format: it may hold no double "
-                "quote, end of line, zero byte or lone surrogate; give another by mesh.with_names"
+                "quote and no character that cannot be printed; give another by mesh.with_names"
             )
 
 

@@ -3,6 +3,7 @@
 import re
 from math import isfinite
 from typing import final
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,4 +203,4 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or category(c) == "Zs" else repr(c)[1:-1] for c in text)
