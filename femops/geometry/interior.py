@@ -433,7 +433,9 @@ class InteriorBlock(FaceBlock):
         if bad.any():
             raise GeometryError(
                 f"{np.count_nonzero(bad)} faces between elements are not the same seen from both "
-                f"sides, of element(s) {self._listed(bad)}: correct the nodes of the mesh"
+                f"sides, of element(s) {self._listed(bad)}: correct the nodes of the mesh, or, if "
+                "it is periodic by a rotation or reflection, use H1, as normals of interior faces "
+                "must agree; translations alone may join faces here"
             )
         return mine
 

@@ -149,7 +149,8 @@ class Lagrangian:
         points = (3 * order_kinematic + order_thermo - 1) // 2 + 1
         self.quadrature = self.V.quadrature(points)
         self.part, self.comm = self.V.mesh, self.V.comm
-        attributes = _walls(self.part, self.comm)
+        whole_groups = isinstance(mesh, femops.DistributedMesh) and mesh.reproducible
+        attributes = _walls(self.part, self.comm, whole_groups=whole_groups)
         dofs = [self.V.boundary_dofs(a, components=a - 1) for a in attributes]
         self.walls = np.concatenate(dofs)
         volume = femops.integrate(femops.L2(mesh, 0), 1.0)
@@ -416,10 +417,15 @@ def _by_element(
     return femops.GridFunction(femops.L2(mesh, 0), values)
 
 
-def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:
+def _walls(part: femops.Mesh, comm: Communicator, *, whole_groups: bool) -> list[int]:
     """Boundary attributes on all ranks. Raise unless all are walls. Collective."""
-    if comm.max(int(part.num_elements == 0)):
-        raise HydroError(f"{comm.size} ranks share fewer elements: take fewer ranks")
+    empty, elements = comm.sum(int(part.num_elements == 0)), comm.sum(part.num_elements)
+    if empty:
+        groups = ", shared out in groups of 16 or more" if whole_groups else ""
+        raise HydroError(
+            f"{empty} of {comm.size} ranks have no elements: the mesh has {elements}{groups}: take "
+            "fewer ranks or a finer mesh"
+        )
     present = np.isin(np.arange(part.dim + 2), part.boundary_attributes).astype(np.int64)
     strange = ~np.isin(part.boundary_attributes, np.arange(1, part.dim + 1))
     present[-1] = strange.any()

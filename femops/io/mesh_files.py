@@ -13,13 +13,14 @@ import femops_meshes
 from femops.errors import FileError
 from femops.io.atomic import checked_path
 from femops.io.gmsh.file import begins_like_gmsh
-from femops.io.gmsh.objects import gmsh_file, is_mesh_object
+from femops.io.gmsh.objects import is_mesh_object, object_arrays
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes import Mesh, MeshArgumentError, MeshFormatError
 from femops_meshes.arguments import Kind, checked
+from femops_meshes.formats.scanner import printable
 
 _CURE = "the path of a mesh file, a meshio.Mesh, or gmsh.model"
 MeshSource = Annotated[
@@ -71,14 +72,14 @@ def read_mesh(
     detected from the content of the file:
 
     * MFEM mesh v1.0, and MFEM INLINE mesh v1.0 of segments, quadrilaterals or hexahedra;
-    * Gmsh, versions 2.2 and 4.1, ASCII and binary, with complete elements of degree 1 to 9 (needs
-      ``pip install gmsh``). Tags of physical groups become attributes. `Mesh.element_names` and
-      `Mesh.boundary_names` have their names. Elements and exterior faces in no group have attribute
-      1, or the lowest number that is no tag. Periodic sides are glued.
+    * Gmsh, versions 2.2 and 4.1, ASCII and binary, with complete elements of degree 1 to 9. Tags of
+      physical groups become attributes. `Mesh.element_names` and `Mesh.boundary_names` have their
+      names. Elements and exterior faces in no group, or in a group of tag 0, have attribute 1, or
+      the lowest number that is no tag. Periodic sides are glued. Partitions are left out.
 
-    A ``meshio.Mesh``, and ``gmsh.model`` of a program that has made a mesh by Gmsh, are read as the
-    Gmsh files that these libraries write of them. Attributes of a ``meshio.Mesh`` are its cell data
-    ``gmsh:physical``, ``medit:ref`` or ``cell_tags``, else its cell sets, with their names.
+    A ``meshio.Mesh``, and ``gmsh.model`` of a program that has made a mesh by Gmsh, are read in the
+    same way. Attributes of a ``meshio.Mesh`` are its cell data ``gmsh:physical``, ``medit:ref`` or
+    ``cell_tags``, else its cell sets, with their names. Groups and sets may overlap.
 
     Elements that a file lists in mirrored order are turned over.
 
@@ -113,9 +114,6 @@ def read_mesh(
     MeshArgumentError
         If `path` is no path, `refine` is no whole number >= 0, or `split` is no bool. If `method`
         and `reproducible` cannot be combined, or are used without `comm`.
-    MissingExtraError
-        For a Gmsh file or another library's mesh, if the package ``gmsh`` is missing or does not
-        find its libraries.
     RankError
         On the ranks that do not read, if rank 0 failed.
     """
@@ -171,25 +169,28 @@ def not_kept(mesh: Mesh, suffix: str) -> list[str]:
 
 
 def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
-    if is_mesh_object(path):
-        with gmsh_file(path) as file:
-            return _read(file, refine, reorder, split=split)
     if not isinstance(refine, int | np.integer) or refine < 0:
         raise MeshArgumentError(f"refine is {refine!r}: give a whole number >= 0")
     if split not in (True, False):
         raise MeshArgumentError(f"split is {split!r}: give True or False")
-    if begins_like_gmsh(path):
-        from femops.io.gmsh.reader import read_gmsh
+    if is_mesh_object(path) or begins_like_gmsh(path):
+        from femops.io.gmsh.reader import mesh_from, read_gmsh
 
-        mesh = read_gmsh(path, split=split).refine(refine)
-        order = femops_meshes.hilbert_order(mesh.element_centers()) if reorder else None
-        return mesh if order is None else mesh.reordered(order)
+        if is_mesh_object(path):
+            mesh = mesh_from(*object_arrays(path), split=split)
+        else:
+            mesh = read_gmsh(path, split=split)
+        mesh = mesh.refine(refine)
+        return (
+            mesh.reordered(femops_meshes.hilbert_order(mesh.element_centers())) if reorder else mesh
+        )
     try:
         return femops_meshes.read_mesh(path, refine, reorder)
     except MeshFormatError as error:
         if Path(path).suffix.lower() != ".msh":
             raise
         raise MeshFormatError(
-            f"{path} does not begin with $MeshFormat, as a Gmsh file of version 2.2 or 4.1 does: "
-            "let Gmsh save it again (unpacked, with Mesh.MshFileVersion = 4.1)"
+            f"{printable(os.fspath(path))} does not begin with $MeshFormat, as a Gmsh file of "
+            "version 2.2 or 4.1 does: let Gmsh save it again (unpacked, with Mesh.MshFileVersion = "
+            "4.1)"
         ) from error

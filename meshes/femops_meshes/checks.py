@@ -10,7 +10,8 @@ from femops_meshes.arguments import array_of, number_of, numbers_of, refusal, sh
 from femops_meshes.coordinates.interpolation import gauss_legendre
 from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
-from femops_meshes.topology.topology import check_dangling, listed
+from femops_meshes.topology.sides import looks_out, outward_corners
+from femops_meshes.topology.topology import Topology, check_dangling, listed
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -250,6 +251,30 @@ def geometry(coordinates: Floats, cure: str = "") -> None:
             f"{len(bad)} of {len(coordinates)} element(s) are inverted (det J <= 0 somewhere): "
             f"number(s) {listed(bad)} (counted from 0; the first has det J = {least[bad[0]]:.3g}): "
             f"turn the order of their corners, or move their nodes{cure}"
+        )
+
+
+def folds(elements: Ints, topology: Topology) -> None:
+    """Check that the two elements of each face lie on different sides of it.
+
+    The elements are not inverted, and have the same positions on common faces. Then their corners
+    decide: a face that looks out of both elements has both on one side, where they overlap.
+
+    Raises
+    ------
+    MeshGeometryError
+        With the numbers of the first two elements, and how many faces there are.
+    """
+    two = topology.faces[:, 1] >= 0
+    faces, codes = topology.faces[two], topology.face_codes[two]
+    first = outward_corners(elements, np.stack([faces[:, 0], codes[:, 0]], axis=1))
+    looks = looks_out(elements, first, faces, codes)
+    bad = faces[looks[:, 0] == looks[:, 1]]
+    if len(bad):
+        raise MeshGeometryError(
+            f"elements overlap: both elements of {len(bad)} face(s) lie on the same side of it, "
+            f"elements {bad[0, 0]} and {bad[0, 1]} the first (counted from 0): correct the numbers "
+            "of their corners"
         )
 
 

@@ -162,6 +162,8 @@ class Mesh:
         mesh = cls.assemble(cells, nodes, len(used), element_attributes, faces, boundary_attributes)
         around = "; corners that go around a quadrilateral need corner_order='vtk'"
         checks.geometry(mesh.coordinates, around * (corner_order == "lexicographic" and dim > 1))
+        if coordinates is None:
+            checks.folds(mesh.elements, mesh.topology)
         return mesh
 
     @classmethod

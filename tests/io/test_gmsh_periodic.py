@@ -8,10 +8,7 @@ from scipy.linalg import eigh
 
 import femops
 from femops_meshes import MeshFormatError
-from support import gmsh_files
 from support.gmsh_files import KINDS, PERIODIC_BOX, document, need_gmsh, run
-
-gmsh_in_forks = gmsh_files.gmsh_in_forks
 
 _BOX = """
 import gmsh
@@ -256,7 +253,7 @@ def test_a_damaged_section_is_an_error(tmp_path):
     ):
         assert old in text
         path.write_text(text.replace(old, new))
-        with pytest.raises(MeshFormatError, match=r"section \$Periodic is damaged"):
+        with pytest.raises(MeshFormatError, match=r"\$Periodic is damaged|no \$EndPeriodic"):
             femops.read_mesh(path)
 
 
@@ -270,5 +267,5 @@ def test_a_damaged_binary_section_is_an_error(tmp_path):
         with pytest.raises(femops.errors.MeshError):
             femops.read_mesh(path)
     path.write_bytes(data[: start + 40] + data[stop:])
-    with pytest.raises(MeshFormatError, match=r"section \$Periodic is damaged"):
+    with pytest.raises(MeshFormatError, match=r"\$Periodic is damaged|no \$EndPeriodic"):
         femops.read_mesh(path)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import femops
+from femops.io.gmsh.nodes import KINDS
+from femops.io.gmsh.shapes import SHAPES
 from femops_meshes import MeshArgumentError, MeshFormatError
 
 meshio = pytest.importorskip("meshio", reason="meshio is missing")
@@ -62,16 +64,58 @@ def test_a_file_of_meshio_s_is_the_same(tmp_path):
     assert mesh.volume() == pytest.approx(source.volume())
 
 
-def test_what_meshio_cannot_write_is_refused():
-    overlapping = {"a": [[0, 1], []], "b": [[1], []]}
-    with pytest.raises(MeshFormatError, match=r"'b' .* in another set"):
-        femops.read_mesh(meshio.Mesh(SQUARES, QUADS, cell_sets=overlapping))
-    high = meshio.Mesh(np.zeros((16, 2)), [("VTK_LAGRANGE_QUADRILATERAL", [np.arange(16)])])
-    with pytest.raises(MeshFormatError, match=r"meshio.Mesh can't be written"):
-        femops.read_mesh(high)
-    triangle = meshio.Mesh(SQUARES, [("triangle", [[0, 1, 2]])])
-    with pytest.raises(MeshFormatError, match=r"^the meshio.Mesh: it holds 1 triangle"):
-        femops.read_mesh(triangle)
+def test_overlapping_sets_of_meshio():
+    sets = {"a": [[0, 1], []], "b": [[1], []], "gmsh:bounding_entities": [[7], [9]]}
+    mesh = femops.read_mesh(meshio.Mesh(SQUARES, QUADS, cell_sets=sets), reorder=False)
+    a, b = mesh.element_names["a"], mesh.element_names["b"]
+    assert [set(a) >= {n} for n in mesh.element_attributes.tolist()] == [True, True]
+    assert [set(b) >= {n} for n in mesh.element_attributes.tolist()] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "name", ["quad9", "triangle6", "tetra10", "hexahedron27", "wedge18", "quad16", "hexahedron64"]
+)
+def test_nodes_have_the_order_of_meshio_s_own_gmsh_files(tmp_path, name):
+    """A curved element as meshio writes it to a Gmsh file, and as it is."""
+    number = next(n for n, word in meshio.gmsh.gmsh_to_meshio_type.items() if word == name)
+    kind = KINDS[number]
+    x = np.zeros((kind.size, 3))
+    x[:, : kind.dim] = SHAPES[kind.shape].nodes(kind.degree)
+    x[:, 0] += 0.05 * np.sin(3 * x).sum(axis=1)
+    numbers = np.arange(kind.size)[np.newaxis]
+    order = meshio.gmsh.common._gmsh_to_meshio_order(name, numbers)
+    source = meshio.Mesh(x[:, : kind.dim], [(name, order)])
+    flat = meshio.Mesh(x, [(name, order)])
+    flat.write(tmp_path / "a.msh", file_format="gmsh", binary=False)
+    mesh = femops.read_mesh(source, split=True)
+    same = femops.read_mesh(tmp_path / "a.msh", split=True)
+    assert mesh.order == kind.degree
+    np.testing.assert_array_equal(mesh.coordinates, same.coordinates)
+
+
+REFUSED = [
+    (meshio.Mesh(np.zeros((0, 2)), []), "has 0 blocks of cells.*give it cells"),
+    (
+        meshio.Mesh(np.zeros((16, 2)), [("VTK_LAGRANGE_QUADRILATERAL", [np.arange(16)])]),
+        r"VTK_LAGRANGE_QUADRILATERAL with 16 points.*read the mesh from a .mesh or .msh file",
+    ),
+    (meshio.Mesh(SQUARES, [("triangle", [[0, 1, 2]])]), "^the meshio.Mesh: it holds 1 triangle"),
+    (meshio.Mesh(SQUARES, [("quad", [[0, 1, 9, 3]])]), "^the meshio.Mesh: 1 node.*not in the file"),
+    (meshio.Mesh(SQUARES, QUADS[:1], cell_sets={"a": [[2]]}), "'a' .* has cell 2 of a block of 2"),
+    (
+        meshio.Mesh(SQUARES, QUADS[:1], cell_data={"medit:ref": [[1.5, 2.0]]}),
+        "must be whole numbers of 4 bytes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("mesh", "message"), REFUSED)
+def test_what_is_refused(mesh, message):
+    with pytest.raises(MeshFormatError, match=message):
+        femops.read_mesh(mesh)
+
+
+def test_what_is_no_mesh():
     with pytest.raises(MeshArgumentError, match="path is 7: give the path"):
         femops.read_mesh(7)
 
@@ -98,6 +142,14 @@ gmsh.write(sys.argv[1])
 same = femops.read_mesh(sys.argv[1])
 print(mesh.order, mesh.num_elements == same.num_elements, *mesh.element_names, *mesh.boundary_names)
 print(mesh.volume())
+gmsh.model.mesh.clear()
+gmsh.option.setNumber("Mesh.RecombineAll", 0)
+gmsh.option.setNumber("Mesh.SubdivisionAlgorithm", 0)
+gmsh.model.mesh.generate(2)
+try:
+    femops.read_mesh(gmsh.model)
+except femops.errors.MeshError as error:
+    print(error)
 gmsh.clear()
 for end in (lambda: None, gmsh.finalize):
     end()
@@ -113,8 +165,9 @@ def test_a_model_of_gmsh(tmp_path):
     command = [sys.executable, "-c", MODEL, str(tmp_path / "disc.msh")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    facts, area, cleared, ended = done.stdout.splitlines()
+    facts, area, triangles, cleared, ended = done.stdout.splitlines()
     assert facts == "3 True disc rim"
     assert float(area) == pytest.approx(np.pi, rel=1e-5)
+    assert triangles.startswith("gmsh.model: it holds ")  # and no temporary path
     assert "has no mesh: call gmsh.model.mesh.generate(2)" in cleared
     assert "between gmsh.initialize() and gmsh.finalize()" in ended

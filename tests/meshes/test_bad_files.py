@@ -75,6 +75,7 @@ Ordering: 0
 CHANGES = [
     ("MFEM mesh v1.0", "NFEM mesh", MeshFormatError, "line 1: .*begin with"),
     ("MFEM mesh v1.0", "MFEM NC mesh v1.0", MeshFormatError, "nonconforming"),
+    ("MFEM mesh v1.0", "MFEM mesh v1.1", MeshFormatError, "nonconforming"),
     ("MFEM mesh v1.0", "MFEM mesh v1.4", MeshFormatError, "begin with"),
     ("MFEM mesh v1.0", "MFEM NURBS mesh v1.0", MeshFormatError, "NURBS"),
     ("MFEM mesh v1.0", "$MeshFormat", MeshFormatError, "Gmsh"),
@@ -169,6 +170,8 @@ FOREIGN = [
     ("d.geo", b"Point(1) = {0, 0, 0};\n", "geometry without elements; .* gmsh -3 d.geo"),
     ("e.inp", b"** made by hand\n*NODE\n1, 0, 0\n", "Abaqus"),
     ("f.e", b"CDF\1\0\0", "Exodus"),
+    ("f.unv", b"    -1\n  2411\n", "let Gmsh convert it, as by gmsh f.unv -save -o f.msh"),
+    ("\x1b[31m.vtk", b"# vtk", r"\\x1b\[31m.vtk has the format"),
     ("g.cgns", b"\x89HDF\r\n\x1a\n\0", "CGNS"),
     ("h", b"solid x\n", "surface alone"),
 ]
@@ -182,6 +185,7 @@ OTHER = [
     (SQUARES.replace("elements", "élements").encode(), r'got "\\xe9lements"'),
     (SQUARES.replace("1 3 0 1 4 3", "1 3 0 1 4 ٣").encode(), "whole numbers"),
     (b"x" * 100_000, "begin with"),
+    (b"MFEM mesh v1.0\x1b[31m", r'got "MFEM mesh v1.0\\x1b\[31m"'),
 ]
 
 
@@ -202,6 +206,7 @@ def test_other_content(tmp_path):
         with pytest.raises(MeshFormatError, match=message) as caught:
             read_mesh(path)
         assert len(str(caught.value)) < 600
+        assert str(caught.value).isprintable()
 
 
 def test_a_pipe_or_device_is_not_waited_for(tmp_path):

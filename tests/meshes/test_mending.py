@@ -19,10 +19,7 @@ from femops_meshes import (
     scrambled,
     write_mfem,
 )
-from support import gmsh_files
 from support.gmsh_files import document, need_gmsh, of_mesh
-
-gmsh_in_forks = gmsh_files.gmsh_in_forks
 
 
 def mirrored(mesh, which, direction=None):

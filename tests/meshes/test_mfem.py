@@ -235,10 +235,11 @@ def test_writing_where_it_cannot_be(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_written_files_have_the_usual_rights_and_links_stay(tmp_path):
+def test_written_files_have_the_usual_rights_and_links_are_not_followed(tmp_path):
     (tmp_path / "plain").write_text("")
-    (tmp_path / "link").symlink_to("target.mesh")
+    (tmp_path / "link").symlink_to("plain")
     write_mfem(box(3), tmp_path / "link")
-    assert (tmp_path / "link").is_symlink()
-    rights = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "target.mesh")]
+    assert not (tmp_path / "link").is_symlink()
+    assert (tmp_path / "plain").read_text() == ""
+    rights = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "link")]
     assert rights[0] == rights[1]

@@ -89,7 +89,12 @@ def test_refused(tmp_path):
         assert str(path) in str(caught.value)
 
 
+def test_a_short_file_cannot_ask_for_minutes():
+    with pytest.raises(MeshArgumentError, match=r"13824000 elements.*refine=1"):
+        read_mfem(text((240, 240, 240)))
+
+
 def test_what_does_not_fit_into_memory_is_refused_before_it_is_made():
     for counts in ((10**8, 10**8), (10**17, 10**17, 10**17)):
-        with pytest.raises(MeshArgumentError, match=r"fit|GiB|numbered"):
+        with pytest.raises(MeshArgumentError, match=r"takes minutes|numbered"):
             read_mfem(text(counts))

@@ -7,13 +7,10 @@ import os
 import select
 import subprocess
 import sys
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from femops.io.gmsh import file as gmsh_file
 from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix
 
 TYPES = {
@@ -119,23 +116,6 @@ def _forked(code, words=(), timeout=60.0):
         process.communicate()
         raise subprocess.TimeoutExpired("gmsh", timeout)
     return json.loads(process.stdout.readline())
-
-
-@pytest.fixture(autouse=True, scope="module")
-def gmsh_in_forks():
-    """Let femops read by forks, unless it reads by another package that is called gmsh."""
-
-    def read(command, *, env, timeout, check, **options):
-        if _import_error() or env.get("PYTHONPATH") != path:
-            return subprocess.run(command, env=env, timeout=timeout, check=check, **options)
-        program, *words = command[2:]
-        code, text = _forked(Path(program).read_text(), words, timeout)
-        return subprocess.CompletedProcess(command, code, text, "")
-
-    path = os.environ.get("PYTHONPATH")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gmsh_file, "subprocess", SimpleNamespace(**vars(subprocess) | {"run": read}))
-        yield
 
 
 def run(code):

@@ -1,52 +1,39 @@
-"""Reading of Gmsh's files: femops checks a file, then Gmsh reads it in another process.
+"""Reading of Gmsh's files, versions 2.2 and 4.1, into arrays.
 
-Gmsh runs in another process, because a damaged file may make it crash, print, or request endless
-memory. Gmsh also keeps global state and catches signals. The file is checked first, because Gmsh
-would run any other file as a script.
+femops reads them itself. Gmsh's own reader runs any file that is no mesh as a script, and reads a
+damaged file as another mesh, without a word.
+
+Source: the Gmsh reference manual, "MSH file format".
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
-import subprocess
-import sys
-import tempfile
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import MissingExtraError
-from femops.io.gmsh import process as gmsh_process
-from femops.io.gmsh.periodic import Link, read_links
+from femops.io.gmsh.nodes import KINDS, Kind
+from femops.io.gmsh.periodic import Link, new_links, old_links
+from femops.io.gmsh.sections import Binary, Cursor, Section, Text, decoded, sections_of
 from femops_meshes import MeshFileError, MeshFormatError
+from femops_meshes.formats.scanner import printable
 
-MAGIC = b"$MeshFormat"
-"""First bytes of a file of Gmsh's versions 2 and 4."""
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
-_HEADER = re.compile(rb"\$MeshFormat\s+(\d{1,4}(?:\.\d{1,4})?) +([01]) +(\d{1,2})\s")
-_VERSIONS = ("2", "2.1", "2.2", "4.1")
-_ENDS = (b"$EndNodes", b"$EndElements")
-_LINE = 80  # bytes at the end of a file that contain its last line
-_SECONDS, _SECONDS_PER_BYTE = 60.0, 1e-5
-_BYTES, _BYTES_PER_BYTE = 8 << 30, 200
+_BEGINS = re.compile(rb"\s*\$(MeshFormat|Comments)\b")
+_FORMAT = re.compile(rb"\s*(\d{1,4}(?:\.\d{1,16})?)[ \t]+([01])[ \t]+(\d{1,2})[ \t]*(?:\r?\n|$)")
+_NAME = re.compile(rb'\s*([0-3])\s+([+-]?[0-9]{1,9})\s+"(.*)"\s*')
+_ONE = {b"\x01\0\0\0": "<", b"\0\0\0\x01": ">"}
 _FIX = "it is damaged, or made by a program that Gmsh does not understand: write it again"
-
-
-@final
-@dataclass(frozen=True)
-class Kind:
-    """Type of element: its dimension, degree, number of nodes, and Gmsh's word for its shape."""
-
-    dim: int
-    degree: int
-    size: int
-    shape: str
 
 
 @final
@@ -87,14 +74,12 @@ class GmshArrays:
         (ng, 2) int64: a block, and the tag of a physical group that has the block.
     names
         Names of physical groups by dimension and tag. Groups without a name are left out.
-    kinds
-        Meaning of each type number.
     links
         Pairs of nodes that a periodic mesh identifies.
     sides
         Nodes of a periodic mesh, by dimension and number of the entity with their elements.
-    reference
-        Positions (k, dim) of the nodes of each type in its reference element.
+    kinds
+        Meaning of each type number.
     """
 
     tags: NDArray[np.int64]
@@ -103,15 +88,16 @@ class GmshArrays:
     nodes: NDArray[np.int64]
     groups: NDArray[np.int64]
     names: dict[tuple[int, int], str]
-    kinds: dict[int, Kind]
     links: list[Link]
     sides: list[Side]
-    reference: dict[int, NDArray[np.float64]]
+    kinds: dict[int, Kind] = field(default_factory=lambda: KINDS)
 
     def rows(self) -> list[NDArray[np.int64]]:
         """Nodes (n, k) of the elements of each block."""
-        sizes = [self.kinds[kind].size for kind in self.blocks[:, 1].tolist()]
-        return _rows(self.nodes, self.blocks[:, 2].tolist(), sizes)
+        shapes = [(count, self.kinds[kind].size) for _, kind, count in self.blocks.tolist()]
+        stops = np.cumsum([0, *(a * b for a, b in shapes)]).tolist()
+        parts = (self.nodes[start:stop] for start, stop in pairwise(stops))
+        return [part.reshape(*shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def side_nodes(self, dim: int, entity: int) -> NDArray[np.int64]:
         """Return the numbers (n,) of all nodes of a geometric entity's elements, ascending."""
@@ -119,18 +105,6 @@ class GmshArrays:
             side.nodes.ravel() for side in self.sides if (side.dim, side.entity) == (dim, entity)
         ]
         return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *mine]))
-
-
-def _rows(nodes: NDArray[np.int64], counts: list[int], sizes: list[int]) -> list[NDArray[np.int64]]:
-    """Cut a flat array of nodes into arrays (count, size)."""
-    shapes = [*zip(counts, sizes, strict=True)]
-    return [part.reshape(*shape) for part, shape in zip(_cut(nodes, shapes), shapes, strict=True)]
-
-
-def _cut(values: NDArray[Any], shapes: list[tuple[int, int]]) -> list[NDArray[Any]]:
-    """Cut an array into consecutive parts of the given shapes."""
-    stops = np.cumsum([0, *(a * b for a, b in shapes)]).tolist()
-    return [values[start:stop] for start, stop in pairwise(stops)]
 
 
 def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -158,141 +132,333 @@ def begins_like_gmsh(path: str | os.PathLike[str]) -> bool:
         if not Path(path).is_file():
             return False
         with Path(path).open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            return bool(_BEGINS.match(file.read(64)))
     except (OSError, ValueError):
         return False
 
 
-def read_arrays(path: str | os.PathLike[str]) -> GmshArrays:
-    """Check a file, and let Gmsh read it.
+def read_arrays(path: str | os.PathLike[str], name: str = "") -> GmshArrays:
+    """Read a file. `name` stands for its path in errors.
 
     Raises
     ------
     MeshFileError
         The file cannot be read.
     MeshFormatError
-        The file has another version, is truncated, or is refused by Gmsh.
-    MissingExtraError
-        Gmsh is not installed, or lacks a library of the system.
+        The file has another version, or is truncated or damaged.
     """
-    version, size, links = _checked_header(path)
-    with tempfile.TemporaryDirectory(prefix="femops-gmsh-") as folder:
-        # Under a name of our own: Gmsh would run `<name>.opt` beside the file as a script.
-        source, target = Path(folder, "mesh.msh"), Path(folder, "mesh.npz")
-        _link(Path(path), source)
-        flags = (version.startswith("2"), bool(links))
-        done = _run(path, source, target, size, flags)
-        _check_end(path, done)
-        with np.load(target, allow_pickle=False) as content:
-            return _arrays(dict(content), links)
-
-
-def _checked_header(path: str | os.PathLike[str]) -> tuple[str, int, list[Link]]:
-    """Check that a file looks complete. Return its version, size in bytes, and periodic links."""
+    file = name or printable(os.fspath(path))
     try:
-        with Path(path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            found = _HEADER.match(file.read(64))
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                missing = [end.decode() for end in _ENDS if content.rfind(end) < 0]
-                whole = content[-_LINE:].rstrip().splitlines()[-1:]
+        data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        raise MeshFileError(f"{path} can't be read ({error}): check path and rights") from error
-    if not found:
-        raise MeshFormatError(f"{path}: after $MeshFormat stand no version and file type: {_FIX}")
-    version = found[1].decode()
-    if version not in _VERSIONS:
-        raise MeshFormatError(
-            f"{path} is of Gmsh's version {version}; versions 2.2 and 4.1 are read: let Gmsh save "
-            "it again with Mesh.MshFileVersion = 4.1"
-        )
-    if missing:
-        raise MeshFormatError(f"{path} has no {missing[0]}: it is truncated, write it again")
-    links = read_links(path, version, binary=found[2] == b"1", bytes_of_size=int(found[3]))
-    if not whole or not whole[0].startswith(b"$End"):
-        raise MeshFormatError(
-            f"{path} does not end with a section's end: it is truncated, write it again"
-        )
-    return version, size, links
+        raise MeshFileError(
+            f"{file} can't be read ({printable(str(error))}): check path and rights"
+        ) from error
+    sections = sections_of(data, file)
+    del data
+    old, order = _format(sections, file)
+    nodes = "ParametricNodes" if old and "ParametricNodes" in sections else "Nodes"
+    for missing in (nodes, "Elements"):
+        if missing not in sections:
+            raise MeshFormatError(f"{file} has no ${missing}: it is truncated, write it again")
+    names = _names(sections["PhysicalNames"]) if "PhysicalNames" in sections else {}
+    links: list[Link] = []
+    if "Periodic" in sections:
+        periodic = sections["Periodic"]
+        # version 2 writes it as text in binary files too
+        links = old_links(Text(periodic)) if old else new_links(periodic.numbers(order))
+    if old:
+        tags, positions = _old_nodes(sections[nodes], order)
+        cells = _old_elements(sections["Elements"], order, by_entity=bool(links))
+    else:
+        tags, positions = _new_nodes(sections[nodes].numbers(order))
+        groups = _entity_groups(sections, order)
+        cells = _new_elements(sections["Elements"].numbers(order), groups)
+    _check_repeated(tags, positions, sections[nodes])
+    return arrays_of(tags, positions, cells, names, links)
 
 
-def _link(path: Path, source: Path) -> None:
-    try:
-        source.symlink_to(path.resolve())
-    except OSError:  # Windows lets only some users do so
-        source.write_bytes(path.read_bytes())
+@final
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Elements (n, k) of one type on one entity, and the tags of their physical groups."""
+
+    kind: int
+    entity: int
+    groups: tuple[int, ...]
+    nodes: Ints
 
 
-def _run(
-    path: str | os.PathLike[str], source: Path, target: Path, size: int, flags: tuple[bool, bool]
-) -> subprocess.CompletedProcess[str]:
-    memory = _BYTES + _BYTES_PER_BYTE * size
-    # -P: the folder of the program must not come before Python's own on the path of imports.
-    program = [sys.executable, "-P", gmsh_process.__file__]
-    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    seconds = _SECONDS + _SECONDS_PER_BYTE * size
-    try:
-        return subprocess.run(
-            [*program, str(source), str(target), str(memory), *map(str, flags)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            env={**os.environ, **threads},
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise MeshFormatError(f"{path}: Gmsh did not end in {seconds:.0f} s: {_FIX}") from error
-
-
-def _check_end(path: str | os.PathLike[str], done: subprocess.CompletedProcess[str]) -> None:
-    # the line "Error loading <our name>" tells no reason
-    lines = [line.strip() for line in done.stdout.splitlines() if "loading '" not in line]
-    said = next((line[:300] for line in lines if line), "it gives no reason")
-    if done.returncode == gmsh_process.MISSING:
-        raise MissingExtraError(_missing(said))
-    if done.returncode == gmsh_process.REFUSED:
-        reason = said.removeprefix("Error").strip(" :")
-        raise MeshFormatError(f"{path}: Gmsh cannot read it ({reason}): {_FIX}")
-    if done.returncode:
-        raise MeshFormatError(
-            f"{path}: Gmsh broke off while reading it (exit code {done.returncode}): {_FIX}"
-        )
-
-
-def _missing(said: str) -> str:
-    if ".so" in said:
-        return (
-            f"Gmsh's files are read by the package gmsh, which lacks a library of the system "
-            f"({said}): install it, on Debian and Ubuntu by apt install libglu1-mesa libxcursor1 "
-            "libxft2 libxinerama1"
-        )
-    return f"Gmsh's files are read by the package gmsh ({said}): install it by pip install gmsh"
-
-
-def _arrays(content: dict[str, Any], links: list[Link]) -> GmshArrays:
-    numbers = content["kinds"].tolist()
-    named = zip(numbers, content["kind_names"], strict=True)
-    kinds = {n: Kind(dim, p, size, str(shape)) for (n, dim, p, size), shape in named}
-    reference = _cut(content["references"], [(d, k) for _, d, _, k in numbers])
-    heads = content.get("sides", np.zeros((0, 4), np.int64)).tolist()
-    counts, sizes = [count for *_, count in heads], [kinds[kind].size for _, _, kind, _ in heads]
-    rows = _rows(content.get("side_nodes", np.zeros(0, np.int64)), counts, sizes)
+def arrays_of(
+    tags: Ints,
+    positions: Floats,
+    cells: Iterable[Cells],
+    names: dict[tuple[int, int], str],
+    links: list[Link],
+) -> GmshArrays:
+    """Join blocks of elements. The tag 0 of a group means, as in version 2, no group."""
+    cells = [*cells]
+    blocks = [(KINDS[each.kind].dim, each.kind, len(each.nodes)) for each in cells]
+    groups = [(k, abs(tag)) for k, each in enumerate(cells) for tag in each.groups if tag]
     return GmshArrays(
-        tags=content["tags"],
-        positions=content["positions"],
-        blocks=content["blocks"],
-        nodes=content["nodes"],
-        groups=content["groups"],
-        names={(int(dim), int(tag)): str(name) for dim, tag, name in content["names"] if name},
-        kinds=kinds,
+        tags=tags,
+        positions=positions,
+        blocks=np.array(blocks, dtype=np.int64).reshape(-1, 3),
+        nodes=np.concatenate(
+            [np.zeros(0, dtype=np.int64), *(each.nodes.ravel() for each in cells)]
+        ),
+        groups=np.array(groups, dtype=np.int64).reshape(-1, 2),
+        names=names,
         links=links,
         sides=[
-            Side(d, entity, kind, nodes)
-            for (d, entity, kind, _), nodes in zip(heads, rows, strict=True)
+            Side(KINDS[each.kind].dim, each.entity, each.kind, each.nodes)
+            for each in cells
+            if links and KINDS[each.kind].dim < 3
         ],
-        reference={
-            n: where.reshape(k, d) for (n, d, _, k), where in zip(numbers, reference, strict=True)
-        },
     )
+
+
+def _format(sections: dict[str, Section], file: str) -> tuple[bool, str]:
+    """True if the file has version 2, and NumPy's sign of its byte order, empty for ASCII."""
+    content = sections["MeshFormat"].content if "MeshFormat" in sections else b""
+    found = _FORMAT.match(content)
+    if not found:
+        raise MeshFormatError(f"{file}: after $MeshFormat stand no version and file type: {_FIX}")
+    version, binary, rest = float(found[1]), found[2] == b"1", content[found.end() :]
+    old = 2 <= version <= 2.2
+    if not old and version != 4.1:
+        raise MeshFormatError(
+            f"{file} is of Gmsh's version {version:g}; versions 2.2 and 4.1 are read: let Gmsh "
+            "save it again with Mesh.MshFileVersion = 4.1"
+        )
+    if int(found[3]) != 8:
+        raise MeshFormatError(
+            f"{file}: its numbers have {int(found[3])} bytes, those of 8 are read"
+        )
+    if binary:
+        if rest[:4] not in _ONE or rest[4:].strip():
+            raise sections["MeshFormat"].fail("it has no number 1 that tells the order of bytes")
+        return old, _ONE[rest[:4]]
+    if rest.strip():
+        raise sections["MeshFormat"].fail("more than version, file type and size")
+    return old, ""
+
+
+def _names(section: Section) -> dict[tuple[int, int], str]:
+    """Names of physical groups by dimension and tag."""
+    lines = [line for line in section.content.split(b"\n") if line.strip()]
+    count = lines[0].strip() if lines else b""
+    if not count.isdigit() or int(count) != len(lines) - 1:
+        raise section.fail(f"its first line should be the number of names, {len(lines) - 1}")
+    names: dict[tuple[int, int], str] = {}
+    for number, line in enumerate(lines[1:], 1):
+        found = _NAME.fullmatch(line)
+        if not found:
+            raise section.fail('a name should come as: 2 7 "plate"', number)
+        names[int(found[1]), abs(int(found[2]))] = decoded(found[3])
+    return {key: name for key, name in names.items() if name}
+
+
+def _check_repeated(tags: Ints, positions: Floats, section: Section) -> None:
+    """Raise if a node number has two positions."""
+    known, first, place = np.unique(tags, return_index=True, return_inverse=True)
+    if len(known) < len(tags):
+        again = (positions[first][place.ravel()] != positions).any(axis=1)
+        if again.any():
+            raise section.fail(f"node {tags[again][0]} has two positions")
+
+
+# --- version 2 ------------------------------------------------------------------------------------
+
+
+def _old_nodes(section: Section, order: str) -> tuple[Ints, Floats]:
+    """Numbers (n,) and positions (n, 3) of all nodes."""
+    parametric = section.name == "ParametricNodes"
+    if order:
+        cursor = Binary(section, order)
+        count = cursor.count_line()
+        head = [("tag", "i4", 1), ("x", "f8", 3)]
+        if not parametric:
+            found = cursor.records(head, count)
+            cursor.end()
+            return found["tag"].astype(np.int64).ravel(), found["x"].astype(np.float64)
+        rows = []
+        for _ in range(cursor.checked_count(count)):
+            row = cursor.records([*head, ("entity", "i4", 2)], 1)[0]
+            cursor.floats(_parameters(cursor, int(row["entity"][0])))
+            rows.append(row)
+        cursor.end()
+        table = np.array(rows)
+        return table["tag"].astype(np.int64).ravel(), table["x"].astype(np.float64).reshape(-1, 3)
+    text = Text(section)
+    (count,) = text.row("n")
+    words = text.rows(count)
+    for number, row in enumerate(words):
+        wanted = 4
+        if parametric and len(row) > 4:
+            wanted = 6 + _parameters(text, int(text.as_whole(row[4:5])[0]))
+        if len(row) != wanted or (parametric and len(row) == 4):
+            raise text.fail(f"{len(row)} numbers where {wanted} should be", number + 1)
+    tags = text.as_whole([row[0] for row in words])
+    positions = text.as_floats([word for row in words for word in row[1:4]])
+    if parametric:
+        text.as_whole([word for row in words for word in row[4:6]])
+        text.as_floats([word for row in words for word in row[6:]])
+    text.end()
+    return tags, positions.reshape(-1, 3)
+
+
+def _parameters(cursor: Cursor, dim: int) -> int:
+    """Number of parameters of a node on an entity of a dimension."""
+    if not 0 <= dim <= 3:
+        raise cursor.fail(f"there is no entity of dimension {dim}")
+    return dim % 3
+
+
+def _size(cursor: Cursor, kind: int) -> int:
+    if kind not in KINDS:
+        raise cursor.fail(f"elements of Gmsh's type {kind} are unknown")
+    return KINDS[kind].size
+
+
+def _old_elements(section: Section, order: str, *, by_entity: bool) -> list[Cells]:
+    """Elements by dimension, group and type, as Gmsh would list them, and by entity if asked."""
+    found: dict[int, list[Ints]] = defaultdict(list)
+    for kind, size, table in (_old_binary if order else _old_text)(section, order):
+        # number, tags, nodes
+        tags = np.zeros((len(table), 2), dtype=np.int64)
+        given = table[:, 1:-size][:, :2]
+        tags[:, : given.shape[1]] = given
+        tags[:, 1] *= by_entity
+        found[kind].append(np.hstack([abs(tags), table[:, -size:]]))
+    cells = []
+    for kind, tables in found.items():
+        rows = np.concatenate(tables)
+        pairs, place = np.unique(rows[:, :2], axis=0, return_inverse=True)
+        order_of = np.argsort(place.ravel(), kind="stable")
+        stops = np.cumsum(np.bincount(place.ravel(), minlength=len(pairs)))
+        for (group, entity), mine in zip(
+            pairs.tolist(), np.split(order_of, stops[:-1]), strict=True
+        ):
+            cells.append(Cells(kind, entity, (group,), rows[mine, 2:]))
+    return sorted(cells, key=lambda each: (KINDS[each.kind].dim, each.groups, each.kind))
+
+
+def _old_text(section: Section, _: str) -> Iterable[tuple[int, int, Ints]]:
+    """Tables (n, 1 + tags + nodes) of elements of a type with equally many tags."""
+    text = Text(section)
+    (count,) = text.row("n")
+    words = text.rows(count)
+    text.end()
+    lengths = np.array([len(row) for row in words], dtype=np.int64)
+    if (lengths < 3).any():
+        raise text.fail("an element has fewer than 3 numbers", 1 + int((lengths < 3).argmax()))
+    flat = text.as_whole([word for row in words for word in row])
+    starts = np.cumsum(lengths) - lengths
+    kinds, tags = flat[starts + 1], flat[starts + 2]
+    for kind, number in np.unique(np.stack([kinds, tags], axis=1), axis=0).tolist():
+        mine = np.flatnonzero((kinds == kind) & (tags == number))
+        row = 1 + int(mine[0])
+        if kind not in KINDS:
+            raise text.fail(f"elements of Gmsh's type {kind} are unknown", row)
+        size = KINDS[kind].size
+        wrong = mine[lengths[mine] != 3 + number + size]
+        if number < 0 or len(wrong):
+            row = 1 + int(wrong[0]) if len(wrong) else row
+            raise text.fail(
+                f"an element of type {kind} with {number} tags has {3 + number + size} numbers", row
+            )
+        table = flat[starts[mine][:, np.newaxis] + np.arange(3 + number + size)]
+        _check_partitions(text, table[:, 3 : 3 + number], mine + 1)
+        yield kind, size, np.delete(table, [1, 2], axis=1)
+
+
+def _check_partitions(cursor: Text, tags: Ints, rows: Ints) -> None:
+    """Raise if the third tag is not the number of the partitions behind it."""
+    if tags.shape[1] > 3 and (tags[:, 2] != tags.shape[1] - 3).any():
+        wrong = rows[tags[:, 2] != tags.shape[1] - 3][0]
+        raise cursor.fail("its third tag is not the number of partitions", int(wrong))
+
+
+def _old_binary(section: Section, order: str) -> Iterable[tuple[int, int, Ints]]:
+    cursor = Binary(section, order)
+    left = cursor.count_line()
+    while left > 0:
+        kind, count, tags = cursor.row("iii")
+        size = _size(cursor, kind)
+        if not 0 < count <= left or tags < 0:
+            raise cursor.fail(f"{count} elements with {tags} tags, where {left} elements are left")
+        yield kind, size, cursor.whole_table("i", count, 1 + tags + size)
+        left -= count
+    cursor.end()
+
+
+# --- version 4.1 ----------------------------------------------------------------------------------
+
+
+def _entity_groups(
+    sections: dict[str, Section], order: str
+) -> dict[tuple[int, int], tuple[int, ...]] | None:
+    """Tags of the physical groups of each entity; None if the file lists no entities."""
+    if "Entities" not in sections:
+        return None
+    groups: dict[tuple[int, int], tuple[int, ...]] = {}
+    for name in ("Entities", "PartitionedEntities"):
+        if name not in sections:
+            continue
+        cursor, partitioned = sections[name].numbers(order), name != "Entities"
+        if partitioned:
+            cursor.row("n")  # the number of partitions
+            (ghosts,) = cursor.row("n")
+            cursor.whole_table("i", ghosts, 2)
+        for dim, count in enumerate(cursor.row("nnnn")):
+            for _ in range(cursor.checked_count(count)):
+                cursor.begin_row()
+                tag = int(cursor.whole("i", 1)[0])
+                if partitioned:
+                    cursor.whole("i", 2)
+                    cursor.whole("i", int(cursor.whole("n", 1)[0]))
+                cursor.floats(6 if dim else 3)
+                groups[dim, tag] = tuple(cursor.whole("i", int(cursor.whole("n", 1)[0])).tolist())
+                if dim:
+                    cursor.whole("i", int(cursor.whole("n", 1)[0]))
+                cursor.end_row()
+        cursor.end()
+    return groups
+
+
+def _new_nodes(cursor: Cursor) -> tuple[Ints, Floats]:
+    """Numbers (n,) and positions (n, 3) of all nodes."""
+    blocks, total, _, _ = cursor.row("nnnn")
+    tags, positions = [np.zeros((0, 1), dtype=np.int64)], [np.zeros((0, 3))]
+    for _ in range(cursor.checked_count(blocks)):
+        dim, _, parametric, count = cursor.row("iiin")
+        if parametric not in (0, 1) or not 0 <= dim <= 3:
+            raise cursor.fail(f"a block of nodes of dimension {dim}, parametric {parametric}")
+        tags.append(cursor.whole_table("n", count, 1))
+        positions.append(cursor.float_table(count, 3 + parametric * dim)[:, :3])
+    cursor.end()
+    result = np.concatenate(tags).ravel()
+    if len(result) != total:
+        raise cursor.fail(f"its blocks have {len(result)} nodes, and it announces {total}")
+    return result, np.concatenate(positions)
+
+
+def _new_elements(
+    cursor: Cursor, groups: dict[tuple[int, int], tuple[int, ...]] | None
+) -> list[Cells]:
+    blocks, total, _, _ = cursor.row("nnnn")
+    cells = []
+    for _ in range(cursor.checked_count(blocks)):
+        dim, entity, kind, count = cursor.row("iiin")
+        size = _size(cursor, kind)
+        if KINDS[kind].dim != dim:
+            raise cursor.fail(f"elements of type {kind} have no dimension {dim}")
+        if groups is not None and (dim, entity) not in groups:
+            raise cursor.fail(f"$Entities has no entity {entity} of dimension {dim}")
+        nodes = cursor.whole_table("n", count, 1 + size)[:, 1:]
+        cells.append(Cells(kind, entity, (groups or {}).get((dim, entity), ()), nodes))
+    cursor.end()
+    if sum(len(each.nodes) for each in cells) != total:
+        raise cursor.fail(f"its blocks do not have the {total} elements that it announces")
+    return cells

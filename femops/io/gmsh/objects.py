@@ -1,25 +1,50 @@
-"""Meshes of meshio and of Gmsh's Python interface, written to files that `read_gmsh` reads.
+"""Meshes of meshio, and of Gmsh's Python interface.
 
 Neither package is imported: an object comes with its own.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes import MeshFormatError
+from femops.io.gmsh.file import Cells, GmshArrays, arrays_of, read_arrays
+from femops.io.gmsh.nodes import KINDS
+from femops_meshes import MeshError, MeshFormatError
+from femops_meshes.formats.scanner import printable
+from femops_meshes.formats.temporary import temporary_file
+
+Ints = NDArray[np.int64]
 
 _TAGS = ("gmsh:physical", "medit:ref", "cell_tags")
 """Data of meshio's cells that are attributes; the first that a mesh has is taken."""
+
+_SHAPES = {
+    "vertex": "Point",
+    "line": "Line",
+    "triangle": "Triangle",
+    "quad": "Quadrilateral",
+    "tetra": "Tetrahedron",
+    "hexahedron": "Hexahedron",
+    "wedge": "Prism",
+    "pyramid": "Pyramid",
+}
+_NUMBERS = {(kind.shape, kind.size): number for number, kind in reversed(KINDS.items())}
+_ORDERS = {
+    ("Tetrahedron", 10): [*range(8), 9, 8],
+    ("Hexahedron", 27): [
+        *(*range(8), 8, 11, 16, 9, 17, 10, 18, 19, 12, 15, 13, 14),
+        *(24, 22, 20, 21, 23, 25, 26),
+    ],
+}
+"""Gmsh's order of the nodes of elements that meshio orders as VTK does; others have Gmsh's."""
 
 
 def is_mesh_object(source: Any) -> bool:
@@ -36,37 +61,30 @@ def _of_gmsh(source: Any) -> bool:
     return getattr(source, "__module__", None) == "gmsh" and source is sys.modules["gmsh"].model
 
 
-@contextmanager
-def gmsh_file(source: Any) -> Iterator[Path]:
-    """Write a mesh object to a temporary file of Gmsh's.
+def object_arrays(source: Any) -> tuple[GmshArrays, str]:
+    """Arrays of a ``meshio.Mesh`` or of ``gmsh.model``, and what errors call it.
 
-    Parameters
-    ----------
-    source : meshio.Mesh or gmsh.model
-        Of ``gmsh.model`` the elements that ``gmsh.write`` saves: those in physical groups, if there
-        are groups.
+    Of a model these are the elements that ``gmsh.write`` saves: those in physical groups, if there
+    are groups.
 
     Raises
     ------
     MeshFormatError
-        The package cannot write the mesh, or sets of meshio overlap.
+        The mesh is empty, or has cells or data that cannot be read.
     """
-    name = "gmsh.model" if _of_gmsh(source) else "the meshio.Mesh"
-    with tempfile.TemporaryDirectory(prefix="femops-mesh-") as folder:
-        file = Path(folder, "mesh.msh")
+    if not _of_gmsh(source):
+        return _meshio_arrays(source), "the meshio.Mesh"
+    # as complete when it is killed: the next process removes its file
+    with temporary_file(Path(tempfile.gettempdir(), "gmsh-model.msh"), mode=0o600) as file:
         try:
-            if _of_gmsh(source):
-                _write_model(sys.modules["gmsh"], file)
-            else:
-                _write_meshio(source, file)
-        except MeshFormatError:
+            _write_model(sys.modules["gmsh"], file)
+        except MeshError:
             raise
-        except Exception as error:  # both raise errors of their own, and Gmsh plain ones
-            raise MeshFormatError(f"{name} can't be written as a Gmsh file: {error}") from error
-        try:
-            yield file
-        except MeshFormatError as error:  # the user knows no such file
-            raise MeshFormatError(str(error).replace(str(file), name)) from error
+        except Exception as error:  # Gmsh raises plain ones
+            raise MeshFormatError(
+                f"gmsh.model can't be written as a Gmsh file: {printable(str(error))}"
+            ) from error
+        return read_arrays(file, "gmsh.model"), "gmsh.model"
 
 
 def _write_model(gmsh: Any, file: Path) -> None:
@@ -97,34 +115,87 @@ def _write_model(gmsh: Any, file: Path) -> None:
             gmsh.option.setNumber(name, value)
 
 
-def _write_meshio(source: Any, file: Path) -> None:
-    """Write a mesh of meshio, with its attributes and their names, in version 2.2."""
-    tags, names = _tags(source)
-    points = np.zeros((len(source.points), 3))
-    points[:, : source.points.shape[1]] = source.points
-    data = {"gmsh:physical": tags, "gmsh:geometrical": tags}
-    copy = type(source)(points, source.cells, cell_data=data, field_data=names)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about data that this file does not need
-        copy.write(file, file_format="gmsh22")
+def _meshio_arrays(source: Any) -> GmshArrays:
+    """Arrays of a mesh of meshio, with its attributes and their names."""
+    points = np.asarray(source.points, dtype=np.float64)
+    if points.ndim != 2 or not 1 <= points.shape[1] <= 3 or not source.cells:
+        raise MeshFormatError(
+            f"the meshio.Mesh has {len(source.cells)} blocks of cells, and points of shape "
+            f"{points.shape}: give it cells, and points of shape (n, 1) to (n, 3)"
+        )
+    positions = np.zeros((len(points), 3))
+    positions[:, : points.shape[1]] = points
+    blocks = [_block(block.type, np.asarray(block.data)) for block in source.cells]
+    data = next((source.cell_data[name] for name in _TAGS if name in source.cell_data), None)
+    names: dict[tuple[int, int], str] = {}
+    cells: list[Cells] = []
+    if data is None:
+        # elements of several sets come several times, as in a file of Gmsh's version 2
+        cells = [Cells(kind, 0, (), nodes) for kind, nodes in blocks]
+        for number, (name, parts) in enumerate(_sets(source), 1):
+            for (kind, nodes), part in zip(blocks, parts, strict=True):
+                if len(chosen := _chosen(name, part, len(nodes))):
+                    cells.append(Cells(kind, 0, (number,), nodes[chosen]))
+                    names[KINDS[kind].dim, number] = printable(name)
+    else:
+        for (kind, nodes), block in zip(blocks, data, strict=True):
+            tags = _whole(block)
+            for tag in np.unique(tags).tolist():
+                cells.append(Cells(kind, 0, (tag,), nodes[tags == tag]))
+        for name, pair in source.field_data.items():
+            if np.shape(pair) == (2,):
+                tag, dim = np.asarray(pair).tolist()
+                names[int(dim), abs(int(tag))] = printable(name)
+    return arrays_of(np.arange(len(positions)), positions, cells, names, [])
 
 
-def _tags(source: Any) -> tuple[list[NDArray[np.int32]], dict[str, NDArray[np.int64]]]:
-    """Attribute of each cell, by block, and number and dimension of each name."""
-    for name in _TAGS:
-        if name in source.cell_data:
-            tags = [np.asarray(block, dtype=np.int32) for block in source.cell_data[name]]
-            return tags, dict(source.field_data)
-    tags = [np.zeros(len(block.data), dtype=np.int32) for block in source.cells]
-    names: dict[str, NDArray[np.int64]] = {}
-    for number, (name, parts) in enumerate(source.cell_sets.items(), 1):
-        for block, mine, part in zip(source.cells, tags, parts, strict=True):
-            if part is None or not len(part):
-                continue
-            if mine[part].any():
-                raise MeshFormatError(
-                    f"cells of the set {name!r} of the meshio.Mesh are in another set: keep one"
-                )
-            mine[part] = number
-            names[name] = np.array([number, block.dim])
-    return tags, names
+def _block(name: str, nodes: Ints) -> tuple[int, Ints]:
+    """Gmsh's type of a block of cells, and their nodes (n, k) in Gmsh's order."""
+    word = re.sub(r"\d+$", "", name)
+    size = nodes.shape[1] if nodes.ndim == 2 else 0
+    key = _SHAPES.get(word, ""), size
+    if key not in _NUMBERS:
+        advice = "give it cells as meshio names them for Gmsh, such as quad, quad9 or hexahedron27"
+        if name.startswith("VTK_"):
+            advice = (
+                "a file of VTK does not tell how they are joined; read the mesh from a .mesh or "
+                ".msh file, as femops.save('name.mesh', mesh) writes it"
+            )
+        raise MeshFormatError(
+            f"the meshio.Mesh has cells of type {printable(name)} with {size} points, which are "
+            f"not read: {advice}"
+        )
+    order = _ORDERS.get(key, slice(None))
+    return _NUMBERS[key], np.asarray(nodes[:, order], dtype=np.int64)
+
+
+def _sets(source: Any) -> Iterator[tuple[str, Any]]:
+    """Sets of cells, without those in which meshio keeps facts about Gmsh's entities."""
+    return ((name, parts) for name, parts in source.cell_sets.items() if name[:5] != "gmsh:")
+
+
+def _chosen(name: str, part: Any, count: int) -> Ints:
+    """Cells (n,) of a block that are in a set."""
+    if part is None or not len(part):
+        return np.zeros(0, dtype=np.int64)
+    chosen = _whole(part)
+    if chosen.min() < 0 or chosen.max() >= count:
+        raise MeshFormatError(
+            f"the set {name!r} of the meshio.Mesh has cell {chosen.max()} of a block of {count}"
+        )
+    return chosen
+
+
+def _whole(values: Any) -> Ints:
+    """Whole numbers (n,). Raise if they are none, or do not fit."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "iuf":
+        given = np.full(1, np.nan)
+    with np.errstate(invalid="ignore"):
+        result = given.astype(np.int64)
+    if given.ndim != 1 or (result != given).any() or (abs(result) >= 2**31).any():
+        raise MeshFormatError(
+            "tags of cells, and sets, of the meshio.Mesh must be whole numbers of 4 bytes: correct "
+            f"{', '.join(_TAGS)} in cell_data"
+        )
+    return result

@@ -1,28 +1,18 @@
-"""Section $Periodic of a Gmsh file, which identifies nodes.
-
-femops reads the section, because Gmsh drops it in two cases: if the sides are in no physical group,
-and in files of version 2, where Gmsh renumbers entities while it reads groups.
-"""
+"""Section $Periodic of a Gmsh file, which identifies nodes."""
 
 from __future__ import annotations
 
-import mmap
-import os
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes import MeshFileError, MeshFormatError
+from femops.io.gmsh.sections import Cursor, Text
 
 Ints = NDArray[np.int64]
 
-_START, _END = re.compile(rb"^\$Periodic[ \t]*\r?\n", re.M), re.compile(rb"^\$EndPeriodic", re.M)
-_MATRIX = 16  # numbers of an affine map in version 2
+_MATRIX = 16  # numbers of an affine map
 
 
 @final
@@ -49,105 +39,50 @@ class Link:
     nodes: Ints
 
 
-def read_links(
-    path: str | os.PathLike[str], version: str, *, binary: bool, bytes_of_size: int
-) -> list[Link]:
-    """Read all links of a file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    version
-        Version of the format, "2..." or "4.1".
-    binary, bytes_of_size
-        Values from the file's header.
+def old_links(text: Text) -> list[Link]:
+    """Read all links of version 2.
 
     Raises
     ------
-    MeshFileError
-        If the file cannot be read.
     MeshFormatError
-        If the section is damaged.
+        The section is damaged.
     """
-    try:
-        with (
-            Path(path).open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
-        ):
-            starts = [found.end() for found in _START.finditer(content)]
-            ends = [found.start() for found in _END.finditer(content)]
-            if len(starts) != len(ends) or any(a > b for a, b in zip(starts, ends, strict=True)):
-                raise ValueError("it does not begin or does not end")
-            sections = [content[a:b] for a, b in zip(starts, ends, strict=True)]
-        old = version.startswith("2")
-        links: list[Link] = []
-        for section in sections:
-            # version 2 writes it as text in binary files too
-            text = old or not binary
-            links += _of_text(section, old=old) if text else _of_bytes(section, bytes_of_size)
-    except OSError as error:
-        raise MeshFileError(f"{path} can't be read ({error}): check path and rights") from error
-    except (ValueError, IndexError) as error:
-        raise MeshFormatError(
-            f"{path}: its section $Periodic is damaged ({str(error)[:80]}): let Gmsh write it again"
-        ) from error
+    (count,) = text.row("n")
+    links = []
+    for _ in range(text.checked_count(count)):
+        head = text.row("iii")
+        affine = np.zeros(0)
+        if text.starts_with(b"Affine"):
+            affine = text.as_floats(text.rows(1)[0][1:])
+        (pairs,) = text.row("n")
+        links.append(_link(text, head, affine, text.whole_table("n", pairs, 2)))
+    text.end()
     return links
 
 
-def _of_text(section: bytes, *, old: bool) -> Iterator[Link]:
-    words = section.split()
-    place = 1
-    for _ in range(int(words[0])):
-        head, place = [int(word) for word in words[place : place + 3]], place + 3
-        terms = 0
-        if not old:
-            terms, place = _count(words[place], words), place + 1
-        elif words[place] == b"Affine":
-            terms, place = _MATRIX, place + 1
-        affine = np.array([float(word) for word in words[place : place + terms]])
-        place += terms
-        count, place = _count(words[place], words), place + 1
-        nodes = np.array([int(word) for word in words[place : place + 2 * count]], dtype=np.int64)
-        yield _link(head, affine, nodes, count)
-        place += 2 * count
-    if place != len(words):
-        raise ValueError("its count is wrong")
+def new_links(cursor: Cursor) -> list[Link]:
+    """Read all links of version 4.1.
+
+    Raises
+    ------
+    MeshFormatError
+        The section is damaged.
+    """
+    (count,) = cursor.row("n")
+    links = []
+    for _ in range(cursor.checked_count(count)):
+        head = cursor.row("iii")
+        cursor.begin_row()
+        affine = cursor.floats(int(cursor.whole("n", 1)[0]))
+        cursor.end_row()
+        (pairs,) = cursor.row("n")
+        links.append(_link(cursor, head, affine, cursor.whole_table("n", pairs, 2)))
+    cursor.end()
+    return links
 
 
-def _count(word: bytes, words: list[bytes]) -> int:
-    count = int(word)
-    if not 0 <= count <= len(words):
-        raise ValueError(f"there can't be {count} numbers")
-    return count
-
-
-def _link(head: list[int], affine: NDArray[np.float64], nodes: Ints, count: int) -> Link:
-    if len(nodes) != 2 * count or not 0 <= head[0] <= 3:
-        raise ValueError("it is truncated, or names no dimension")
+def _link(cursor: Cursor, head: list[int], affine: NDArray[np.float64], nodes: Ints) -> Link:
+    if not 0 <= head[0] <= 2 or len(affine) not in (0, _MATRIX):
+        raise cursor.fail(f"a link of dimension {head[0]} with {len(affine)} numbers of a map")
     known = len(affine) == _MATRIX and bool(np.isfinite(affine).all())
-    matrix = affine.reshape(4, 4) if known else None
-    return Link(head[0], (head[1], head[2]), matrix, nodes.reshape(-1, 2))
-
-
-def _of_bytes(section: bytes, bytes_of_size: int) -> Iterator[Link]:
-    if bytes_of_size != 8:
-        raise ValueError(f"its numbers have {bytes_of_size} bytes, those of 8 are read")
-    place = 0
-
-    def take(kind: str, count: int) -> NDArray[Any]:
-        nonlocal place
-        if not 0 <= count <= len(section):
-            raise ValueError(f"there can't be {count} numbers")
-        # with another machine's byte order counts are absurd, and are refused
-        numbers = np.frombuffer(section, dtype=kind, count=count, offset=place)
-        place += numbers.nbytes
-        return numbers
-
-    for _ in range(int(take("<i8", 1)[0])):
-        head = take("<i4", 3).tolist()
-        affine = take("<f8", int(take("<i8", 1)[0])).astype(np.float64)
-        count = int(take("<i8", 1)[0])
-        yield _link(head, affine, take("<i8", 2 * count).astype(np.int64), count)
-    if section[place:].strip():
-        raise ValueError("its count is wrong")
+    return Link(head[0], (head[1], head[2]), affine.reshape(4, 4) if known else None, nodes)

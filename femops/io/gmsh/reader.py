@@ -9,10 +9,10 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.io.gmsh.file import GmshArrays, Kind, node_places, read_arrays
+from femops.io.gmsh.file import GmshArrays, node_places, read_arrays
 from femops.io.gmsh.gluing import glued, vertex_links
 from femops.io.gmsh.groups import Numbering, attributes_of
-from femops.io.gmsh.nodes import ELEMENTS, POINT, gmsh_order
+from femops.io.gmsh.nodes import ELEMENTS, POINT, Kind, gmsh_order
 from femops.io.gmsh.splitting import SPLIT, split_simplices
 from femops_meshes import (
     Mesh,
@@ -29,6 +29,7 @@ from femops_meshes.coordinates.interpolation import (
     tensor_apply,
 )
 from femops_meshes.formats.repair import mended
+from femops_meshes.formats.scanner import printable
 from femops_meshes.names import names_of
 from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.topology import exterior_boundary
@@ -58,7 +59,7 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
     Parameters
     ----------
     path
-        Path of the file, ASCII or binary. The package ``gmsh`` reads it in a separate process.
+        Path of the file, ASCII or binary.
     split
         Whether to split triangles, tetrahedra and prisms; see `femops.io.gmsh.splitting`. Then all
         other elements are split too. A file without simplices and prisms is not changed.
@@ -72,16 +73,16 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
         elements, several degrees, or a surface in space.
     MeshTopologyError, MeshGeometryError
         If the elements do not fit together, before or after gluing, or are partly inverted.
-    MissingExtraError
-        If the package ``gmsh`` is not installed or does not find its libraries.
     """
+    return mesh_from(read_arrays(path), printable(os.fspath(path)), split=split)
+
+
+def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh:
+    """Make a mesh from the contents of a file or object, which errors call `name`."""
     try:
-        content = read_arrays(path)
         return mesh_of(split_simplices(content) if split else content)
     except MeshError as error:
-        if str(path) in str(error):
-            raise
-        raise type(error)(f"{path}: {error}") from error.__cause__  # which says the same
+        raise type(error)(f"{name}: {error}") from error.__cause__  # which says the same
 
 
 def mesh_of(content: GmshArrays) -> Mesh:
@@ -91,22 +92,25 @@ def mesh_of(content: GmshArrays) -> Mesh:
     cells = _entries(content, dim, tags, (degree + 1) ** dim)
     corners, coordinates = _geometry(content.positions[first], cells.nodes, dim, degree)
     corners, used = compress_vertices(corners)
-    kept, inside = _attributes(content, dim, cells, corners)
+    kept, inside = _attributes(content, dim, cells, corners, once=True)
     faces = _tagged(content, _entries(content, dim - 1, tags, 2 ** (dim - 1)))
     sides = faces.nodes[:, VTK_CORNERS[dim - 1]] if dim > 1 else faces.nodes
     sides = compress_boundary(sides, used)
     listed, outside = _attributes(content, dim - 1, faces, sides)
     corners, sides, tagged, vertices = corners[kept], sides[listed], outside.numbers, len(used)
+    coordinates = coordinates[kept]
+    checks.geometry(coordinates)
+    boundary, topology = _with_exterior(corners, vertices, sides)
+    checks.folds(corners, topology)
     links = vertex_links(content, tags[used], content.positions[first[used]])
     if links:
         one = glued(corners, vertices, sides, links)
         corners, sides, vertices = one.elements, one.boundary, one.num_vertices
         tagged = tagged[one.kept]
-    boundary = _with_exterior(corners, vertices, sides)
+        boundary, _ = _with_exterior(corners, vertices, sides)
     numbers = np.full(len(boundary), outside.without)
     numbers[: len(tagged)] = tagged
-    mesh = Mesh.assemble(corners, coordinates[kept], vertices, inside.numbers, boundary, numbers)
-    checks.geometry(mesh.coordinates)
+    mesh = Mesh.assemble(corners, coordinates, vertices, inside.numbers, boundary, numbers)
     return mesh.with_names(inside.names, names_of(outside.names, mesh.boundary_attributes))
 
 
@@ -200,9 +204,12 @@ def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints,
 
 
 def _attributes(
-    content: GmshArrays, dim: int, entries: _Entries, corners: Ints
+    content: GmshArrays, dim: int, entries: _Entries, corners: Ints, *, once: bool = False
 ) -> tuple[Ints, Numbering]:
-    """Entries to keep, and their attributes. Duplicates from several groups are removed."""
+    """Entries to keep, and their attributes. Duplicates from several groups are removed.
+
+    Raise if an entry comes twice in one group, if `once`.
+    """
     if len(corners) == 0:
         return np.zeros(0, dtype=np.int64), attributes_of(0, np.zeros((0, 2), dtype=np.int64), {})
     _, first, place = np.unique(
@@ -210,6 +217,12 @@ def _attributes(
     )
     order = np.argsort(first)
     thing = np.argsort(order)[place.ravel()]
+    cells = np.unique(np.stack([thing, entries.blocks], axis=1), axis=0)
+    if once and len(cells) < len(corners):
+        raise MeshFormatError(
+            f"it lists {len(corners) - len(cells)} element(s) of dimension {dim} twice in one "
+            "group: it is damaged, write it again"
+        )
     members = [np.zeros((0, 2), dtype=np.int64)]
     for block, tag in content.groups.tolist():
         mine = thing[entries.blocks == block]
@@ -218,12 +231,12 @@ def _attributes(
     return first[order], attributes_of(len(first), np.concatenate(members), names)
 
 
-def _with_exterior(elements: Ints, num_vertices: int, faces: Ints) -> Ints:
-    """Append all exterior faces that are missing."""
+def _with_exterior(elements: Ints, num_vertices: int, faces: Ints) -> tuple[Ints, Topology]:
+    """Boundary with all exterior faces appended that are missing, and the topology before."""
     topology = Topology.build(elements, num_vertices, faces)
     exterior = (topology.faces[:, 0] >= 0) & (topology.faces[:, 1] < 0)
     where = np.stack([topology.faces[exterior, 0], topology.face_codes[exterior, 0]], axis=1)
     known = topology.boundary_faces @ [27, 1]
     rest = where[~np.isin(where @ [27, 1], known)]
     more = exterior_boundary(elements, replace(topology, boundary_faces=rest))
-    return np.concatenate([faces, more])
+    return np.concatenate([faces, more]), topology

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import product
 from typing import final
 
 import numpy as np
 from numpy.polynomial.legendre import legvander
 from numpy.typing import NDArray
 
-from femops.io.gmsh.nodes import gmsh_order
+from femops.io.gmsh.nodes import gmsh_order, lattice
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -30,12 +30,34 @@ class Shape:
         Corners of each edge and face. A triangle or quadrangle has itself as its only face.
     simplex
         Number of leading directions whose exponents sum to at most the degree, as on a simplex.
+
+    Edges and faces have the order and the direction in which Gmsh numbers the nodes inside them.
     """
 
     corners: Floats
     edges: tuple[Corners, ...]
     faces: tuple[Corners, ...] = ()
     simplex: int = 0
+
+    def nodes(self, degree: int) -> Floats:
+        """Positions (n, dim) of the nodes of a complete element, in Gmsh's order.
+
+        The highest degree of a prism is 2.
+        """
+        if not self.simplex:
+            return 2 * lattice(self.dim, degree) / degree - 1
+        parts = [self.corners]
+        for a, b in self.edges:
+            steps = np.arange(1, degree)[:, np.newaxis] / degree
+            parts.append(self.corners[a] + steps * (self.corners[b] - self.corners[a]))
+        for a, b, *rest in self.faces:
+            inside = _simplex(2, degree - 3) if len(rest) == 1 else lattice(2, degree - 2)
+            first, second = self.corners[b] - self.corners[a], self.corners[rest[-1]]
+            sides = np.stack([first, second - self.corners[a]])
+            parts.append(self.corners[a] + (inside + 1) / degree @ sides)
+        if len(self.corners) == 4 and self.dim == 3:
+            parts.append(_simplex(3, degree - 4) / degree + np.full(3, 1 / degree))
+        return np.concatenate(parts)
 
     @property
     def dim(self) -> int:
@@ -92,6 +114,14 @@ class Shape:
         return [each for each in powers if sum(each[: self.simplex]) <= degree]
 
 
+def _simplex(dim: int, degree: int) -> Ints:
+    """Positions (n, dim), times the degree, of all nodes of a triangle or tetrahedron."""
+    if degree <= 0:
+        return np.zeros((int(degree == 0), dim), dtype=np.int64)
+    shape = SHAPES["Triangle" if dim == 2 else "Tetrahedron"]
+    return np.rint(shape.nodes(degree) * degree).astype(np.int64)
+
+
 def _tensor(dim: int) -> Floats:
     """Corners (2**dim, dim) of lines, quadrangles and hexahedra, which lie in [-1, 1]**dim."""
     lexicographic = np.array([*product((-1.0, 1.0), repeat=dim)])[:, ::-1]
@@ -103,18 +133,18 @@ _ROUND = tuple((k, (k + 1) % 4) for k in range(4))
 
 SHAPES = {
     "Line": Shape(_tensor(1), ((0, 1),)),
-    "Triangle": Shape(np.array(_FLAT), ((0, 1), (1, 2), (0, 2)), ((0, 1, 2),), simplex=2),
+    "Triangle": Shape(np.array(_FLAT), ((0, 1), (1, 2), (2, 0)), ((0, 1, 2),), simplex=2),
     "Quadrilateral": Shape(_tensor(2), _ROUND, ((0, 1, 2, 3),)),
     "Tetrahedron": Shape(
         np.eye(4)[:, 1:],
-        tuple(combinations(range(4), 2)),
-        tuple(combinations(range(4), 3)),
+        ((0, 1), (1, 2), (2, 0), (3, 0), (3, 2), (3, 1)),
+        ((0, 2, 1), (0, 1, 3), (0, 3, 2), (3, 1, 2)),
         simplex=3,
     ),
     "Prism": Shape(
         np.array([(*corner, z) for z in (-1.0, 1.0) for corner in _FLAT]),
-        ((0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (0, 3), (1, 4), (2, 5)),
-        ((0, 1, 2), (3, 4, 5), (0, 1, 4, 3), (1, 2, 5, 4), (0, 2, 5, 3)),
+        ((0, 1), (0, 2), (0, 3), (1, 2), (1, 4), (2, 5), (3, 4), (3, 5), (4, 5)),
+        ((0, 2, 1), (3, 4, 5), (0, 1, 4, 3), (0, 3, 5, 2), (1, 2, 5, 4)),
         simplex=2,
     ),
     "Hexahedron": Shape(

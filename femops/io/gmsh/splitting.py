@@ -18,9 +18,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.io.gmsh.file import GmshArrays, Kind, node_places
+from femops.io.gmsh.file import GmshArrays, node_places
 from femops.io.gmsh.gluing import images
-from femops.io.gmsh.nodes import ELEMENTS, gmsh_order
+from femops.io.gmsh.nodes import ELEMENTS, Kind, gmsh_order
 from femops.io.gmsh.periodic import Link
 from femops.io.gmsh.shapes import SHAPES
 from femops_meshes import MeshFormatError, checks
@@ -31,8 +31,8 @@ Ints = NDArray[np.int64]
 SPLIT = ("Triangle", "Tetrahedron", "Prism")
 """Kinds of elements that are split, in Gmsh's words."""
 
+_PRISM = 2  # highest degree of prisms whose nodes Gmsh itself can order
 _HIGHEST = 2**62  # highest node number that leaves room for all new nodes
-_TENSOR = {1: "Line", 2: "Quadrilateral", 3: "Hexahedron"}
 _TYPES = {dim: {p: number for number, p in row.items()} for dim, row in ELEMENTS.items()}
 
 
@@ -69,8 +69,8 @@ def split_simplices(content: GmshArrays) -> GmshArrays:
     )
     points = _Points(content, middles)
     for at, k in enumerate(cells):
-        number, degree = int(blocks[k, 1]), kinds[k].degree
-        rows[k] = points.of_parts(at, kinds[k], content.reference[number], rows[k])
+        degree = kinds[k].degree
+        rows[k] = points.of_parts(at, kinds[k], rows[k])
         blocks[k, 1:] = _TYPES[dim][degree], len(rows[k])
     for at, k in enumerate(faces, len(cells)):
         rows[k] = middles.parts(at)[:, np.argsort(gmsh_order(dim - 1, 1))]
@@ -82,16 +82,9 @@ def split_simplices(content: GmshArrays) -> GmshArrays:
         positions=np.concatenate([content.positions, points.middles, *points.inside]),
         blocks=blocks,
         nodes=np.concatenate([part.ravel() for part in rows]),
-        kinds={**content.kinds, **_tensor_kinds(dim, kinds[cells[0]].degree)},
         links=[middles.extended(link) for link in content.links],
         sides=[replace(side, nodes=cut.get(id(side), side.nodes)) for side in content.sides],
     )
-
-
-def _tensor_kinds(dim: int, degree: int) -> dict[int, Kind]:
-    """Element types of the parts and of their faces, by Gmsh's number."""
-    made = [(dim, degree), *((d, 1) for d in range(1, dim))]
-    return {_TYPES[d][p]: Kind(d, p, (p + 1) ** d, _TENSOR[d]) for d, p in made}
 
 
 def _check(kind: Kind, degree: int) -> None:
@@ -111,8 +104,8 @@ def _check(kind: Kind, degree: int) -> None:
             f"it holds incomplete elements ({kind.shape.lower()}s of degree {degree} with "
             f"{kind.size} nodes): in Gmsh set Mesh.SecondOrderIncomplete = 0"
         )
-    if degree not in _TYPES[kind.dim]:
-        highest = max(_TYPES[kind.dim])
+    highest = _PRISM if kind.shape == "Prism" else max(_TYPES[kind.dim])
+    if degree > highest:
         raise MeshFormatError(f"its elements have degree {degree}: the highest is {highest}")
 
 
@@ -199,7 +192,7 @@ class _Points:
         self.inside: list[Floats] = []
         self.stop = middles.stop
 
-    def of_parts(self, at: int, kind: Kind, reference: Floats, rows: Ints) -> Ints:
+    def of_parts(self, at: int, kind: Kind, rows: Ints) -> Ints:
         """Nodes (n * parts, (p + 1)**dim) of the parts of a group of elements, in Gmsh's order."""
         shape, p = SHAPES[kind.shape], kind.degree
         line = np.stack([np.arange(p, -1, -1), np.arange(p + 1)], axis=1) / p
@@ -208,7 +201,7 @@ class _Points:
             linear = np.asarray(np.kron(line, linear))
         targets = (linear @ shape.middles[shape.parts]).reshape(-1, kind.dim)
         # interpolation from the nodes of an element to the nodes of its parts
-        matrix = np.linalg.solve(shape.basis(p, reference).T, shape.basis(p, targets).T).T
+        matrix = np.linalg.solve(shape.basis(p, shape.nodes(p)).T, shape.basis(p, targets).T).T
         known = self._content.positions[node_places(self._content.tags, rows)]
         checks.magnitude(known)
         x = (matrix @ known).reshape(-1, len(linear), 3)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from femops_meshes.errors import MeshError, MeshFileError, MeshFormatError
 from femops_meshes.formats.foreign import foreign_format
+from femops_meshes.formats.scanner import printable
 from femops_meshes.formats.temporary import temporary_file
 from femops_meshes.samples import samples
 
@@ -21,33 +22,36 @@ def read_text(path: str | os.PathLike[str]) -> str:
     MeshFormatError
         If the file is not text, or in another known format.
     """
+    name = printable(os.fspath(path))
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  (a str may hold what Path refuses)
         if not stat.S_ISREG(mode):
             # a pipe or a device would let us wait, or read, for ever
-            raise MeshFileError(f"{path} is not a regular file: give the path of a mesh file")
+            raise MeshFileError(f"{name} is not a regular file: give the path of a mesh file")
         data = Path(path).read_bytes()
     except FileNotFoundError as error:
         raise MeshFileError(
-            f"{path} does not exist (looked for in {Path.cwd()}): {_cure(path)}"
+            f"{name} does not exist (looked for in {printable(str(Path.cwd()))}): {_cure(path)}"
         ) from error
     except (OSError, ValueError) as error:
         if isinstance(error, MeshFileError):
             raise
-        raise MeshFileError(f"{path} can't be read ({error}): check path and rights") from error
+        raise MeshFileError(
+            f"{name} can't be read ({printable(str(error))}): check path and rights"
+        ) from error
     if data.startswith(b"\x1f\x8b"):
-        raise MeshFormatError(f"{path} is compressed by gzip: unpack it first (gunzip)")
+        raise MeshFormatError(f"{name} is compressed by gzip: unpack it first (gunzip)")
     if advice := foreign_format(Path(path), data):
         raise MeshFormatError(advice)
     try:
         if b"\0" in data:
             raise MeshFormatError(
-                f"{path} is a binary file (byte {data.index(0)} is zero): only text can be read"
+                f"{name} is a binary file (byte {data.index(0)} is zero): only text can be read"
             )
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise MeshFormatError(
-            f"{path} is not text (byte {error.start} is not UTF-8): only text can be read"
+            f"{name} is not text (byte {error.start} is not UTF-8): only text can be read"
         ) from error
 
 
@@ -62,7 +66,8 @@ def _cure(path: str | os.PathLike[str]) -> str:
 def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
     """Write a text file. Other programs see the old file or the complete new file.
 
-    The text goes to a temporary file in the same folder, which is renamed when complete.
+    The text goes to a temporary file in the same folder, which is renamed when complete. A symbolic
+    link is replaced, not followed: who can write to the folder could lead it to any file.
 
     Raises
     ------
@@ -70,7 +75,7 @@ def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
         If the file can't be written; an existing file is not changed.
     """
     try:
-        target = Path(os.path.realpath(path))
+        target = Path(path)
         with temporary_file(target) as part:
             with part.open("w", encoding="utf-8", newline="\n") as file:
                 file.writelines(chunks)
@@ -82,6 +87,6 @@ def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise MeshFileError(
-            f"{path} can't be written ({reason}): check that its folder exists, is writable and "
-            "has room"
+            f"{printable(os.fspath(path))} can't be written ({reason}): check that its folder "
+            "exists, is writable and has room"
         ) from error

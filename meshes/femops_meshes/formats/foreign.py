@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from femops_meshes.formats.scanner import printable
+
 _BYTES = 1024
 _BEGINNINGS = {
     b"# vtk": "VTK",
@@ -39,6 +41,7 @@ _SUFFIXES = {
     ".xdmf": "XDMF",
 }
 _GEOMETRIES = frozenset({"BREP", "GEO", "IGES", "STEP"})
+_GMSH = frozenset({"UNV"})  # meshio has no reader of these
 _SURFACES = frozenset({"PLY", "STL", "OFF"})
 
 
@@ -59,15 +62,18 @@ def foreign_format(path: Path, data: bytes) -> str:
     name = next(known, by_suffix)
     if not name:
         return ""
-    text = f"{path} has the format of {name}, but files of MFEM and Gmsh are read: "
+    file, stem = printable(path.name), printable(path.stem)
+    text = f"{printable(str(path))} has the format of {name}, but files of MFEM and Gmsh are read: "
     if name in _GEOMETRIES:
         return text + (
             "it holds a geometry without elements; let Gmsh mesh it, as by gmsh -3 "
-            f"{path.name} -o {path.stem}.msh, or in Python (docs/meshes.md)"
+            f"{file} -o {stem}.msh, or in Python (docs/meshes.md)"
         )
+    if name in _GMSH:
+        return text + f"let Gmsh convert it, as by gmsh {file} -save -o {stem}.msh"
     if name in _SURFACES:
         return text + "it holds a surface alone; let Gmsh mesh its inside with hexahedra"
     return (
         text + "convert it by meshio (pip install meshio): meshio convert --output-format gmsh22 "
-        f"--ascii {path.name} {path.stem}.msh"
+        f"--ascii {file} {stem}.msh"
     )

@@ -19,6 +19,9 @@ Ints = NDArray[np.int64]
 Vector = tuple[int, int, int]
 _Run = tuple[Vector, Vector, int]
 
+_MOST = 2**18
+"""Most elements of a mesh: a file of 60 bytes may ask for any number, and each takes time."""
+
 _HEADER = "MFEM INLINE mesh v1.0"
 _DIMENSIONS = {"segment": 1, "quad": 2, "hex": 3}
 _OTHERS = ("tri", "tet", "wedge", "pyramid")
@@ -40,7 +43,7 @@ def read_inline(scanner: Scanner) -> Mesh:
     MeshFormatError
         If the file is damaged, or describes triangles, tetrahedra, prisms or pyramids.
     MeshArgumentError
-        If the mesh does not fit into memory.
+        If the mesh has more than 2**18 elements, or does not fit into memory.
     """
     header = scanner.read("the first line")
     if header != _HEADER:
@@ -52,6 +55,11 @@ def read_inline(scanner: Scanner) -> Mesh:
     try:
         grid = Grid.checked(counts, 0.0, sizes, periodic=False)
         number = math.prod(counts)
+        if number > _MOST:
+            raise MeshArgumentError(
+                f"an INLINE mesh of {number} elements takes minutes to read, at most {_MOST} are "
+                "read: halve nx, ny and nz, and refine, as by femops.read_mesh(path, refine=1)"
+            )
         check_fits((number, 2**dim, dim), f"making {number} elements", "take fewer")
     except MeshArgumentError as error:
         raise MeshArgumentError(f"{scanner.name}: {error}") from error.__cause__

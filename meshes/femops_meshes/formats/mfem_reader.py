@@ -16,7 +16,7 @@ from femops_meshes.formats.mfem_nodes import Collection, interior_order, parse_c
 from femops_meshes.formats.mfem_numbering import h1_numbers
 from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, read_sets
 from femops_meshes.formats.repair import mended
-from femops_meshes.formats.scanner import Scanner, shorten
+from femops_meshes.formats.scanner import Scanner, printable, shorten
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import Names, names_of
 from femops_meshes.topology.entities import VTK_CORNERS
@@ -30,6 +30,10 @@ _TENSOR = {0: 0, 1: 1, 2: 3, 3: 5}
 """MFEM's geometry number of the reference cube of each dimension."""
 
 _HEADERS = ("MFEM mesh v1.0", "MFEM mesh v1.2", "MFEM mesh v1.3")
+_NONCONFORMING = (
+    "nonconforming meshes are not supported: give a mesh without hanging vertices, as MFEM writes "
+    "it before any local refinement"
+)
 _END_TAG = "mfem_mesh_end"
 
 
@@ -80,7 +84,7 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
     if isinstance(source, str) and "\n" in source:
         text, name = source, "mesh text"
     else:
-        text, name = read_text(source), os.fspath(source)
+        text, name = read_text(source), printable(os.fspath(source))
     scanner = Scanner(text, name)
     if begins_inline(scanner):
         return read_inline(scanner)
@@ -131,7 +135,8 @@ def _header(scanner: Scanner) -> tuple[tuple[str, ...], bool]:
     if header in _HEADERS:
         return () if header == _HEADERS[0] else (_END_TAG,), header == _HEADERS[2]
     other = {
-        "MFEM NC mesh": "nonconforming meshes are not supported",
+        "MFEM NC mesh": _NONCONFORMING,
+        "MFEM mesh v1.1": _NONCONFORMING,  # its first version
         "MFEM NURBS": "NURBS meshes are not supported",
         "$MeshFormat": "Gmsh's format is not supported: convert it with MFEM or meshio first",
     }
@@ -140,7 +145,7 @@ def _header(scanner: Scanner) -> tuple[tuple[str, ...], bool]:
             raise scanner.fail(f'"{shorten(header)}": {advice}')
     raise scanner.fail(
         f'the file should begin with "MFEM mesh v1.0", got "{shorten(header)}": '
-        "it is not an MFEM mesh"
+        "it is no mesh of a version that is read, v1.0, v1.2 or v1.3"
     )
 
 
@@ -236,6 +241,8 @@ def _build(content: _Content) -> Mesh:
         topology,
     )
     checks.geometry(mesh.coordinates)
+    if not isinstance(content.positions, tuple) or content.positions[0].continuous:
+        checks.folds(mesh.elements, mesh.topology)
     return mesh.with_names(
         names_of(content.element_names, mesh.element_attributes),
         names_of(content.boundary_names, mesh.boundary_attributes),

@@ -7,7 +7,7 @@ attributes, and the attributes. Line ends between them have no meaning.
 from collections.abc import Iterator, Mapping
 
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.formats.scanner import Scanner, shorten
+from femops_meshes.formats.scanner import Scanner, printable, shorten
 from femops_meshes.names import Names
 
 INSIDE, OUTSIDE = "attribute_sets", "bdr_attribute_sets"
@@ -43,10 +43,12 @@ def _name(scanner: Scanner, what: str) -> tuple[str, list[str]]:
     first, last = text.find('"'), text.rfind('"')
     if first < 0:
         name, _, rest = text.partition(" ")
-        return name, rest.split()
+        return printable(name), rest.split()
     if first > 0 or last == first:
-        raise scanner.fail(f'{what} should begin with a name in double quotes, got "{text[:60]}"')
-    return text[1:last], text[last + 1 :].split()
+        raise scanner.fail(
+            f'{what} should begin with a name in double quotes, got "{shorten(text)}"'
+        )
+    return printable(text[1:last]), text[last + 1 :].split()
 
 
 def _attributes(scanner: Scanner, words: list[str], what: str) -> tuple[int, ...]:
@@ -67,15 +69,14 @@ def check_writable_names(*names: Names) -> None:
     Raises
     ------
     MeshArgumentError
-        If a name has a double quote or a line end, or is no valid text. The message has the name.
+        If a name has a double quote, or a character that readers escape, as one that ends a line.
+        The message has the name.
     """
     for name in (name for group in names for name in group):
-        if any(mark in name for mark in '"\r\n\0') or name != name.encode("utf-8", "ignore").decode(
-            "utf-8"
-        ):
+        if '"' in name or printable(name) != name:
             raise MeshArgumentError(
                 f"the name {name!r} cannot be written to MFEM's format: it may hold no double "
-                "quote, end of line, zero byte or lone surrogate; give another by mesh.with_names"
+                "quote and no character that cannot be printed; give another by mesh.with_names"
             )
 
 

@@ -3,6 +3,7 @@
 import re
 from math import isfinite
 from typing import final
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -192,4 +193,14 @@ def _plain(text: str) -> str:
 def shorten(text: str) -> str:
     """Return the beginning of a text, short enough for a message."""
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-    return shown.encode("ascii", "backslashreplace").decode("ascii")
+    return printable(shown.encode("ascii", "backslashreplace").decode("ascii"))
+
+
+def printable(text: str) -> str:
+    """Return a text with an escape for each character that a terminal may obey, as repr has them.
+
+    Readers give all pieces of a file that errors quote, and names that meshes keep, through it.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or category(c) == "Zs" else repr(c)[1:-1] for c in text)

@@ -35,7 +35,7 @@ _searched: set[tuple[int, Path]] = set()
 
 
 @contextmanager
-def temporary_file(target: Path, shared: str | None = None) -> Iterator[Path]:
+def temporary_file(target: Path, shared: str | None = None, mode: int = 0o666) -> Iterator[Path]:
     """Yield a new file in the folder of `target`. Remove it at the end unless it was renamed.
 
     First, files that killed writers left in the folder are removed. A writer holds a lock on its
@@ -50,6 +50,8 @@ def temporary_file(target: Path, shared: str | None = None) -> Iterator[Path]:
     shared : str, optional
         Middle of the name, if several machines write the same file; see `shared_name`. It has eight
         hexadecimal digits, a dot and more. Random digits if omitted.
+    mode : int
+        Rights of the file, less those that the process takes from all its files.
 
     Raises
     ------
@@ -57,7 +59,7 @@ def temporary_file(target: Path, shared: str | None = None) -> Iterator[Path]:
         The system refuses to make the file.
     """
     _remove_abandoned(target.parent)
-    path, handle = _made(target, shared)
+    path, handle = _made(target, shared, mode)
     try:
         yield path
     finally:
@@ -71,14 +73,14 @@ def shared_name(target: Path, shared: str) -> Path:
     return target.with_name(f".{target.stem[:40]}-femops-{_MANY}-{shared}")
 
 
-def _made(target: Path, shared: str | None) -> tuple[Path, int | None]:
+def _made(target: Path, shared: str | None, mode: int) -> tuple[Path, int | None]:
     """Make a new file. Return its path and the handle that holds its lock, if there are locks."""
     while True:
         ending = f"{_HERE}-{secrets.token_hex(4)}{target.suffix[:20]}"
         path = target.with_name(f".{target.stem[:40]}-femops-{ending}")
         if shared is not None:
             path = shared_name(target, shared)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         if not _LOCKS:
             os.close(handle)
             return path, None
