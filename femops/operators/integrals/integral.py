@@ -67,6 +67,8 @@ class Integral:
         Fields at which a nonlinear function was differentiated. Empty for other forms.
     rounded : tuple of Node
         Numbers that are rounded to float32 wherever they are computed at points.
+    closed : bool
+        See `Known.closed`.
     """
 
     function: FormFunction
@@ -77,6 +79,7 @@ class Integral:
     traced: LinearQFunction | NonlinearQFunction | None = None
     state: State = NO_STATE
     rounded: tuple[Node, ...] = ()
+    closed: bool = False
 
     def __post_init__(self) -> None:
         kept = {n: g if g.kept else self._copied(g) for n, g in self.coefficients.items()}
@@ -303,7 +306,8 @@ class Integral:
         constants = [name for name, g in given if g.is_constant(self.geometry)]
         elementwise = [name for name, g in given if g.is_elementwise]
         affine, mapped = LegendreGeometry(mesh).affine, self.domain.has_maps
-        return Known(affine, frozenset(constants), points, mapped, frozenset(elementwise))
+        fixed, by_element = frozenset(constants), frozenset(elementwise)
+        return Known(affine, fixed, points, mapped, by_element, closed=self.closed)
 
     def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
         """Split of the form's numbers at a level, with the q-function."""
