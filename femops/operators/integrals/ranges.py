@@ -16,7 +16,6 @@ from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.number_types import check_range, largest_of
 from femops.operators.integrals.term import Term
 from femops.parallel.collective_checks import check
-from femops.pointwise.expressions.frontier import dependent
 from femops.pointwise.expressions.graph import Node, ancestors, substitute
 from femops.pointwise.printer import evaluate
 from femops.pointwise.qdata_split import expressions
@@ -84,24 +83,12 @@ def closes_nonlinear(form: Integral, dtype: np.dtype[Any]) -> bool:
     Raises
     ------
     OperatorError
-        If a constant, or an expression of coefficients that the form combines with its fields, is
-        out of range.
+        If an expression of coefficients that the form combines with its fields is out of range.
     """
     if dtype != np.float32:
         return False
-    traced = form.program
-    outputs = [node for test in traced.tests.values() for node in test.flat()]
-    moving = {node.number for field in traced.fields.values() for node in field.flat()}
-    moves = dependent(outputs, moving)
-    literals = (
-        abs(argument.value)
-        for node in ancestors(outputs)
-        if node.number in moves and not node.is_condition
-        for argument in node.args
-        if argument.op == "const"
-    )
     largest, leave = _expressions(form, inputs=True)
-    for most in [*literals, *largest[leave].tolist()]:
+    for most in largest[leave].tolist():
         if most and not _TINY <= most <= _MOST:
             check_range(f"{form.name}: numbers that multiply fields", most, dtype, whole=True)
     return bool(leave.any())
