@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Literal, final
 
@@ -480,7 +480,8 @@ def _names(wrt: Any) -> dict[str, Space | None]:
     except TypeError:  # also arrays of no axis
         names = []
     if not names or not all(isinstance(name, str) for name in names):
-        raise OperatorError(f"wrt is {shown(wrt)}: give names of coefficients, or 'mesh'")
+        given = shown(wrt) if names or not isinstance(wrt, Collection) else "empty"
+        raise OperatorError(f"wrt is {given}: give names of coefficients, or 'mesh'")
     found = dict(wrt) if isinstance(wrt, Mapping) else dict.fromkeys(names)
     for name, space in found.items():
         if space is not None and (name != "mesh" or not isinstance(space, Space)):
