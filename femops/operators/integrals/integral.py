@@ -401,7 +401,8 @@ class Integral:
             where = ", ".join(f"{c:.6g}" for c in block.points[tuple(bad[0])])
             raise OperatorError(
                 f"{self.name} is not finite at {len(bad)} quadrature points, the first of them "
-                f"({where}): look at square roots, logarithms and divisions in the form"
+                f"({where}): look at square roots, logarithms and divisions in the form, and at "
+                "products and powers beyond 1e308 or below 1e-308"
             )
 
     def data_flops(self, qdata_split: QDataSplit) -> int:
