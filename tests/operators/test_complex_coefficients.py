@@ -117,3 +117,28 @@ def test_arrays_without_numbers_are_refused(dtype, empty):
         A.update(k=empty)
     with pytest.raises(OperatorError, match=r"k has shape .*, which has no numbers"):
         femops.form(scaled, V, dtype=dtype, k=empty)
+
+
+def conducted(u, K):
+    return {"grad": K @ u.grad, "value": u}
+
+
+HERMITIAN = {
+    "constant": (np.array([[2.0, 1j], [-1j, 3.0]]), True),
+    "function": (lambda x: np.array([[2 + x[0], x[1] + 1j], [x[1] - 1j, 3 + 0 * x[0]]]), True),
+    "symmetric": (np.array([[2.0, 1j], [1j, 3.0]]), False),
+    "complex diagonal": (np.array([[2.0 + 0.1j, 1j], [-1j, 3.0]]), False),
+}
+
+
+@pytest.mark.parametrize("name", HERMITIAN)
+def test_hermitian_tensors(name):
+    K, hermitian = HERMITIAN[name]
+    A = build(conducted, K=K)
+    M = A.assemble().toarray()
+    assert A.hermitian == hermitian == (abs(M - M.conj().T).max() < 1e-13)
+    if hermitian:
+        x, info = femops.cg(A, X, rtol=1e-12)
+        assert info.converged and abs(M @ x - X).max() < 1e-9
+        with pytest.raises(OperatorError, match="another shape or symmetry"):
+            A.update(K=np.array([[2.0, 1j], [1j, 3.0]]))

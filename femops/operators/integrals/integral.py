@@ -388,12 +388,32 @@ class Integral:
         inputs = self.inputs(block, {node.number for node in order})
         inputs |= known
         values = np.empty((block.stop - block.start, block.geometry.num_points, len(stored)))
-        with np.errstate(all="ignore"):  # values that are not finite are reported below
+        underflows: list[str] = []
+        # values that are not finite are reported below
+        with np.errstate(all="ignore", under="call", call=lambda what, _: underflows.append(what)):
             for k, value in enumerate(evaluate(stored, inputs, order)):
                 values[..., k] = value
+        if underflows and not self.state.spaces:
+            self._check_digits(stored, values, inputs)
         if check:
             self._check_finite(values, block)
         return values
+
+    def _check_digits(
+        self, stored: list[Node], values: NDArray[np.float64], inputs: dict[int, Any]
+    ) -> None:
+        """Raise if values (n, points, nodes) are wrong as numbers on the way are below 1e-308."""
+        wide = {number: np.asarray(given, np.longdouble) for number, given in inputs.items()}
+        with np.errstate(all="ignore"):
+            for k, exact in enumerate(evaluate(stored, wide)):
+                most = np.max(abs(exact), initial=0.0, where=np.isfinite(exact))
+                # zero is right for results that are below 1e-308 themselves
+                least = max(float(np.finfo(np.float64).tiny), 1e-10 * float(most))
+                if np.any(abs(values[..., k] - exact) > least):
+                    raise OperatorError(
+                        f"{self.name}: numbers inside its expressions are below 1e-308, where "
+                        "float64 loses digits: scale the coefficients or the coordinates"
+                    )
 
     def _check_finite(self, values: NDArray[np.float64], block: DomainBlock) -> None:
         bad = np.argwhere(~np.isfinite(values).all(axis=-1))

@@ -241,3 +241,19 @@ def test_expressions_in_residuals(mesh: str) -> None:
         G.update(**tiny)
     with pytest.raises(OperatorError, match="beyond the range of float32"):
         femops.functional(lambda u, k: k**2 * u**2, V, k=1e-25, dtype="float32")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_numbers_that_lose_digits_in_float64(level: str) -> None:
+    """Powers below 1e-308 inside an expression whose value has all digits, and of lengths."""
+    if np.finfo(np.longdouble).maxexp == np.finfo(np.float64).maxexp:
+        pytest.skip("this machine has no wider numbers to compare with")
+    V = femops.H1(CURVED, 2)
+    given = {"a": lambda x: 1e-160 * (1 + x[0]), "b": 1e-170}
+    with pytest.raises(OperatorError, match="below 1e-308"):
+        femops.form(lambda u, a, b: {"value": a * a / b * u}, V, level=level, **given)
+    small = femops.H1(femops.box((2, 2), mapping=lambda x: 1e-160 * x), 2)
+    with pytest.raises(femops.errors.GeometryError, match="scale the coordinates"):
+        femops.mass(small, 1e300, level=level)
+    tail = femops.form(lambda u, x: {"value": np.exp(-3e3 * x[0]) * u}, V, level=level)
+    assert np.isfinite(tail @ random_vector(V, "float64")).all()
