@@ -181,7 +181,7 @@ def test_controls_that_are_refused() -> None:
         (mean(k=lambda x: x[0]), "k", "k is a function of x, by which nothing can be"),
         (mean(k=first_of) + mean(k=first_of), "k", "k is a function of x, by which nothing can be"),
         (mean(k=lambda x: x[0]), "mesh", "k is a function of x, or an array at points, which"),
-        (mean(k=2.0), (), "wrt is .*: give names"),
+        (mean(k=2.0), (), "wrt is empty: give names"),
         (mean(k=2.0), np.ones((2, 2)), "wrt is an array of shape .*: give names"),
         (mean(k=2.0), {"k": V}, "a space for 'k': only 'mesh' takes one"),
         (mean(k=2.0), {"mesh": V}, "nodes move in a space on their mesh with ncomp=2"),
