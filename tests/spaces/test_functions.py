@@ -92,7 +92,7 @@ def test_wrong_shapes_are_one_clear_error():
     ):
         with pytest.raises(SpaceError, match=f"my_f gives .*{got}.* at 3 points: it must give"):
             evaluate(f, X, shape, "my_f")
-    with pytest.raises(SpaceError, match="my_f gives complex numbers, which V.interpolate"):
+    with pytest.raises(SpaceError, match=r"my_f gives complex numbers, which V\.interpolate"):
         evaluate(lambda x: 1j * x[0], X, (), "my_f")
 
 

@@ -365,7 +365,8 @@ class Node(Symbolic):
 
     def clip(self, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:  # noqa: ARG002
         """See `numpy.clip`, which calls this."""
-        low = self if a_min is None else np.maximum(self, a_min)
+        low: Any = self
+        low = low if a_min is None else np.maximum(low, a_min)
         return low if a_max is None else np.minimum(low, a_max)
 
     # the hash is by identity, because `==` makes a condition
