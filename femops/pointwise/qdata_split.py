@@ -334,8 +334,8 @@ def nonlinear_split(
     work = _Step(trace, inputs, outputs, components, False, met, functionals)
     if computes and known.mapped and not known.affine:
         return _mapped(work, None, known)
-    choices = choices[:1] if known.closed else choices
-    splits = [_by_nodes(work, stored, known, scalable=False) for stored in choices]
+    depths = choices[:1] if known.closed else choices
+    splits = [_by_nodes(work, stored, known, scalable=False) for stored in depths]
     found = [qdata_split for qdata_split in splits if qdata_split is not None]
     return min(
         found,
