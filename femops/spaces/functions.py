@@ -395,7 +395,10 @@ def _shape_complaint(result: Any, shapes: Sequence[tuple[int, ...]], n: int, wha
                 "take with dtype=complex: use these, or give real and imaginary part one by one"
             )
         if array.dtype == object and not array.ndim:
-            return f"{what} is {shown(array.item())}: give real numbers in the range of float64"
+            return (
+                f"{what} gives {shown(array.item())} at {n} points: it must give real numbers in "
+                "the range of float64"
+            )
     taken = [str((*shape, n)) for shape in shapes] + [str(shape) for shape in shapes if shape]
     return (
         f"{what} gives {got} at {n} points: it must give real numbers of shape "

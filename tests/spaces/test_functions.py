@@ -86,7 +86,7 @@ def test_wrong_shapes_are_one_clear_error():
         (lambda x: x[0], (2,), r"\(3,\)"),
         (lambda x: x.T, (2,), r"\(3, 2\)"),
         (lambda x: "u", (), "<U1"),
-        (lambda x: None, (), "object"),
+        (lambda x: None, (), "None"),
         (lambda x: [x[0], x[0, :2]], (2,), "do not fit together"),
         (lambda x: [x[0], x[0], x[0]], (2,), r"\(3, 3\)"),
     ):

@@ -352,6 +352,11 @@ def test_numbers_that_numpy_keeps_as_objects():
     for given, number in ((Fraction(1, 3), 1 / 3), (10**30, 1e30)):
         expected = femops.diffusion(V, number) @ u
         np.testing.assert_array_equal(femops.diffusion(V, given) @ u, expected)
-    for given, shown in ((None, "kappa is None"), (10**400, "kappa is a number of more than 64")):
-        with pytest.raises(femops.errors.OperatorError, match=f"{shown}.*: give real numbers"):
+    for given, shown in (
+        (None, "kappa gives None"),
+        (10**400, "kappa gives a number of more than 64"),
+    ):
+        with pytest.raises(
+            femops.errors.OperatorError, match=f"{shown}.*: it must give real numbers"
+        ):
             femops.diffusion(V, kappa=given)
