@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Literal, final
 
@@ -18,14 +18,17 @@ from femops.operators import Functional, Operator, Residual
 from femops.operators.execution.vectors import checked_vector
 from femops.operators.matrix_free import ONE_SPACE
 from femops.solvers.cg import cg
+from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import jacobi
 from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import Linear, Preconditioning
+from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.base import Space
 from femops_meshes.arguments import Fraction, checked, shown
 
 Vector = NDArray[Any]
 LOAD, DIRICHLET = "load", "dirichlet"
+_SOLVED = 1e-3  # relative residual of a state that counts as solved, also roughly or in float32
 """Names of the right-hand side, and of the values at constrained dofs, among the controls."""
 
 _RIESZ_RTOL = {"float64": 1e-12, "float32": 1e-6}
@@ -151,6 +154,7 @@ def gradient(
     preconditioner: Preconditioning = "jacobi",
     rtol: Fraction = 1e-10,
     level: str = "partial",
+    b: Any = None,
     warn: bool = True,
 ) -> Gradient:
     r"""Derivatives of a goal J(u, m) by its controls m, where u solves F(u, m) = b.
@@ -183,9 +187,13 @@ def gradient(
         Relative residual of the adjoint equation.
     level : str
         See `Operator.at_level`.
+    b : (size,) array or 0.0, optional
+        The right-hand side. With it the state is checked: derivatives at a u that does not solve
+        F(u) = b are wrong by about its relative residual. Without it any u counts as solution, of
+        the equation with b = F(u).
     warn : bool
         Whether to issue a `ConvergenceWarning` if the adjoint equation, or one of a
-        `Gradient.hessian_product`, is not solved to ``rtol``.
+        `Gradient.hessian_product`, is not solved to ``rtol``, or u is no solution for ``b``.
 
     Returns
     -------
@@ -238,7 +246,10 @@ def gradient(
     >>> slopes["kappa"].shape == K.shape, bool(abs(slopes["f"] - mean(u)) < 1e-12)
     (True, True)
     """
-    return _gradients([(goal, u)], F, wrt, (linear, preconditioner, rtol, level), warn=warn)[0]
+    found = _gradients([(goal, u)], F, wrt, (linear, preconditioner, rtol, level), warn=warn)[0]
+    if b is not None and warn:
+        found._problem.check_solved(b)
+    return found
 
 
 @checked(OperatorError)
@@ -416,6 +427,27 @@ class _Problem:
         (_, back), J = self.linear
         return back.solve(J.T, self.right, "adjoint", warn=self.warn)
 
+    def check_solved(self, b: Any) -> None:
+        """Warn if the state does not solve the equation with the right-hand side b. Collective."""
+        if self.F is None:
+            raise OperatorError("b is the right-hand side of an equation: give F")
+        (ahead, _), J = self.linear
+        xp, sums, u = self.space.memory.xp, Sums(self.space), self.state
+        right = xp.zeros_like(u) if isinstance(b, int | float) and not b else b
+        right = checked_vector(self.space, self.goal.dtype, right, "b")
+        rest = (J @ u if isinstance(self.F, Operator) else self.F.residual(u)) - right
+        size = J @ u
+        for vector in (rest, size):
+            vector[ahead.fixed] = 0.0
+        error, scale = sums.norm(rest), sums.norm(size) + sums.norm(right)
+        if error > _SOLVED * scale:
+            warn_on_first_rank(
+                f"femops.gradient is given a u that does not solve F(u) = b: |F(u) - b| is "
+                f"{error:.2g}, |F'(u) u| + |b| is {scale:.2g}, so the derivatives are wrong. Solve "
+                "for u first. (warn=False: no warning)",
+                self.space.comm,
+            )
+
     @property
     def right(self) -> Vector:
         """Right-hand side of the adjoint equation."""
@@ -480,7 +512,8 @@ def _names(wrt: Any) -> dict[str, Space | None]:
     except TypeError:  # also arrays of no axis
         names = []
     if not names or not all(isinstance(name, str) for name in names):
-        raise OperatorError(f"wrt is {shown(wrt)}: give names of coefficients, or 'mesh'")
+        given = shown(wrt) if names or not isinstance(wrt, Collection) else "empty"
+        raise OperatorError(f"wrt is {given}: give names of coefficients, or 'mesh'")
     found = dict(wrt) if isinstance(wrt, Mapping) else dict.fromkeys(names)
     for name, space in found.items():
         if space is not None and (name != "mesh" or not isinstance(space, Space)):

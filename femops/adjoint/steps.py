@@ -192,7 +192,8 @@ class Steps:
         """
         names = [wrt] if isinstance(wrt, str) else list(wrt)
         if not names or not all(isinstance(name, str) for name in names):
-            raise OperatorError(f"wrt is {shown(wrt)}: give names of coefficients, or 'initial'")
+            given = shown(wrt) if names else "empty"
+            raise OperatorError(f"wrt is {given}: give names of coefficients, or 'initial'")
         self._check_varying({*self._coefficients(1), *self._old.values()}, names)
         self._check_controls(names)
         with tempfile.TemporaryDirectory(prefix="femops-steps-") as folder:

@@ -36,6 +36,8 @@ Ints = NDArray[np.int64]
 _checked = Derived[Mesh, None]()
 # Elements whose determinants are not known to be positive everywhere.
 _doubtful = Derived[Mesh, Ints]()
+# Least determinant: with smaller ones, products of data are no normal numbers and lose digits.
+_LEAST = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
 _SURE = 1e-10  # times the largest coefficient: far above the round-off of the others
 # Jacobians of meshes of affine elements.
 _of_affine = Derived[Mesh, Floats]()
@@ -144,7 +146,7 @@ class Geometry(DomainGeometry):
 
         def valid(ends: tuple[int, int]) -> bool:
             found = determinants(jacobians(mesh.coordinates[rest[slice(*ends)]], points))
-            return bool(np.all(found > 0.0))
+            return bool(np.all(found >= _LEAST))
 
         if not all(in_order(valid, element_blocks(len(rest), self.num_points))):
             raise _inverted(self)
@@ -226,7 +228,7 @@ class GeometryBlock(DomainBlock):
     def det(self) -> Floats:
         """Determinants (n, q1d**dim) of J, checked to be positive."""
         det = determinants(self.jacobian)
-        if not np.all(det > 0.0):
+        if not np.all(det >= _LEAST):
             raise _inverted(self.geometry)
         return det
 
@@ -245,7 +247,7 @@ class GeometryBlock(DomainBlock):
         nodes = _determinant_nodes(count)
         few = determinants(jacobians(mesh.coordinates[self.start : self.stop], nodes))
         det = tensor_apply([lagrange_matrix(nodes, points)] * mesh.dim, few)
-        if not np.all(det > 0.0):
+        if not np.all(det >= _LEAST):
             return super().point_weights
         det *= geometry.weights
         return det
@@ -309,7 +311,7 @@ def _without_bound(mesh: Mesh) -> Ints:
     def among(ends: tuple[int, int]) -> Ints:
         det = determinants(jacobians(mesh.coordinates[slice(*ends)], nodes))
         coefficients = tensor_apply(change, det)
-        least = _SURE * np.abs(coefficients).max(axis=1)
+        least = np.maximum(_SURE * np.abs(coefficients).max(axis=1), _LEAST)
         return ends[0] + np.flatnonzero(~(coefficients.min(axis=1) > least))
 
     blocks = element_blocks(mesh.num_elements, count**mesh.dim)
@@ -317,11 +319,16 @@ def _without_bound(mesh: Mesh) -> Ints:
 
 
 def _inverted(geometry: Geometry) -> GeometryError:
-    """Make the error that counts and names the elements with a determinant <= 0."""
+    """Make the error that counts and names the elements with a determinant <= 0, or too small."""
     found: list[int] = []
     for start, stop in geometry.blocks():
         bad = ~np.all(determinants(geometry.jacobian(start, stop)) > 0.0, axis=1)
         found.extend(int(e) for e in start + np.flatnonzero(bad))
+    if not found:
+        return GeometryError(
+            f"Jacobian determinants are below {_LEAST:.0e}, where products with them lose digits: "
+            "scale the coordinates"
+        )
     count = "1 element has" if len(found) == 1 else f"{len(found)} elements have"
     names = ", ".join(str(e) for e in found[:5]) + (", ..." if len(found) > 5 else "")
     in_file = [int(e) for e in geometry.mesh.file_elements[found[:5]]]

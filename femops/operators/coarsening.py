@@ -18,6 +18,7 @@ from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.point_data import mode_lanes
+from femops.operators.integrals.ranges import closes
 from femops.operators.integrals.snapshots import Field, Sampled, between_points
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import DATA_LEVELS, Term
@@ -75,7 +76,14 @@ def coarse_operator(
 
 
 def _made(form: Integral, dtype: np.dtype[Any], level: str) -> Term:
-    return Term.make(form, dtype, None, level).ready(level)
+    return Term.make(_closed(form, dtype), dtype, None, level).ready(level)
+
+
+def _closed(form: Integral, dtype: np.dtype[Any]) -> Integral:
+    """The form, closed if the type needs that, see `Known`. Collective."""
+    if form.closed or not closes(form, dtype):
+        return form
+    return replace(form, closed=True, traced=form.qfunction)
 
 
 def in_precision(A: Operator, dtype: DTypeLike, level: str) -> Operator:
@@ -225,9 +233,8 @@ def _rounded(term: Term, dtype: np.dtype[Any], level: str, source: Integral | No
 
     ``source`` is the form with another basis, by default that of the term.
     """
-    source = term.source if source is None else source
-    assert source is not None
-    same = term.level == level and level in DATA_LEVELS
+    source = _closed(term.source if source is None else source, dtype)
+    same = term.level == level and level in DATA_LEVELS and source.closed == term.source.closed
     made = Term.make(source, dtype, None, level)
     ratio, rest = divmod(made.width, term.width)
     none = not term.domain.num_elements or term.filled  # device kernels compute data of any type

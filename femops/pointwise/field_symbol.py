@@ -11,6 +11,7 @@ import numpy as np
 from femops.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.complex_symbols import called
 from femops.pointwise.expressions.graph import Node, Symbolic
+from femops.pointwise.expressions.tensors import maximum, minimum
 from femops_meshes.hints import OF_FIELDS, did_you_mean
 
 Objects = np.ndarray[Any, np.dtype[Any]]
@@ -101,6 +102,11 @@ class FieldSymbol(Symbolic):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return called(function, args, kwargs)
+
+    def clip(self, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:  # noqa: ARG002
+        """See `numpy.clip`, which calls this."""
+        low = self.value if a_min is None else maximum(self.value, a_min)
+        return low if a_max is None else minimum(low, a_max)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Objects:
         return np.asarray(self.value, dtype=object)

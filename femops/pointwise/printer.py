@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from femops.pointwise.expressions.graph import Node, ancestors
-from femops.pointwise.expressions.operations import BY_DETERMINANT
+from femops.pointwise.expressions.operations import BY_DETERMINANT, FUNCTIONS
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
@@ -78,10 +78,7 @@ _NUMPY: dict[str, Any] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "where": np.where,
-    **{
-        name: getattr(np, name)
-        for name in ("sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan")
-    },
+    **{name: getattr(np, name) for name in ("sqrt", "hypot", *FUNCTIONS)},
 }
 
 

@@ -56,6 +56,7 @@ class Known:
     mapped: bool = False
     elementwise: frozenset[str] = frozenset()
     at_points: bool = False
+    closed: bool = False
 
 
 @final
@@ -272,14 +273,16 @@ def linear_split(
     transpose : bool
         True to exchange field and test function.
     """
-    if level not in ("matrix-free", "partial"):
-        known = Known(at_points=True)
     known = Known() if known is None else known
+    if level not in ("matrix-free", "partial"):
+        known = Known(at_points=True, closed=known.closed)
     work = _Step.of(step, transpose)
     if level == "matrix-free":
         if not known.affine:
             return _mapped(work, step.degree, known)
         candidates = [_by_nodes(work, _opened(work, known), known)]
+    elif known.closed:
+        candidates = []
     else:
         moving = {node.number for node in work.inputs}
         # an application may repeat arithmetic to save memory traffic, but not library functions
@@ -331,7 +334,8 @@ def nonlinear_split(
     work = _Step(trace, inputs, outputs, components, False, met, functionals)
     if computes and known.mapped and not known.affine:
         return _mapped(work, None, known)
-    splits = [_by_nodes(work, stored, known, scalable=False) for stored in choices]
+    depths = choices[:1] if known.closed else choices
+    splits = [_by_nodes(work, stored, known, scalable=False) for stored in depths]
     found = [qdata_split for qdata_split in splits if qdata_split is not None]
     return min(
         found,
@@ -412,21 +416,47 @@ def _by_nodes(
 
 
 def _opened(work: _Step, known: Known) -> list[Node]:
-    """Frontier of the outputs, expanded to inputs and nodes that are constant in an element."""
+    """Frontier of the outputs, expanded to inputs and nodes that are constant in an element.
+
+    If ``known.closed``, it is not expanded through numbers of coefficients and positions alone.
+    """
     places = _places(work.trace, work.outputs, known)
     moving = {node.number for node in work.inputs}
     weighted = dependent(work.outputs, {work.weight.number})
+    shaped = _shaped(work.trace, work.outputs) if known.closed else None
     return opened(
         frontier(work.outputs, moving),
         lambda node: (
             bool(node.args)
             and (
                 node.is_condition
-                or places[node.number] is _Variability.POINT
+                or (
+                    places[node.number] is _Variability.POINT
+                    and (shaped is None or node.number in shaped)
+                )
                 or node.number in weighted
             )
         ),
     )
+
+
+def _shaped(trace: Trace, nodes: Iterable[Node]) -> set[int]:
+    """Numbers of the ancestors of nodes that depend on more than coefficients and positions."""
+    names = [name for name in trace.static if name in (POSITION, NORMAL) or "@" not in name]
+    own = {node.number for name in names for node in trace.static[name].flat}
+    order = ancestors(nodes)
+    return dependent(order, {n.number for n in order if n.op == "input" and n.number not in own})
+
+
+def expressions(trace: Trace, outputs: list[Node], moving: set[int]) -> list[Node]:
+    """Largest expressions in the outputs that depend on coefficients and positions alone.
+
+    Kernels that are ``closed``, see `Known`, read these. ``moving`` has the numbers of the fields.
+    """
+    shaped = _shaped(trace, outputs)
+    found = frontier(outputs, moving)
+    found = opened(found, lambda node: node.is_condition or node.number in shaped)
+    return [node for node in found if node.number not in shaped]
 
 
 def stored_split(
@@ -478,15 +508,15 @@ def _mapped(work: _Step, degree: int | None, known: Known) -> QDataSplit:
     given = _Given(weight=[reference], constant=[scale])
     if used & {node.number for node in jacobian.flat}:
         given.jacobian = list(jacobian.flat)
-    if used & {node.number for node in static[POSITION].flat}:
-        given.position = list(static[POSITION].flat)
-    mine = {node.number for node in given.all()}
     parts = {
         _Variability.CONSTANT: given.constant,
         _Variability.ELEMENT: given.element,
         _Variability.POINT: given.point,
     }
     open_nodes = _opened(replace(work, outputs=outputs), known)
+    if {node.number for node in open_nodes} & {node.number for node in static[POSITION].flat}:
+        given.position = list(static[POSITION].flat)
+    mine = {node.number for node in given.all()}
     places = _places(work.trace, open_nodes, known)
     for node in open_nodes:
         if node.number not in mine:

@@ -44,7 +44,8 @@ class CoefficientShape:
     shape : tuple of int
         Shape of the value at a point, ``()`` for a scalar.
     symmetric : bool
-        True for a symmetric matrix, whose opposite entries are one symbol.
+        True for a symmetric matrix, whose opposite entries are one symbol. With a third axis, of
+        real and imaginary parts, the matrix is Hermitian.
     two_sided : bool
         True on faces between elements, if the value may differ between the sides. The first axis of
         ``shape`` has both sides.
@@ -133,6 +134,14 @@ def symbols(graph: Graph, name: str, shape: tuple[int, ...], symmetric: bool = F
     return _fixed(out)
 
 
+def _hermitian(parts: Objects) -> Objects:
+    """Parts (n, n, 2), real and imaginary, of a Hermitian matrix from those above its diagonal."""
+    zero, parts = parts[0, 0, 0].graph.constant(0.0), parts.copy()
+    for i, j in zip(*np.tril_indices(len(parts)), strict=True):
+        parts[i, j] = (parts[j, i, 0], -parts[j, i, 1]) if i > j else (parts[i, i, 0], zero)
+    return _fixed(parts)
+
+
 def _fixed(array: Objects) -> Objects:
     """Make an array read-only and return it. So a form can't overwrite it."""
     array.flags.writeable = False
@@ -207,8 +216,10 @@ def trace(
     given = _two_sided(arguments, inverses) if two_sided else _one_sided(arguments, inverses[0])
     known: dict[str, Any] = {}
     for name, shape in coefficients.items():
-        static[name] = symbols(graph, f"c({name})", shape.shape, shape.symmetric)
+        hermitian = shape.symmetric and len(shape.shape) > 2
+        static[name] = symbols(graph, f"c({name})", shape.shape, shape.symmetric and not hermitian)
         value = static[name] if shape.shape else static[name][()]
+        value = _hermitian(value) if hermitian else value
         ends = (value[0], value[1]) if shape.two_sided else (value, value)
         known[name] = TwoSided.of_values(name, *ends) if two_sided else value
     results = _call(function, given, known, place)

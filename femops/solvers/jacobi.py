@@ -77,6 +77,8 @@ def jacobi(A: Operator | ComplexOperator) -> Jacobi:
     if count:
         first = f"first number {int(bad.argmax())}" if mine else "none on this rank"
         cause = "is a coefficient zero or out of the range of A's type, or a dof without elements?"
+        if any(term.source.state.spaces for _, term in getattr(A, "summands", ())):
+            cause += " Is a derivative infinite at the state, as that of a square root at zero is?"
         if isinstance(A.space, Product):
             cause = (
                 "a field that is not in its own equation, as the pressure of Stokes flow, has no "

@@ -12,6 +12,7 @@ from femops.geometry.bodies import bodies
 from femops.operators import Operator
 from femops.solvers.inner_products import Sums
 from femops.spaces.base import Space
+from femops.spaces.h1_l2 import L2
 
 Vector = NDArray[Any]
 # Bounds of the round-off of A v, times the machine's precision: for an entry, and for the norm.
@@ -56,6 +57,14 @@ def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> 
                 " Bodies share no vertices: if they should be one, join the faces that "
                 "`femops mesh info` calls unjoined."
             )
+    elif isinstance(A.space, L2):
+        text += (
+            "If fluxes are given on the whole boundary, the load must balance them "
+            "(docs/boundary_conditions.md)."
+            if any(term.fields.two_sided for _, term in A.summands)
+            else "On an L2 space only integrals over faces couple the elements: take "
+            "femops.interior_penalty for a diffusion, or add a mass."
+        )
     else:
         then = "" if form else " and b = A.rhs(b, values)"
         text += (

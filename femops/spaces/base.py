@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Self, final
+from typing import TYPE_CHECKING, Annotated, Any, Self, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -35,6 +35,7 @@ from femops_kernels.cuda.device.device import Device
 from femops_meshes.arguments import checked, names_checked, whole_numbers
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
 from femops_meshes.coordinates.mapping import positions
+from femops_meshes.hints import did_you_mean
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
@@ -123,6 +124,19 @@ class Space(DomainSpace, ABC):
     def device(self) -> Device | None:
         """Device that stores the vectors; None for the host."""
         return self.memory.device
+
+    @property
+    def family(self) -> Family:
+        """Basis: "gll", "gauss", "bernstein" or "hermite"; see `Basis1D`."""
+        return self.basis.family
+
+    if not TYPE_CHECKING:  # type checkers would think that any attribute exists
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that names a similar attribute."""
+            names = [known for known in {*vars(self), *dir(type(self))} if known[0] != "_"]
+            hint = "" if name.startswith("_") else did_you_mean(name, sorted(names), 0.75)
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     volume = property(lambda self: self)
     have_slopes = True

@@ -10,6 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import count
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from femops.errors import FemopsError, SpaceError
 from femops.geometry.domain import DomainBlock
 from femops.pointwise.diagnostics import line_of
 from femops.spaces.restriction import refuse_unreadable
-from femops_meshes.arguments import call_with_arrays, check_takes, type_name
+from femops_meshes.arguments import call_with_arrays, check_takes, shown, type_name
 
 _LOOKED_AT = 4096  # points among which the two are chosen that a function is checked at
 
@@ -363,6 +364,11 @@ def _fit(result: Any, shape: tuple[int, ...], n: int, *, row: bool) -> Floats | 
         array = np.asarray(result)
     except ValueError:
         return None
+    if array.dtype == object and not array.ndim and isinstance(array.item(), Real):
+        try:  # a Fraction, or an integer of more than 64 bits
+            array = np.asarray(float(array.item()))
+        except OverflowError:
+            return None
     if array.dtype.kind not in "fiub":
         return None
     values: Floats = array.astype(np.float64, copy=False)
@@ -385,8 +391,13 @@ def _shape_complaint(result: Any, shapes: Sequence[tuple[int, ...]], n: int, wha
     else:
         if array.dtype.kind == "c":
             return (
-                f"{what} gives complex numbers: pass dtype=complex, as V.interpolate, femops.load "
-                "and femops.form take it, or give real and imaginary part one by one"
+                f"{what} gives complex numbers, which V.interpolate, femops.load and femops.form "
+                "take with dtype=complex: use these, or give real and imaginary part one by one"
+            )
+        if array.dtype == object and not array.ndim:
+            return (
+                f"{what} gives {shown(array.item())} at {n} points: it must give real numbers in "
+                "the range of float64"
             )
     taken = [str((*shape, n)) for shape in shapes] + [str(shape) for shape in shapes if shape]
     return (

@@ -93,6 +93,10 @@ _PLAIN: dict[Any, Kind] = {
     bool: Kind(lambda value: isinstance(value, bool | np.bool_), "True or False"),
     int: whole_numbers(),
     float: real_numbers(),
+    complex: Kind(
+        lambda value: isinstance(value, complex | np.complexfloating) and bool(np.isfinite(value)),
+        "a complex number",
+    ),
     str: Kind(lambda value: isinstance(value, str), "a text"),
     os.PathLike: Kind(lambda value: isinstance(value, os.PathLike), "a path"),
     Mapping: Kind(lambda value: isinstance(value, Mapping), "a dict"),

@@ -144,10 +144,10 @@ _LUMPED = (
 _YOUNG = frozenset({"E", "nu", "young", "poisson"})
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str], least: float = 0.6) -> str:
     """Return the end of a message about an unknown name, with the most similar known name.
 
-    Return an empty text if no known name is similar.
+    Return an empty text if no known name is similar, by ``difflib``'s ratio of ``least`` or more.
 
     >>> did_you_mean("multigird", ["jacobi", "multigrid"])
     ': did you mean multigrid?'
@@ -156,7 +156,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """
     names = list(names)
     known = [one for one in _MEANT.get(name, ()) if one in names]
-    similar = known or get_close_matches(name, names, n=1)
+    similar = known or get_close_matches(name, names, n=1, cutoff=least)
     similar = similar or [one for one in names if one.lower() == name.lower()]
     return f": did you mean {similar[0]}?" if similar else ""
 

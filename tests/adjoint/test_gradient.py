@@ -181,7 +181,7 @@ def test_controls_that_are_refused() -> None:
         (mean(k=lambda x: x[0]), "k", "k is a function of x, by which nothing can be"),
         (mean(k=first_of) + mean(k=first_of), "k", "k is a function of x, by which nothing can be"),
         (mean(k=lambda x: x[0]), "mesh", "k is a function of x, or an array at points, which"),
-        (mean(k=2.0), (), "wrt is .*: give names"),
+        (mean(k=2.0), (), "wrt is empty: give names"),
         (mean(k=2.0), np.ones((2, 2)), "wrt is an array of shape .*: give names"),
         (mean(k=2.0), {"k": V}, "a space for 'k': only 'mesh' takes one"),
         (mean(k=2.0), {"mesh": V}, "nodes move in a space on their mesh with ncomp=2"),
@@ -260,3 +260,30 @@ def test_cases_that_do_not_fit() -> None:
     ):
         with pytest.raises(OperatorError, match=message):
             femops.adjoint.gradients(goals, F, U[:, :columns], "k")
+
+
+def test_a_state_that_is_no_solution():
+    A = femops.form(lambda u, k: {"value": u, "grad": k * u.grad}, V, k=2.0)
+    A = A.constrained(V.boundary_dofs())
+    b = A.rhs(femops.load(V, 1.0))
+    u, goal = direct(A, b, 0.0), femops.functional(lambda u: u**2, V)
+    assert np.isfinite(femops.gradient(goal, A, u, "k", linear=direct, b=b)["k"])
+    with pytest.warns(femops.errors.ConvergenceWarning, match="does not solve"):
+        femops.gradient(goal, A, 1.1 * u, "k", linear=direct, b=b)
+    F = femops.residual(lambda u, k: {"value": u**3 - 1.0, "grad": k * u.grad}, V, k=2.0)
+    with pytest.warns(femops.errors.ConvergenceWarning, match="does not solve"):
+        femops.gradient(goal, F, V.interpolate(0.5), "k", linear=direct, b=0.0)
+    assert femops.gradient(goal, F, V.interpolate(1.0), "k", linear=direct, b=0.0)["k"] < 1e-12
+
+
+def test_reference_slopes_have_a_gradient():
+    """By a coefficient, and by the nodes of the mesh, against differences."""
+    k, d = (V.interpolate(f) for f in (lambda x: 1.0 + x[0], lambda x: np.sin(3.0 * x[1])))
+    u = V.interpolate(lambda x: x[0] * x[1])
+
+    def goal(k):
+        k = femops.GridFunction(V, k)
+        return femops.functional(lambda u, k: k**2 * femops.inner(u.reference_grad, u.grad), V, k=k)
+
+    slope = femops.gradient(goal(k), u=u, wrt="k")["k"] @ d
+    assert slope == pytest.approx((goal(k + 1e-5 * d)(u) - goal(k - 1e-5 * d)(u)) / 2e-5, rel=1e-8)

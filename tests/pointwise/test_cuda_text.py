@@ -45,7 +45,8 @@ def of_every_operation():
     for k in rng.permutation(len(operations)):
         op = operations[k]
         if op in UNARY:
-            node = graph.unary(op, some())
+            given_to = 0.6 * np.tanh(some()) if op in ("arcsin", "arccos") else some()
+            node = graph.unary(op, given_to)
         elif op in BINARY:
             node = graph.binary(op, some(), some())
         else:

@@ -84,7 +84,7 @@ def test_derivative_is_the_complex_step(f, point, k):
 def test_every_operation_and_its_derivatives(function):
     graph, count, h = Graph(), function.nin, 1e-6
     inputs = [graph.input(name) for name in "xy"[:count]]
-    points = [np.linspace(0.3, 1.2, 7), np.linspace(1.1, 0.42, 7)][:count]
+    points = [np.linspace(0.3, 0.9, 7), np.linspace(1.1, 0.42, 7)][:count]
     node, given = function(*inputs), dict(zip((n.number for n in inputs), points, strict=True))
     (value,) = evaluate([node], given)
     np.testing.assert_array_equal(value, function(*points))
@@ -135,7 +135,7 @@ def test_exact_simplifications_only():
 @pytest.mark.parametrize("function", [*UNARY, *BINARY, np.power])
 def test_constants_are_computed_where_nodes_are_substituted(function):
     graph = Graph()
-    x, args = graph.input("x"), [1.3, 0.7][: function.nin]
+    x, args = graph.input("x"), [0.9, 0.7][: function.nin]
     made = function(*[graph.constant(value) for value in args])
     (product,) = substitute([x * made], {})
     assert {node.op for node in ancestors([product])} == {"mul", "input", "const"}
@@ -205,7 +205,7 @@ def test_tensors_on_numbers(n):
         (lambda x, F: tensors.interp(x, [0.0, 1.0, 1.0], F[0]), "as many values"),
         (lambda x, F: tensors.interp(x, [1.0, 1.0], F[0]), "ascend"),
         (lambda x, F: tensors.interp(x, [0.0, np.inf], F[0]), "finite"),
-        (lambda x, F: tensors.interp(x, F[0], [0.0, 1.0]), "finite numbers"),
+        (lambda x, F: tensors.interp(x, F[0], [0.0, 1.0]), "has symbols"),
         (lambda x, F: x + Graph().input("other"), "another form"),
     ],
 )

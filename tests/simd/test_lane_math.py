@@ -8,7 +8,7 @@ import pytest
 from femops_kernels.simd.lanes import Lane
 from support.kernels import compiled
 
-ROWS = 30
+ROWS = 38
 
 
 KERNEL = """
@@ -42,6 +42,17 @@ def pairs(a, b, out):
     store(lane, out, 29, lane_by_determinant(1.0, a))
 
 @inner
+def more(a, b, out):
+    store(lane, out, 30, lane_exp2(a))
+    store(lane, out, 31, lane_expm1(b))
+    store(lane, out, 32, lane_log2(a))
+    store(lane, out, 33, lane_log10(a))
+    store(lane, out, 34, lane_log1p(a))
+    store(lane, out, 35, lane_arcsin(0.5 * a))
+    store(lane, out, 36, lane_arccos(0.5 * a))
+    store(lane, out, 37, lane_hypot(a, b))
+
+@inner
 def choices(a, b, out):
     store(lane, out, 21, lane_where(lane_lt(a, b), a, b))
     store(lane, out, 22, lane_where(lane_le(a, b), 1.0, b))
@@ -57,6 +68,7 @@ def run(a, b, out):
     functions(x, y, out)
     pairs(x, y, out)
     choices(x, y, out)
+    more(x, y, out)
 """
 """``run(a, b, out)`` of addresses: row k of out is the k-th of `expected`."""
 
@@ -80,6 +92,9 @@ def expected(a, b):
         where(a != b, a, number(-7.0)),
         where(b > 0, a, b),
         *(b / a, number(1.0) / a),
+        *(np.exp2(a), np.expm1(b), *(f(a) for f in (np.log2, np.log10, np.log1p))),
+        *(f(number(0.5) * a) for f in (np.arcsin, np.arccos)),
+        np.hypot(a, b),
     ]
 
 
@@ -95,7 +110,7 @@ def test_agrees_with_numpy(width, dtype):
     rows = expected(a, b)
     assert len(rows) == ROWS
     assert {bool(x) for x in a < b} == {True, False}  # both branches are taken
-    exact = {0, 10, 11, 12, 15, 16, *range(19, ROWS)}
+    exact = {0, 10, 11, 12, 15, 16, *range(19, 30)}
     for k, row in enumerate(rows):
         tolerance = 0.0 if k in exact else 8 * np.finfo(dtype).eps
         np.testing.assert_allclose(out[k], row, rtol=tolerance, equal_nan=True, err_msg=f"row {k}")

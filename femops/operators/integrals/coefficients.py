@@ -239,13 +239,15 @@ class FormCoefficient:
         """
         shape = self.at(first).shape[2:]
         two_sided = isinstance(self.value, Field) and first.geometry.domain.two_sided
-        square = len(shape) == 2 and shape[0] == shape[1] and not (two_sided or self.paired)
+        square = len(shape) == 2 + self.paired and shape[0] == shape[1] and not two_sided
         return CoefficientShape(shape, square and self._symmetric(first), two_sided)
 
     def _symmetric(self, first: DomainBlock) -> bool:
-        """True if opposite entries are bitwise equal everywhere."""
+        """True if opposite entries are bitwise equal, or conjugate, everywhere."""
+        rows, columns = (-3, -2) if self.paired else (-2, -1)
+        signs = np.array([1.0, -1.0]) if self.paired else 1.0
         blocks = (self.at(block) for block in first.geometry)
-        return all(np.array_equal(values, values.swapaxes(-1, -2)) for values in blocks)
+        return all(np.array_equal(v, signs * v.swapaxes(rows, columns)) for v in blocks)
 
 
 def on_several_domains(

@@ -67,6 +67,8 @@ class Integral:
         Fields at which a nonlinear function was differentiated. Empty for other forms.
     rounded : tuple of Node
         Numbers that are rounded to float32 wherever they are computed at points.
+    closed : bool
+        See `Known.closed`.
     """
 
     function: FormFunction
@@ -77,6 +79,7 @@ class Integral:
     traced: LinearQFunction | NonlinearQFunction | None = None
     state: State = NO_STATE
     rounded: tuple[Node, ...] = ()
+    closed: bool = False
 
     def __post_init__(self) -> None:
         kept = {n: g if g.kept else self._copied(g) for n, g in self.coefficients.items()}
@@ -303,7 +306,8 @@ class Integral:
         constants = [name for name, g in given if g.is_constant(self.geometry)]
         elementwise = [name for name, g in given if g.is_elementwise]
         affine, mapped = LegendreGeometry(mesh).affine, self.domain.has_maps
-        return Known(affine, frozenset(constants), points, mapped, frozenset(elementwise))
+        fixed, by_element = frozenset(constants), frozenset(elementwise)
+        return Known(affine, fixed, points, mapped, by_element, closed=self.closed)
 
     def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
         """Split of the form's numbers at a level, with the q-function."""
@@ -384,12 +388,32 @@ class Integral:
         inputs = self.inputs(block, {node.number for node in order})
         inputs |= known
         values = np.empty((block.stop - block.start, block.geometry.num_points, len(stored)))
-        with np.errstate(all="ignore"):  # values that are not finite are reported below
+        underflows: list[str] = []
+        # values that are not finite are reported below
+        with np.errstate(all="ignore", under="call", call=lambda what, _: underflows.append(what)):
             for k, value in enumerate(evaluate(stored, inputs, order)):
                 values[..., k] = value
+        if underflows and not self.state.spaces:
+            self._check_digits(stored, values, inputs)
         if check:
             self._check_finite(values, block)
         return values
+
+    def _check_digits(
+        self, stored: list[Node], values: NDArray[np.float64], inputs: dict[int, Any]
+    ) -> None:
+        """Raise if values (n, points, nodes) are wrong as numbers on the way are below 1e-308."""
+        wide = {number: np.asarray(given, np.longdouble) for number, given in inputs.items()}
+        with np.errstate(all="ignore"):
+            for k, exact in enumerate(evaluate(stored, wide)):
+                most = np.max(abs(exact), initial=0.0, where=np.isfinite(exact))
+                # zero is right for results that are below 1e-308 themselves
+                least = max(float(np.finfo(np.float64).tiny), 1e-10 * float(most))
+                if np.any(abs(values[..., k] - exact) > least):
+                    raise OperatorError(
+                        f"{self.name}: numbers inside its expressions are below 1e-308, where "
+                        "float64 loses digits: scale the coefficients or the coordinates"
+                    )
 
     def _check_finite(self, values: NDArray[np.float64], block: DomainBlock) -> None:
         bad = np.argwhere(~np.isfinite(values).all(axis=-1))
@@ -397,7 +421,8 @@ class Integral:
             where = ", ".join(f"{c:.6g}" for c in block.points[tuple(bad[0])])
             raise OperatorError(
                 f"{self.name} is not finite at {len(bad)} quadrature points, the first of them "
-                f"({where}): look at square roots, logarithms and divisions in the form"
+                f"({where}): look at square roots, logarithms and divisions in the form, and at "
+                "products and powers beyond 1e308 or below 1e-308"
             )
 
     def data_flops(self, qdata_split: QDataSplit) -> int:

@@ -17,7 +17,7 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import product_of_factors
 from femops.operators.integrals.integral import STATE, Integral, Made
-from femops.operators.integrals.ranges import check_weights
+from femops.operators.integrals.ranges import check_weights, closes_nonlinear
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.identities import identities
@@ -101,6 +101,7 @@ class NonlinearIntegral:
         self.form = Integral(function, sides, sides, quadrature, coefficients)
         self._read()  # traced now, because globals that the function reads may change later
         check_weights(self.form, self.dtype)
+        self._close()
         self._setups: dict[Any, Any] = {}  # of Jacobians, see `State`
 
     def __getstate__(self) -> dict[str, Any]:
@@ -124,6 +125,13 @@ class NonlinearIntegral:
             sides = self.form.fields.with_slopes(self._trace.has_slopes)
             self.form = replace(self.form, fields=sides, tests=sides)
             self._trace = self._trace if sides.have_slopes else self._trace.of_values
+
+    def _close(self) -> None:
+        """Close the form if its type needs that, see `Known`. Collective."""
+        traced = NonlinearQFunction(self._trace)
+        closed = closes_nonlinear(replace(self.form, traced=traced), self.dtype)
+        if closed != self.form.closed:
+            self.form = replace(self.form, closed=closed)
 
     @property
     def is_current(self) -> bool:
@@ -257,6 +265,7 @@ class NonlinearIntegral:
             for name in ("_tests", "_scaled", "_swept", "_linearised", "is_constant", "_qfunction"):
                 twin.__dict__.pop(name, None)
             twin._read()
+        twin._close()
         return twin
 
 

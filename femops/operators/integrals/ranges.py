@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.errors import OperatorError
 from femops.geometry.domain import DomainBlock
+from femops.geometry.jacobians import GeometryBlock
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.number_types import check_range, largest_of
 from femops.operators.integrals.term import Term
 from femops.parallel.collective_checks import check
-from femops.pointwise.expressions.graph import ancestors
+from femops.pointwise.expressions.graph import Node, ancestors, substitute
+from femops.pointwise.printer import evaluate
+from femops.pointwise.qdata_split import expressions
 from femops.pointwise.trace import NORMAL, POSITION
 
+_TINY, _MOST, _EPS = (float(getattr(np.finfo(np.float32), n)) for n in ("tiny", "max", "eps"))
 _NONE = np.empty(0, dtype=object)
 # Kinds of checked numbers, in the words of a message.
 _WHAT = (
@@ -31,8 +37,9 @@ def in_range(term: Term) -> Term:
     """Return the term after a check that its numbers fit in float32. Collective.
 
     Terms of float64 are not checked.  Stored numbers are checked where they are computed.  This
-    function checks numbers that kernels compute: the entries of D, and at the matrix-free level
-    coordinates and determinants.
+    function checks numbers that kernels compute: the entries of D, the numbers on the way to these,
+    and at the matrix-free level coordinates and determinants.  If float32 cannot hold numbers
+    inside the expressions of coefficients, the returned term is closed, see `Known`.
 
     Raises
     ------
@@ -40,7 +47,7 @@ def in_range(term: Term) -> Term:
         If a number would become infinite, or if all numbers of one kind would become zero.
     """
     form = term.source
-    if term.dtype != np.float32 or form is None or form.state.spaces:
+    if term.dtype != np.float32 or form.state.spaces:
         return term  # a bad state shows in its residual
     comm = form.fields.whole.comm
     with check(comm):  # a rank may have an inverted element
@@ -49,14 +56,167 @@ def in_range(term: Term) -> Term:
     for what, most in zip(_WHAT, largest.tolist(), strict=True):
         if most:
             check_range(f"{form.name}: the {what}", most, term.dtype, whole=True)
-    return term
+    if not (form.closed or closes(form, term.dtype) or _errs(term)):
+        return term
+    closed = term.of_source(replace(form, closed=True, traced=form.qfunction))
+    if _errs(closed):
+        raise OperatorError(
+            f"{form.name}: between the coefficients and the factors of the fields, numbers at "
+            f"level {term.level!r} are beyond the range of float32: multiply coefficients with "
+            "each other before the field, scale them, take level='partial', or use float64"
+        )
+    return closed
+
+
+def closes(form: Integral, dtype: np.dtype[Any]) -> bool:
+    """True if kernels of a type must read expressions of coefficients whole. Collective.
+
+    This is so if float32 gives other values than float64 to them: not rounded, but zero or
+    infinite.
+    """
+    return dtype == np.float32 and bool(np.any(_expressions(form, inputs=False)[1]))
+
+
+def closes_nonlinear(form: Integral, dtype: np.dtype[Any]) -> bool:
+    """`closes` for a form whose factors of the fields are not known. Collective.
+
+    Raises
+    ------
+    OperatorError
+        If an expression of coefficients that the form combines with its fields is out of range.
+    """
+    if dtype != np.float32:
+        return False
+    largest, leave = _expressions(form, inputs=True)
+    for most in largest[leave].tolist():
+        if most and not _TINY <= most <= _MOST:
+            check_range(f"{form.name}: numbers that multiply fields", most, dtype, whole=True)
+    return bool(leave.any())
+
+
+def _expressions(form: Integral, *, inputs: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Largest value of each of the form's `expressions`, and True where float32 loses it.
+
+    Coefficients that are no part of a larger expression belong to these if ``inputs`` is true.
+    """
+    traced = form.program
+    outputs = [node for test in traced.tests.values() for node in test.flat()]
+    moving = {node.number for field in traced.fields.values() for node in field.flat()}
+    nodes = expressions(traced, substitute(outputs, {}), moving)
+    nodes = [node for node in nodes if inputs or node.args]
+    found = np.zeros((2, len(nodes)))
+    if nodes:
+        with check(form.fields.whole.comm):
+            for block in _blocks(form, nodes):
+                _compare(form, nodes, block, found)
+        found = form.fields.whole.comm.max(found)
+    return found[0], found[1] > _EPS * found[0]
+
+
+def _compare(
+    form: Integral, nodes: list[Node], block: DomainBlock, found: NDArray[np.float64]
+) -> None:
+    """Update largest values and errors, ``found`` (2, nodes), by those in a block of elements."""
+    order = ancestors(nodes)
+    inputs = form.inputs(block, {node.number for node in order})
+    limited = {number: _Limited.of(values) for number, values in inputs.items()}
+    with np.errstate(all="ignore"):
+        pairs = zip(evaluate(nodes, inputs, order), evaluate(nodes, limited, order), strict=True)
+        for k, (exact, single) in enumerate(pairs):
+            found[0, k] = max(found[0, k], largest_of(np.asarray(exact)))
+            found[1, k] = max(found[1, k], _difference(exact, single))
+
+
+def _errs(term: Term) -> bool:
+    """True if a kernel in float32 loses D between a test function and a field. Collective.
+
+    Rounding does not count, only numbers that become zero or infinite.
+    """
+    form, step, qfunction = term.source, term.source.qfunction, term.qfunction
+    pairs = step.pairs
+    structure = step.structure if term.original is None else step.structure.T
+    rows, columns = (
+        [slot * n + c for slot in slots for c in range(n)]
+        for slots, n in (
+            (qfunction.slots_out, qfunction.ncomp_out),
+            (qfunction.slots_in, qfunction.ncomp_in),
+        )
+    )
+    found = np.zeros((2, len(pairs)))
+    for block in _blocks(form, step.distinct):
+        q = _numbers_of(term, block)
+        with np.errstate(all="ignore"):
+            D = qfunction.matrix(_Limited.of(q))
+        D = D.reshape(len(rows), len(columns), *q.shape[:-1])
+        distinct = form.values(step.distinct, block)
+        exact = np.sign(structure)[..., np.newaxis, np.newaxis] * np.moveaxis(
+            distinct[..., np.abs(structure) - 1], (0, 1), (2, 3)
+        )
+        made = np.zeros(exact.shape)
+        made[np.ix_(rows, columns)] = D
+        for k, (test, field) in enumerate(pairs):
+            places = step.places(step.trace.tests, test), step.places(step.trace.fields, field)
+            part = np.ix_(*(places if term.original is None else places[::-1]))
+            found[0, k] = max(found[0, k], _difference(exact[part], made[part]))
+            found[1, k] = max(found[1, k], largest_of(exact[part]))
+    errors, largest = form.fields.whole.comm.max(found)
+    return bool(np.any(errors > _EPS * largest))
+
+
+def _numbers_of(term: Term, block: DomainBlock) -> NDArray[np.float64]:
+    """Inputs ``q`` (n, points, numbers) of a term's q-function, in float64."""
+    form, split, numbers = term.source, term.qdata_split, term.qfunction.numbers
+    weight = np.ones_like(block.det)
+    parts = [form.values(split.element, block, check=False)]
+    if numbers.jacobian:
+        assert isinstance(block, GeometryBlock)
+        parts.append(block.jacobian.reshape(*weight.shape, -1))
+    if form.weight.number not in {n.number for n in ancestors([*split.element, *split.point])}:
+        weight = block.weighted_det / block.det
+    if numbers.position:
+        parts.append(block.points)
+    if numbers.weight:
+        parts.append(weight[..., np.newaxis])
+    parts += [form.values(nodes, block, check=False) for nodes in (split.constant, split.point)]
+    return np.concatenate(parts, axis=-1)
+
+
+def _difference(exact: Any, found: Any) -> float:
+    """Largest difference of numbers where the exact ones are finite; infinite instead of NaN."""
+    difference = np.abs(np.asarray(found) - np.asarray(exact))
+    difference = np.where(np.isnan(difference), np.inf, difference)
+    return float(difference.max(initial=0.0, where=np.isfinite(np.asarray(exact))))
+
+
+@final
+class _Limited(np.ndarray[Any, np.dtype[Any]]):
+    """float64 numbers that become zero or infinite where numbers of float32 would."""
+
+    @staticmethod
+    def of(values: Any) -> Any:
+        """Convert numbers. Truth values are returned unchanged."""
+        plain = np.asarray(values)
+        if plain.dtype.kind != "f":
+            return plain
+        size = np.abs(plain)
+        plain = np.where(size < _TINY, 0.0, plain)
+        plain = np.where(size > _MOST, np.copysign(np.inf, plain), plain)
+        return plain.view(_Limited)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = (np.asarray(_Limited.of(value)) for value in inputs)
+        return _Limited.of(getattr(ufunc, method)(*plain, **options))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        plain = (np.asarray(_Limited.of(value)) for value in args)
+        return _Limited.of(function(*plain, **kwargs))
 
 
 def _largest(term: Term, form: Integral) -> NDArray[np.float64]:
     """Largest absolute values of each kind of numbers in `_WHAT`, on this rank."""
     mapped = term.qfunction.numbers.mapped
     largest = np.zeros(len(_WHAT))
-    for block in _blocks(form):
+    for block in _blocks(form, form.qfunction.distinct):
         entries = form.values(form.qfunction.distinct, block)
         constants = form.values(term.qdata_split.constant, block, check=False)
         found = [constants, entries]
@@ -84,14 +244,14 @@ def check_weights(form: Integral, dtype: np.dtype[Any]) -> None:
             check_range(f"{form.name}: {_WHAT[3]}", largest, dtype, whole=True)
 
 
-def _blocks(form: Integral) -> Iterator[DomainBlock]:
-    """Yield blocks of points at which `in_range` checks numbers.
+def _blocks(form: Integral, nodes: list[Node]) -> Iterator[DomainBlock]:
+    """Yield blocks of points at which values of nodes are checked.
 
     One point in each element is enough if only the geometry varies within elements. Other
     coefficients are known at the quadrature points only.
     """
-    known, static = form.known, form.qfunction.trace.static
-    used = {node.number for node in ancestors(form.qfunction.distinct)}
+    known, static = form.known, form.static
+    used = {node.number for node in ancestors(nodes)}
     placed = {node.number for name in (POSITION, NORMAL) for node in static.get(name, _NONE).flat}
     if set(form.coefficients) <= known.constants | known.elementwise and not used & placed:
         yield from form.center

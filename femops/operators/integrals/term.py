@@ -163,6 +163,12 @@ class Term(KernelTerm):
         source = replace(form, rounded=tuple(stored), traced=form.qfunction)
         return replace(self, source=source, data_dtype=None, given=None)
 
+    def of_source(self, source: Integral) -> Term:
+        """Copy of the term, without data, with another copy of its form."""
+        original = None if self.original is None else self.original.of_source(source)
+        qfunction = source.qdata_split(self.level, transpose=original is not None).qfunction
+        return replace(self, qfunction=qfunction, source=source, given=None, original=original)
+
     @property
     def data_without_points(self) -> Data:
         """See `KernelTerm.data_without_points`."""
@@ -287,9 +293,7 @@ class Term(KernelTerm):
                 f"the new coefficients of {self.name} have another shape or symmetry: "
                 "make a new operator"
             )
-        original = None if self.original is None else self.original.updated(form)
-        qfunction = form.qdata_split(self.level, transpose=original is not None).qfunction
-        return replace(self, qfunction=qfunction, source=form, given=None, original=original)
+        return self.of_source(form)
 
     def fusible(self, other: Term) -> bool:
         """True if one kernel can apply both terms."""

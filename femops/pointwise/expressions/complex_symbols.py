@@ -9,7 +9,7 @@ import numpy as np
 
 from femops.errors import TraceError
 from femops.pointwise.expressions.graph import Graph, Node, Symbolic
-from femops.pointwise.expressions.operations import BITWISE, LOGICAL, UFUNCS
+from femops.pointwise.expressions.operations import BITWISE, FUNCTIONS, LOGICAL, UFUNCS
 
 _BY_PARTS = ("add", "sub", "pos", "neg")
 _ALLOWED = (
@@ -249,8 +249,8 @@ def _method(ufunc: Any) -> Callable[[ComplexSymbol], Any]:
 
 
 # NumPy's functions call these on the entries of an array of symbols.
-for _ufunc in (np.sqrt, np.log, np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh, np.arctan):
-    setattr(ComplexSymbol, _ufunc.__name__, _method(_ufunc))
+for _name in {"sqrt", *FUNCTIONS} - {"exp"}:
+    setattr(ComplexSymbol, _name, _method(getattr(np, _name)))
 
 
 def _applied(ufunc: Any, name: str, values: list[ComplexSymbol]) -> Any:

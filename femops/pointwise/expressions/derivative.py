@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from femops.pointwise.expressions.graph import Node, ancestors
 
@@ -121,13 +124,17 @@ def _power(node: Node, d: list[Node]) -> Any:
     total: Any = d[0] * (exponent * base ** (exponent - 1.0))
     if not d[1].is_constant(0.0):
         zero = node.graph.constant(0.0)
-        total = total + d[1] * (node * _where(base == 0.0, zero, base.log()))  # the limit at zero
+        total = total + d[1] * (node * _where(base == 0.0, zero, np.log(base)))  # the limit at zero
     return total
 
 
 def _arctan2(node: Node, d: list[Node]) -> Any:
     y, x = node.args
     return (d[0] * x - d[1] * y) / (x * x + y * y)
+
+
+def _cosine(sine: Node) -> Any:
+    return np.sqrt((1.0 - sine) * (1.0 + sine))  # 1 - sine^2 would cancel
 
 
 def _where(condition: Node, a: Node, b: Node) -> Node:
@@ -151,13 +158,21 @@ _RULES: dict[str, Any] = {
     "neg": lambda _, d: -d[0],
     "sqrt": lambda node, d: d[0] / (2.0 * node),
     "exp": lambda node, d: d[0] * node,
+    "exp2": lambda node, d: d[0] * (math.log(2.0) * node),
+    "expm1": lambda node, d: d[0] * np.exp(node.args[0]),
     "log": lambda node, d: d[0] / node.args[0],
-    "sin": lambda node, d: d[0] * node.args[0].cos(),
-    "cos": lambda node, d: -(d[0] * node.args[0].sin()),
+    "log2": lambda node, d: d[0] / (math.log(2.0) * node.args[0]),
+    "log10": lambda node, d: d[0] / (math.log(10.0) * node.args[0]),
+    "log1p": lambda node, d: d[0] / (1.0 + node.args[0]),
+    "sin": lambda node, d: d[0] * np.cos(node.args[0]),
+    "cos": lambda node, d: -(d[0] * np.sin(node.args[0])),
     "tan": lambda node, d: d[0] * (1.0 + node * node),
-    "tanh": lambda node, d: d[0] * (1.0 - node * node),
-    "sinh": lambda node, d: d[0] * node.args[0].cosh(),
-    "cosh": lambda node, d: d[0] * node.args[0].sinh(),
+    "tanh": lambda node, d: d[0] / np.square(np.cosh(node.args[0])),  # 1 - tanh^2 would cancel
+    "sinh": lambda node, d: d[0] * np.cosh(node.args[0]),
+    "cosh": lambda node, d: d[0] * np.sinh(node.args[0]),
+    "arcsin": lambda node, d: d[0] / _cosine(node.args[0]),
+    "arccos": lambda node, d: -(d[0] / _cosine(node.args[0])),
+    "hypot": lambda node, d: d[0] * (node.args[0] / node) + d[1] * (node.args[1] / node),
     "arctan": lambda node, d: d[0] / (1.0 + node.args[0] * node.args[0]),
     "fabs": lambda node, d: d[0] * _sign(node.args[0]),
 }

@@ -20,6 +20,7 @@ from femops.pointwise.expressions.operations import (
     BITWISE,
     COMPARE,
     COMPARISONS,
+    FUNCTIONS,
     LOGICAL,
     ON_NUMBERS,
     UFUNCS,
@@ -143,7 +144,7 @@ class Graph:
         simple = _simplify(self, op, a, b)
         if simple is not None:
             return simple
-        if op in ("add", "mul", "minimum", "maximum") and b.number < a.number:
+        if op in ("add", "mul", "minimum", "maximum", "hypot") and b.number < a.number:
             a, b = b, a
         return self.make(op, (a, b), None)
 
@@ -244,8 +245,8 @@ def _power(graph: Graph, a: Node, b: Node) -> Node | None:
 
 
 def _method(ufunc: Any) -> Any:
-    def method(self: Node) -> Any:
-        return ufunc(self)
+    def method(self: Node, *others: Any) -> Any:
+        return ufunc(self, *others)
 
     return method
 
@@ -311,8 +312,8 @@ class Node(Symbolic):
         if op is None or method != "__call__" or options:
             raise TraceError(
                 f"numpy.{ufunc.__name__} has no meaning for symbols here: "
-                "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh, sinh, cosh, arctan, arctan2, "
-                "abs, sign, square, minimum, maximum, comparisons, & | ^ ~ of these"
+                f"use + - * / **, sqrt, {', '.join(FUNCTIONS)}, arctan2, hypot, "
+                "abs, sign, square, minimum, maximum, clip, comparisons, & | ^ ~ of these"
             )
         if any(isinstance(value, np.ndarray) and value.ndim for value in inputs):
             arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in inputs])
@@ -323,8 +324,7 @@ class Node(Symbolic):
         return self._apply(op, inputs)
 
     def _apply(self, op: str, values: Sequence[Any]) -> Node:
-        logical = op in LOGICAL or op in BITWISE
-        nodes = [self.graph.node(float(v) if logical and _is_bool(v) else v) for v in values]
+        nodes = [self.graph.node(float(v) if _is_bool(v) else v) for v in values]
         if op in BITWISE:
             for node, value in zip(nodes, values, strict=True):
                 if not (node.is_condition or _is_bool(value)):
@@ -363,11 +363,11 @@ class Node(Symbolic):
         name = str(self.data) if self.op == "input" else ""
         return name[2:-1] if name.startswith("c(") and name.endswith(")") else ""
 
-    # NumPy's functions call these on the entries of an array of symbols.
-    sqrt, exp, log = _method(np.sqrt), _method(np.exp), _method(np.log)
-    sin, cos, tan = _method(np.sin), _method(np.cos), _method(np.tan)
-    sinh, cosh, tanh = _method(np.sinh), _method(np.cosh), _method(np.tanh)
-    arctan = _method(np.arctan)
+    def clip(self, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:  # noqa: ARG002
+        """See `numpy.clip`, which calls this."""
+        low: Any = self
+        low = low if a_min is None else np.maximum(low, a_min)
+        return low if a_max is None else np.minimum(low, a_max)
 
     # the hash is by identity, because `==` makes a condition
     __hash__ = object.__hash__
@@ -402,6 +402,10 @@ class Node(Symbolic):
             else f"{self.op}({', '.join('...' if a.args else repr(a) for a in self.args)})"
         )
 
+
+# NumPy's functions call these on the entries of an array of symbols.
+for _name in ("sqrt", *FUNCTIONS, "arctan2", "hypot"):
+    setattr(Node, _name, _method(getattr(np, _name)))
 
 _COMPLEX = (
     "a complex number in a form of real numbers: make the form with dtype='complex128', which "

@@ -22,7 +22,7 @@ from femops.pointwise.expressions.graph import Node, ancestors
 
 # Not a Mersenne prime, modulo which powers of two repeat soon.
 _PRIME = 2**255 - 19
-_SYMMETRIC = ("minimum", "maximum", "eq", "ne")
+_SYMMETRIC = ("minimum", "maximum", "hypot", "eq", "ne")
 
 
 @final

@@ -8,14 +8,24 @@ from collections.abc import Callable
 
 import numpy as np
 
-UNARY = ("neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "fabs")
-BINARY = ("add", "sub", "mul", "div", "pow", "minimum", "maximum", "arctan2")
+# Functions of the C library that have the same names in NumPy and in Python's ``math``.
+_ELEMENTARY = (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan"),
+    *("sinh", "cosh", "tanh"),
+)
+# Functions of one number of the C library.
+FUNCTIONS = (*_ELEMENTARY, "arcsin", "arccos", "arctan")
+UNARY = ("neg", "sqrt", "fabs", *FUNCTIONS)
+BINARY = ("add", "sub", "mul", "div", "pow", "minimum", "maximum", "arctan2", "hypot")
 # Operations that call the C library for every slot of a lane.
-LIBRARY = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "arctan2", "pow")
+LIBRARY = (*FUNCTIONS, "arctan2", "hypot", "pow")
 # Division by the determinant of an element's map. Kernels have it, forms do not.
 BY_DETERMINANT = "by_determinant"
 # Operations that may return infinity or NaN for ordinary finite arguments.
-FAILING = ("div", BY_DETERMINANT, "sqrt", "exp", "log", "tan", "sinh", "cosh", "pow")
+FAILING = (
+    *("div", BY_DETERMINANT, "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
+    *("tan", "sinh", "cosh", "arcsin", "arccos", "hypot", "pow"),
+)
 # Conditions: true or false, and as numbers 1 or 0.
 COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGICAL = ("and", "or", "xor", "not")
@@ -33,6 +43,7 @@ UFUNCS = {
     np.fmin: "fmin",
     np.fmax: "fmax",
     np.arctan2: "arctan2",
+    np.hypot: "hypot",
     np.less: "lt",
     np.less_equal: "le",
     np.greater: "gt",
@@ -43,15 +54,7 @@ UFUNCS = {
     np.absolute: "fabs",
     np.fabs: "fabs",
     np.sqrt: "sqrt",
-    np.exp: "exp",
-    np.log: "log",
-    np.sin: "sin",
-    np.cos: "cos",
-    np.tan: "tan",
-    np.tanh: "tanh",
-    np.sinh: "sinh",
-    np.cosh: "cosh",
-    np.arctan: "arctan",
+    **{getattr(np, name): name for name in FUNCTIONS},
     np.positive: "pos",
     np.square: "square",
     np.sign: "sign",
@@ -77,12 +80,12 @@ ON_NUMBERS: dict[str, Callable[..., float]] = {
     "minimum": min,
     "maximum": max,
     "arctan2": math.atan2,
+    "hypot": math.hypot,
+    "arcsin": math.asin,
+    "arccos": math.acos,
     "arctan": math.atan,
     "neg": operator.neg,
-    **{
-        name: getattr(math, name)
-        for name in ("sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "fabs")
-    },
+    **{name: getattr(math, name) for name in ("sqrt", "fabs", *_ELEMENTARY)},
 }
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "lt": operator.lt,

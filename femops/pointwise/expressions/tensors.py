@@ -141,6 +141,11 @@ def interp(x: Any, xp: Any, fp: Any) -> Any:
             f"interp is given xp of shape {points.shape} and fp of shape {np.shape(values)}: give "
             "(n,) points, at least two, and as many values"
         )
+    if points.dtype == object:
+        raise TraceError(
+            "xp of interp has symbols: give numbers, which are known when the form is made. For "
+            "points that vary, join the pieces with femops.where"
+        )
     real = points.dtype.kind in "iuf" and bool(np.isfinite(points).all())
     if not real or not (np.diff(points) > 0.0).all():
         raise TraceError("xp of interp are not finite numbers that ascend: sort the table by them")

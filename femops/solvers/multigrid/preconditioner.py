@@ -489,7 +489,8 @@ def multigrid(
     if not isinstance(space, H1) and not (any(joined) and space.order):
         raise SolverError(
             "multigrid takes operators on H1 spaces, or with integrals over faces between "
-            f"elements, as femops.interior_penalty has; got one on {space!r}: use block_jacobi"
+            f"elements, as femops.interior_penalty has; got one on {space!r}. Without these faces "
+            "A couples no elements: femops.block_jacobi suits a mass, a diffusion needs the faces"
         )
     kind = None if dtype is None else float_type(dtype)
     given = {"degree": degree, "dtype": kind, "relaxation": relaxation}

@@ -90,15 +90,23 @@ lane_fabs = _instruction("fabs")
 lane_minimum = _instruction("minimum")
 lane_maximum = _instruction("maximum")
 lane_exp = _library("exp")
+lane_exp2 = _library("exp2")
+lane_expm1 = _library("expm1")
 lane_log = _library("log")
+lane_log2 = _library("log2")
+lane_log10 = _library("log10")
+lane_log1p = _library("log1p")
 lane_sin = _library("sin")
 lane_cos = _library("cos")
 lane_tan = _library("tan")
 lane_tanh = _library("tanh")
 lane_sinh = _library("sinh")
 lane_cosh = _library("cosh")
+lane_arcsin = _library("asin")
+lane_arccos = _library("acos")
 lane_arctan = _library("atan")
 lane_arctan2 = _library("atan2")
+lane_hypot = _library("hypot")
 lane_pow = _library("pow")
 lane_lt = _comparison("<")
 lane_le = _comparison("<=")
@@ -116,6 +124,8 @@ def lane_where(mask: Traced, a: Any, b: Any) -> Traced:
 
 __all__ = [
     "as_lane",
+    "lane_arccos",
+    "lane_arcsin",
     "lane_arctan",
     "lane_arctan2",
     "lane_by_determinant",
@@ -123,11 +133,17 @@ __all__ = [
     "lane_cosh",
     "lane_eq",
     "lane_exp",
+    "lane_exp2",
+    "lane_expm1",
     "lane_fabs",
     "lane_ge",
     "lane_gt",
+    "lane_hypot",
     "lane_le",
     "lane_log",
+    "lane_log1p",
+    "lane_log2",
+    "lane_log10",
     "lane_lt",
     "lane_maximum",
     "lane_minimum",

@@ -67,7 +67,8 @@ def test_a_kernel_compiles_for_each_architecture():
 
 
 MATHS = ["sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "atan", "fabs"]
-PAIRS = ["pow", "atan2", "fmin", "fmax"]
+MATHS += ["exp2", "expm1", "log2", "log10", "log1p", "asin", "acos"]
+PAIRS = ["pow", "atan2", "hypot", "fmin", "fmax"]
 PROMISES = """
 template <typename A, typename B> struct Same { static constexpr bool value = false; };
 template <typename A> struct Same<A, A> { static constexpr bool value = true; };

@@ -156,3 +156,104 @@ def test_integrals_that_are_not_linear_and_loads_on_elements_out_of_range(scale:
         with pytest.raises(OperatorError, match="beyond the range of float32: scale the"):
             made()
     assert femops.load(V, 1.0).sum() == pytest.approx(scale**2)
+
+
+H_BAR, CHARGE, MASS = 1.05e-34, 1.6e-19, 9.1e-31
+
+
+def schroedinger(u: Any, hbar: Any, mass: Any, charge: Any) -> dict[str, Any]:
+    return {"grad": hbar**2 / (2 * mass) / charge * u.grad}
+
+
+def of_position(u: Any, x: Any, hbar: Any, mass: Any, charge: Any) -> dict[str, Any]:
+    return {"grad": hbar**2 / (2 * mass * (1 + 0.3 * x[0])) / charge * u.grad}
+
+
+def field_first(u: Any, hbar: Any, mass: Any, charge: Any) -> dict[str, Any]:
+    return {"grad": hbar**2 * u.grad / (2 * mass) / charge}
+
+
+def inverse(u: Any, K: Any) -> dict[str, Any]:
+    return {"grad": 1e-14 * (femops.inv(K) @ u.grad)}
+
+
+def mass_of(x: Any) -> Any:
+    return MASS * (1 + 0.3 * x[0])
+
+
+def permeability(x: Any) -> Any:
+    return 1e-20 * np.array([[2 + x[0], 0.5 + 0 * x[0]], [0.5 + 0 * x[0], 1 + x[1]]])
+
+
+NUMBERS = {"hbar": H_BAR, "charge": CHARGE}
+EXPRESSIONS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "function": (schroedinger, {**NUMBERS, "mass": mass_of}),
+    "constants": (schroedinger, {**NUMBERS, "mass": MASS}),
+    "position": (of_position, {**NUMBERS, "mass": MASS}),
+    "inverse": (inverse, {"K": permeability}),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", EXPRESSIONS)
+@pytest.mark.parametrize("mesh", MESHES)
+def test_numbers_inside_expressions_of_coefficients(mesh: str, name: str, level: str) -> None:
+    """float32 cannot hold them, but the coefficients and the factors of the field."""
+    V, (function, given) = femops.H1(MESHES[mesh], 2), EXPRESSIONS[name]
+    A = femops.form(function, V, dtype="float32", level=level, **given)
+    B = femops.form(function, V, **given)
+    u = random_vector(V, "float64")
+    X = np.stack([u.astype("float32")] * 12, axis=1)
+    size = abs(B @ u).max()
+    for found in (A @ X[:, 0], A.T @ X[:, 0], (A @ X)[:, 3], A.assemble() @ X[:, 0]):
+        assert abs(found - B @ u).max() < 1e-5 * size
+    larger = A.update(**{next(iter(given)): given[next(iter(given))]})
+    np.testing.assert_array_equal(larger @ X[:, 0], A @ X[:, 0])
+
+
+def test_numbers_between_coefficients_and_field() -> None:
+    V, given = femops.H1(CURVED, 2), {**NUMBERS, "mass": mass_of}
+    u = random_vector(V, "float64")
+    B = femops.form(field_first, V, **given)
+    A = femops.form(field_first, V, dtype="float32", **given)
+    assert abs(A @ u.astype("float32") - B @ u).max() < 1e-5 * abs(B @ u).max()
+    with pytest.raises(OperatorError, match="multiply coefficients with each other before the fie"):
+        A.at_level("matrix-free")
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_expressions_in_residuals(mesh: str) -> None:
+    V, given = femops.H1(MESHES[mesh], 2), {**NUMBERS, "mass": mass_of}
+
+    def curved(u: Any, hbar: Any, mass: Any, charge: Any) -> dict[str, Any]:
+        return {"grad": hbar**2 / (2 * mass) / charge * (1 + u * u) * u.grad}
+
+    u = random_vector(V, "float64")
+    F = femops.residual(curved, V, **given)
+    G = femops.residual(curved, V, dtype="float32", **given)
+    single, size = u.astype("float32"), abs(F.residual(u)).max()
+    assert abs(G.residual(single) - F.residual(u)).max() < 1e-5 * size
+    for level in ("partial", "matrix-free"):
+        J, K = (R.jacobian(v).at_level(level) for R, v in ((F, u), (G, single)))
+        assert abs(K @ single - J @ u).max() < 1e-5 * abs(J @ u).max()
+    tiny = {**given, "hbar": 1e-36, "charge": 1.0}
+    with pytest.raises(OperatorError, match="beyond the range of float32"):
+        G.update(**tiny)
+    with pytest.raises(OperatorError, match="beyond the range of float32"):
+        femops.functional(lambda u, k: k**2 * u**2, V, k=1e-25, dtype="float32")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_numbers_that_lose_digits_in_float64(level: str) -> None:
+    """Powers below 1e-308 inside an expression whose value has all digits, and of lengths."""
+    if np.finfo(np.longdouble).maxexp == np.finfo(np.float64).maxexp:
+        pytest.skip("this machine has no wider numbers to compare with")
+    V = femops.H1(CURVED, 2)
+    given = {"a": lambda x: 1e-160 * (1 + x[0]), "b": 1e-170}
+    with pytest.raises(OperatorError, match="below 1e-308"):
+        femops.form(lambda u, a, b: {"value": a * a / b * u}, V, level=level, **given)
+    small = femops.H1(femops.box((2, 2), mapping=lambda x: 1e-160 * x), 2)
+    with pytest.raises(femops.errors.GeometryError, match="scale the coordinates"):
+        femops.mass(small, 1e300, level=level)
+    tail = femops.form(lambda u, x: {"value": np.exp(-3e3 * x[0]) * u}, V, level=level)
+    assert np.isfinite(tail @ random_vector(V, "float64")).all()

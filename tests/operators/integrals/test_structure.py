@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -343,3 +344,19 @@ def test_conditions_whose_answer_is_known_when_traced_stay_conditions(condition,
     A = femops.form(lambda u, x: {"value": u * condition(x[0] ** 0, x) + 0.0 * x[0] * u}, V)
     one = np.ones(V.size)
     assert one @ (A @ one) == pytest.approx(value, abs=1e-14)
+
+
+def test_numbers_that_numpy_keeps_as_objects():
+    V = femops.H1(femops.box((2, 2)), 2)
+    u = V.interpolate(lambda x: x[0])
+    for given, number in ((Fraction(1, 3), 1 / 3), (10**30, 1e30)):
+        expected = femops.diffusion(V, number) @ u
+        np.testing.assert_array_equal(femops.diffusion(V, given) @ u, expected)
+    for given, shown in (
+        (None, "kappa gives None"),
+        (10**400, "kappa gives a number of more than 64"),
+    ):
+        with pytest.raises(
+            femops.errors.OperatorError, match=f"{shown}.*: it must give real numbers"
+        ):
+            femops.diffusion(V, kappa=given)
