@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from femops.operators import Operator
 from femops.parallel.comm import Communicator
+from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import MOST_GROWTH, Info, LinearProblem, Solver
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
@@ -16,6 +18,12 @@ _PRECONDITIONERS: dict[Solver, str] = {
     "minres": "M=femops.jacobi(B) of a positive definite operator B that is like A",
     "gmres": "M=femops.jacobi(A)",
 }
+_OTHERS: dict[Solver, str] = {
+    "cg": "M=femops.multigrid(A)",
+    "minres": "M=femops.multigrid(B) of a positive definite operator B that is like A",
+    "gmres": "another M",
+}
+"""What to give in place of Jacobi's preconditioner."""
 _PER_FIELD: dict[Solver, str] = {
     "cg": "M=femops.block_diagonal(W, ...)",
     "minres": "M=femops.block_diagonal(W, ...), of a positive definite M for each field",
@@ -67,25 +75,31 @@ def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info, advice: 
     -----
     ConvergenceWarning
     """
-    cause = singular_cause(problem.A, problem.right, problem.tolerance)
+    A, known = problem.A, advice or advice_on(solver, problem.A, M, info, problem.limit, problem.norm)
+    cause = singular_cause(A, problem.right, problem.tolerance, advice=known)
     warn_unconverged(
         f"femops.{solver} has not converged: |b - A x| is {info.residual:.2g} after "
-        f"{info.iterations} iterations, not {problem.tolerance:.2g}. "
-        f"{cause or advice or _advice(solver, problem, M, info)}",
-        problem.A.space.comm,
+        f"{info.iterations} iterations, not {problem.tolerance:.2g}. {cause or known}",
+        A.space.comm,
     )
 
 
-def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
-    """Advice for a solve whose operator does not look singular."""
-    if info.iterations >= problem.limit:
+def advice_on(
+    solver: Solver, A: Operator, M: Any, info: Info, limit: int, norm: float
+) -> str:
+    """Advice for a solve, at most ``limit`` iterations for b of this norm, that did not converge."""
+    if info.iterations >= limit:
         if M is None:
-            several = isinstance(problem.A.space, Product)
+            several = isinstance(A.space, Product)
             advised = (_PER_FIELD if several else _PRECONDITIONERS)[solver]
             return f"Give {advised}, or a larger maxiter."
-        higher = f", as {M.higher}" if isinstance(M, Multigrid) and M.higher else ""
-        return f"Give a larger maxiter, or another M{higher}."
-    if info.residual > 0.1 * MOST_GROWTH * problem.norm:
+        if isinstance(M, Jacobi):
+            return f"Give {_OTHERS[solver]}, or a larger maxiter."
+        higher = M.higher if isinstance(M, Multigrid) else ""
+        if solver == "minres":  # A may be indefinite, and multigrid takes no such operator
+            higher = higher.replace("(A", "(B")
+        return f"Give a larger maxiter, or another M{f', as {higher}' if higher else ''}."
+    if info.residual > 0.1 * MOST_GROWTH * norm:
         return "The residual grows: A is singular to round-off, or A or M is not symmetric."
     return (
         "The residual no longer decreases: give a larger rtol if that is round-off, else another M"
