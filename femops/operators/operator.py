@@ -380,7 +380,9 @@ class Operator(MatrixFree):
         OperatorError
             If values are prescribed but no dof is constrained.
         VectorError
-            See `apply`. Also if numbers are not finite.
+            See `apply`. Also if numbers are not finite, or b and values seem to be exchanged: b has
+            entries at constrained dofs alone, where they do not count, and values has entries at
+            other dofs, where they do not count either.
         """
         if getattr(b, "ndim", 1) == 2 and not callable(b):  # as operators are
             return self._many_rhs(self.space.memory.factor(b, "b"), values)
@@ -394,10 +396,28 @@ class Operator(MatrixFree):
         g[columns] = xp.broadcast_to(xp.asarray(values), g.shape)[columns]
         if not (xp.isfinite(g[columns]).all() and xp.isfinite(b).all()):
             raise VectorError("the load or an imposed value is not finite: look where it is from")
-        lifted = self.space.comm.max(int(number_of(values) != 0.0))  # else A g is zero
+        found = number_of(values) != 0.0, *self._counted(b, values)
+        lifted, useful, idle = self.space.comm.max(np.array(found, dtype=np.int64)).tolist()
+        if idle > useful:
+            raise VectorError(
+                "b is zero but for constrained dofs, where its entries do not count, and values "
+                "has entries at other dofs: the arguments are A.rhs(b, values), with "
+                "b = V.zeros() if there is no load"
+            )
+        # without values A g is zero
         result: NDArray[Any] = b - self._level_data.lift(g) if lifted else b.copy()
         result[rows] = held.identity * g[rows] if held.identity else 0.0
         return result
+
+    def _counted(self, b: NDArray[Any], values: Any) -> tuple[bool, bool]:
+        """True if b has entries at free dofs; and if b has others, and values at free dofs."""
+        if number_of(values) is not None or not self.constraints.identity:
+            return True, False
+        rows, count = self.constraints.rows_in(self.space.memory), self._arrays.count_nonzero
+        at_rows = int(count(b[rows]))
+        useful = int(count(b)) > at_rows
+        idle = not useful and int(count(values)) > int(count(values[rows]))
+        return useful, at_rows > 0 and idle
 
     def _many_rhs(self, B: NDArray[Any], values: Any) -> NDArray[Any]:
         """Right-hand sides (size, nvec) for loads with the same prescribed values."""
