@@ -135,8 +135,7 @@ class SolveMap(ControlledMap[Residual | Operator]):
         return state
 
     def _change(self, equations: LinearEquations, J: Operator, right: Vector, what: str) -> Vector:
-        """Solve for a tangent or an adjoint. ``right`` is overwritten at constrained dofs that b
-        does not set."""
+        """Solve for a tangent or an adjoint, zero at constrained dofs unless b has their values."""
         free = self._imposes or not J.constraints.identity
         solve = equations.solve if free else equations.solve_with_values
         return solve(J, right, what)

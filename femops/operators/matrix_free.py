@@ -69,7 +69,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
                 )
             return object.__getattribute__(self, name)  # the error, also of a property
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:  # noqa: ARG002
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         """Raise: solvers for matrices, as `numpy.linalg.solve`, would make an array of one object.
 
         Raises

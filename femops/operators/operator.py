@@ -394,9 +394,10 @@ class Operator(MatrixFree):
         rows, columns = held.rows_in(memory), held.columns_in(memory)
         g = xp.zeros(self.space.size, dtype=self.dtype)
         g[columns] = xp.broadcast_to(xp.asarray(values), g.shape)[columns]
-        if not (xp.isfinite(g[columns]).all() and xp.isfinite(b).all()):
+        finite, useful, idle = self._facts(b, values, g[columns])
+        if not finite:
             raise VectorError("the load or an imposed value is not finite: look where it is from")
-        found = number_of(values) != 0.0, *self._counted(b, values)
+        found = number_of(values) != 0.0, useful, idle
         lifted, useful, idle = self.space.comm.max(np.array(found, dtype=np.int64)).tolist()
         if idle > useful:
             raise VectorError(
@@ -409,15 +410,17 @@ class Operator(MatrixFree):
         result[rows] = held.identity * g[rows] if held.identity else 0.0
         return result
 
-    def _counted(self, b: NDArray[Any], values: Any) -> tuple[bool, bool]:
-        """True if b has entries at free dofs; and if b has others, and values at free dofs."""
+    def _facts(self, b: NDArray[Any], values: Any, imposed: NDArray[Any]) -> list[bool]:
+        """True if numbers are finite; if b has entries that count; if b and values have others."""
+        xp, memory = self._arrays, self.space.memory
+        facts = (xp.isfinite(imposed).all() & xp.isfinite(b).all(),)
         if number_of(values) is not None or not self.constraints.identity:
-            return True, False
-        rows, count = self.constraints.rows_in(self.space.memory), self._arrays.count_nonzero
-        at_rows = int(count(b[rows]))
-        useful = int(count(b)) > at_rows
-        idle = not useful and int(count(values)) > int(count(values[rows]))
-        return useful, at_rows > 0 and idle
+            return [bool(facts[0]), True, False]
+        rows, count = self.constraints.rows_in(memory), xp.count_nonzero
+        at_rows, more = count(b[rows]), count(values) > count(values[rows])
+        facts += (count(b) > at_rows, (at_rows > 0) & more)
+        found: list[bool] = memory.get(xp.stack(facts)).tolist()  # a device sends them at once
+        return found
 
     def _many_rhs(self, B: NDArray[Any], values: Any) -> NDArray[Any]:
         """Right-hand sides (size, nvec) for loads with the same prescribed values."""

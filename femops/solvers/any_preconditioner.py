@@ -162,8 +162,8 @@ def check_preconditioner(
     if M.shape != (space.size, space.size):
         rows, columns = M.shape
         raise SolverError(
-            f"{name} is {rows} x {columns}, and vectors of {space!r} have {space.size} entries: "
-            f"make {name} of an operator on that space, as femops.jacobi does"
+            f"{name} is {rows} x {columns}, A {space.size} x {space.size}: make {name} of an "
+            "operator on the space of A, as femops.jacobi(A) is"
         )
     if isinstance(M, Preconditioner):
         if M.device is not space.device:

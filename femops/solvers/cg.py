@@ -21,7 +21,7 @@ from femops.solvers import block_cg, preconditioned_cg
 from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.columns import columns_of, joined, many, one_by_one, warn_of_column
 from femops.solvers.complex_systems import RealSystem
-from femops.solvers.convergence import warn_of
+from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
@@ -152,6 +152,8 @@ def cg(
         See ``warn``. The warning names the likely cause, such as a singular operator.
     """
     system = RealSystem.of("cg", A, b, x0, M, callback)
+    if warn:
+        warn_of_setup(A, M)
     A, b, M, callback = system.A, system.b, system.M, system.callback
     if many(b):
         if merged or callback is not None or inner_dtype is not None:

@@ -19,7 +19,7 @@ from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.cg import indefinite, least_change, merges
 from femops.solvers.columns import Found, columns_of, joined, many
 from femops.solvers.complex_systems import pairs_of, real_pair
-from femops.solvers.convergence import advice_on, warn_unconverged
+from femops.solvers.convergence import advice_on, warn_of_setup, warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
@@ -155,6 +155,8 @@ class CGSolver:
             See ``warn``.
         """
         options: dict[str, Any] = {"rtol": rtol, "maxiter": maxiter}
+        if warn and self._M is not None:
+            warn_of_setup(self._complex or self._A, self._advised)
         if not many(b):
             return CGSolver.solve_all([self], [b], [x0], **options, warn=warn)[0]
         A = self._A if self._complex is None else self._complex
@@ -385,7 +387,10 @@ def _warn_of(
     rtol: float,
     limit: int,
 ) -> None:
-    """Warn of solves: their solver, report and right-hand side, and how many of how many. Collective."""
+    """Warn of solves that failed, of ``counts``: how many of how many. Collective.
+
+    Each has its solver, its report and its right-hand side.
+    """
     most = max(info.iterations for _, info, _ in failed)
     first, info, right = failed[0]
     norm = first._sums.norm(right)

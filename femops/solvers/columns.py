@@ -38,9 +38,7 @@ def columns_of(A: Operator | ComplexOperator, B: Any, X0: Any, about: str) -> li
     return [(B[:, j], None if X0 is None else X0[:, j]) for j in range(count)]
 
 
-def joined(
-    A: Operator | ComplexOperator, found: Sequence[Found]
-) -> tuple[NDArray[Any], Info, int]:
+def joined(A: Operator | ComplexOperator, found: Sequence[Found]) -> tuple[NDArray[Any], Info, int]:
     """Join solutions to X (size, nvec), with the report and number of the worst column."""
     worst = max(
         found, key=lambda f: (not f[1].converged, f[1].residual / (f[1].tolerance or _TINY))

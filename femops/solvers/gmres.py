@@ -14,7 +14,7 @@ from femops.operators.complex_operator import ComplexOperator
 from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.columns import many, one_by_one
 from femops.solvers.complex_systems import Algebra, RealSystem
-from femops.solvers.convergence import warn_of
+from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
@@ -98,6 +98,8 @@ def gmres(
         return one_by_one("gmres", gmres, A, b, x0, limits, **reports, restart=restart)
     options = {"restart": restart, "warn": warn}
     system = RealSystem.of("gmres", A, b, x0, M, callback)
+    if warn:
+        warn_of_setup(A, M)
     watched = callback is not None or progress is not None
     problem = LinearProblem.checked(
         "gmres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, watched, **options

@@ -14,7 +14,7 @@ from femops.operators.complex_operator import ComplexOperator
 from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.columns import many, one_by_one
 from femops.solvers.complex_systems import RealSystem
-from femops.solvers.convergence import warn_of
+from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
@@ -99,6 +99,8 @@ def minres(
         reports = {"history": history, "progress": progress, "warn": warn, "callback": callback}
         return one_by_one("minres", minres, A, b, x0, limits, **reports)
     system = RealSystem.of("minres", A, b, x0, M, callback)
+    if warn:
+        warn_of_setup(A, M)
     watched = callback is not None or progress is not None
     problem = LinearProblem.checked(
         "minres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, watched, warn=warn

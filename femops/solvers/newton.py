@@ -16,7 +16,7 @@ from femops.operators import Operator
 from femops.operators.levels.level_data import check_level
 from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator
-from femops.solvers.convergence import warn_unconverged
+from femops.solvers.convergence import warn_of_setup, warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
@@ -199,6 +199,8 @@ def newton(
             reason = f"not converged in {maxiter} steps"
             break
         J = F.jacobian(u).at_level(level)
+        if warn and len(norms) == 1:
+            warn_of_setup(J)
         step, failure = steps.solve(J, -residual, forcing)
         level = J.level  # "auto" is chosen once
         found = None if failure else _search(F, u, step, load, residual, sums)
