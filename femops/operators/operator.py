@@ -395,10 +395,10 @@ class Operator(MatrixFree):
         g = xp.zeros(self.space.size, dtype=self.dtype)
         g[columns] = xp.broadcast_to(xp.asarray(values), g.shape)[columns]
         finite, useful, idle = self._facts(b, values, g[columns])
-        if not finite:
+        found = np.array([not finite, number_of(values) != 0.0, useful, idle], dtype=np.int64)
+        wrong, lifted, useful, idle = self.space.comm.max(found).tolist()
+        if wrong:
             raise VectorError("the load or an imposed value is not finite: look where it is from")
-        found = number_of(values) != 0.0, useful, idle
-        lifted, useful, idle = self.space.comm.max(np.array(found, dtype=np.int64)).tolist()
         if idle > useful:
             raise VectorError(
                 "b is zero but for constrained dofs, where its entries do not count, and values "
@@ -413,12 +413,12 @@ class Operator(MatrixFree):
     def _facts(self, b: NDArray[Any], values: Any, imposed: NDArray[Any]) -> list[bool]:
         """True if numbers are finite; if b has entries that count; if b and values have others."""
         xp, memory = self._arrays, self.space.memory
-        facts = (xp.isfinite(imposed).all() & xp.isfinite(b).all(),)
+        finite = xp.isfinite(imposed).all() & xp.isfinite(b).all()
         if number_of(values) is not None or not self.constraints.identity:
-            return [bool(facts[0]), True, False]
+            return [bool(finite), True, False]
         rows, count = self.constraints.rows_in(memory), xp.count_nonzero
         at_rows, more = count(b[rows]), count(values) > count(values[rows])
-        facts += (count(b) > at_rows, (at_rows > 0) & more)
+        facts = finite, count(b) > at_rows, (at_rows > 0) & more
         found: list[bool] = memory.get(xp.stack(facts)).tolist()  # a device sends them at once
         return found
 

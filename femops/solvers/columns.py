@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
-from femops.parallel.collective_checks import check_same
+from femops.parallel.collective_checks import check, check_same
 from femops.solvers.complex_systems import RealSystem
 from femops.solvers.convergence import warn_of
 from femops.solvers.linear_problem import Info, LinearProblem, Solver
@@ -30,10 +30,11 @@ def many(b: Any) -> bool:
 
 def columns_of(A: Operator | ComplexOperator, B: Any, X0: Any, about: str) -> list[Column]:
     """Return the columns of B (size, nvec) with their first guesses. Collective."""
-    B, count = A.space.memory.factor(B, "b"), B.shape[1]
-    if not count or (X0 is not None and X0.shape != B.shape):
-        given = "no columns" if X0 is None or not count else f"{B.shape}, x0 {X0.shape}"
-        raise VectorError(f"b has {given}: give a column, and one of x0, for each problem")
+    with check(A.space.comm):
+        B, count = A.space.memory.factor(B, "b"), B.shape[1]
+        if not count or (X0 is not None and X0.shape != B.shape):
+            given = "no columns" if X0 is None or not count else f"{B.shape}, x0 {X0.shape}"
+            raise VectorError(f"b has {given}: give a column, and one of x0, for each problem")
     check_same(A.space.comm, about, {"number of columns": count}, error=SolverError)
     return [(B[:, j], None if X0 is None else X0[:, j]) for j in range(count)]
 

@@ -94,7 +94,12 @@ def gmres(
     """
     if many(b):
         limits = {"M": M, "rtol": rtol, "atol": atol, "maxiter": maxiter}
-        reports = {"history": history, "progress": progress, "warn": warn, "callback": callback}
+        reports: dict[str, Any] = {
+            "history": history,
+            "progress": progress,
+            "warn": warn,
+            "callback": callback,
+        }
         return one_by_one("gmres", gmres, A, b, x0, limits, **reports, restart=restart)
     options = {"restart": restart, "warn": warn}
     system = RealSystem.of("gmres", A, b, x0, M, callback)

@@ -96,7 +96,12 @@ def minres(
     """
     if many(b):
         limits = {"M": M, "rtol": rtol, "atol": atol, "maxiter": maxiter}
-        reports = {"history": history, "progress": progress, "warn": warn, "callback": callback}
+        reports: dict[str, Any] = {
+            "history": history,
+            "progress": progress,
+            "warn": warn,
+            "callback": callback,
+        }
         return one_by_one("minres", minres, A, b, x0, limits, **reports)
     system = RealSystem.of("minres", A, b, x0, M, callback)
     if warn:
