@@ -154,23 +154,37 @@ class CGSolver:
         ConvergenceWarning
             See ``warn``.
         """
-        options: dict[str, Any] = {"rtol": rtol, "maxiter": maxiter}
-        if warn and self._M is not None:
-            warn_of_setup(self._complex or self._A, self._advised)
-        if not many(b):
-            return CGSolver.solve_all([self], [b], [x0], **options, warn=warn)[0]
-        A = self._A if self._complex is None else self._complex
+        options: dict[str, Any] = {"rtol": rtol, "maxiter": maxiter, "warn": warn}
+        if many(b):
+            return self._solve_columns(b, x0, **options)
+        return CGSolver.solve_all([self], [b], [x0], **options)[0]
+
+    @checked(SolverError)
+    def _solve_columns(
+        self, b: Any, x0: Any, *, rtol: Fraction, maxiter: Count | None, warn: bool
+    ) -> tuple[NDArray[Any], Info]:
+        """Solve for the columns of b (size, nvec) one after the other. Collective."""
+        A: Operator | ComplexOperator = self._A if self._complex is None else self._complex
         columns, found = columns_of(A, b, x0, "a solve by CGSolver"), list[Found]()
         for j, (right, guess) in enumerate(columns):
-            solved = CGSolver.solve_all([self], [right], [guess], **options, warn=False)
+            solved = CGSolver.solve_all(
+                [self], [right], [guess], rtol=rtol, maxiter=maxiter, warn=False
+            )
             found.append((*solved[0], j))
         X, info, worst = joined(A, found)
+        if warn:
+            self._warn_of_setup()
         if warn and not info.converged:
             right = self._given(columns[worst][0], None)[0]
-            failed = [(self, one, right) for _, one, j in found if j == worst]
             count = sum(not one.converged for _, one, _ in found)
+            failed = [(self, found[worst][1], right)]
             _warn_of(failed, (count, len(found)), rtol, _limit([self], maxiter))
         return X, info
+
+    def _warn_of_setup(self) -> None:
+        """Warn if M is of an operator with fewer constrained dofs than A. Collective."""
+        if self._M is not None:
+            warn_of_setup(self._A if self._complex is None else self._complex, self._advised)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles. A copy does not share the running solve."""
@@ -226,6 +240,8 @@ class CGSolver:
                 _advance_all(some, systems, rtol, limit)
             found = [solver._found(system, rtol, limit) for solver, system in pairs]
             if warn:
+                for solver in solvers:
+                    solver._warn_of_setup()
                 _warn_unconverged(solvers, rtol, limit)
             return found
 

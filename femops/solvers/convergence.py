@@ -29,7 +29,7 @@ _OTHERS: dict[Solver, str] = {
     "minres": "M=femops.multigrid(B) of a positive definite operator B that is like A",
     "gmres": "another M",
 }
-"""What to give in place of Jacobi's preconditioner."""
+"""Preconditioner that is advised in place of Jacobi's."""
 _PER_FIELD: dict[Solver, str] = {
     "cg": "M=femops.block_diagonal(W, ...)",
     "minres": "M=femops.block_diagonal(W, ...), of a positive definite M for each field",

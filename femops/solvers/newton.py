@@ -329,7 +329,7 @@ def _advice(info: NewtonInfo) -> str:
     """Advice for a solve whose Jacobian does not look singular."""
     if info.reason.startswith((GAVE_UP, UNSOLVED)):
         other = "Give another preconditioner, or linear=, a solver for such Jacobians."
-        if "femops.block_" in info.reason:
+        if "femops.block_diagonal" in info.reason:
             other = (
                 'Give linear="gmres" and preconditioner=, a function of J that returns '
                 "femops.block_triangular(J, ...) (docs/solvers.md)."
