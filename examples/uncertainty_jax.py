@@ -42,7 +42,7 @@ def main(samples):
     one = femops.GridFunction(K, K.zeros() + 1.0)
     A = femops.diffusion(V, one).constrained(V.boundary_dofs())
     solve = femops.jax.solve(A, "kappa", preconditioner="multigrid")
-    heat, shapes = jnp.asarray(femops.load(V, 1.0)), modes(K)
+    heat, shapes = jnp.asarray(A.rhs(femops.load(V, 1.0))), modes(K)
 
     def mean(factors):
         """Mean temperature: the load of a unit source is also the vector that integrates."""

@@ -80,7 +80,7 @@ class ConvergenceWarning(UserWarning):
     """A solve has ended before it reached the tolerance. Its result is the last iterate.
 
     All solvers issue it, unless they are called with ``warn=False``. On many ranks rank 0 does.
-    `femops.multigrid` issues it where solves are expected to take many iterations.
+    `femops.multigrid` and the solvers issue it, too, where many iterations are expected.
     """
 
 

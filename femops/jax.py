@@ -164,7 +164,9 @@ def solve(
     Returns
     -------
     callable
-        ``f(b, kappa=k)`` or ``f(b, k)`` is a vector; b is the load.
+        ``f(b, kappa=k)`` or ``f(b, k)`` is a vector; b is the load. For an operator b is the
+        right-hand side of `femops.cg`, as `Operator.rhs` makes it: at constrained dofs it has the
+        solution's values. If you give u0, see `femops.adjoint.SolveMap`.
 
     Raises
     ------
@@ -183,7 +185,7 @@ def solve(
     >>> V = femops.H1(femops.box((4, 4)), order=2)
     >>> A = femops.diffusion(V, 1.0).constrained(V.boundary_dofs())
     >>> solve = femops.jax.solve(A, "kappa")
-    >>> b = jax.numpy.asarray(femops.load(V, 1.0))
+    >>> b = jax.numpy.asarray(A.rhs(femops.load(V, 1.0)))
     >>> compliance = jax.jit(lambda kappa: b @ solve(b, kappa=kappa))
     >>> slope = jax.grad(compliance)(2.0)
     >>> bool(abs(slope + compliance(2.0) / 2.0) < 1e-9)

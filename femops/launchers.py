@@ -20,6 +20,15 @@ run once, have it too.
 """
 
 
+_RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
+"""Environment variables in which launchers store the number of this process."""
+
+
+def first_of_launcher() -> bool:
+    """True if the launcher numbers this process 0, or gives no number."""
+    return {os.environ.get(name, "0") for name in _RANKS} == {"0"}
+
+
 def launched() -> tuple[int, str]:
     """Number of processes that the launcher started (1 without launcher), and its variable."""
     for names in (_SIZES, (_SLURM,)):

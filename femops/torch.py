@@ -156,7 +156,9 @@ def solve(
     Returns
     -------
     callable
-        ``f(b, kappa=k)`` or ``f(b, k)`` is a vector; b is the load.
+        ``f(b, kappa=k)`` or ``f(b, k)`` is a vector; b is the load. For an operator b is the
+        right-hand side of `femops.cg`, as `Operator.rhs` makes it: at constrained dofs it has the
+        solution's values. If you give u0, see `femops.adjoint.SolveMap`.
 
     Raises
     ------
@@ -173,7 +175,7 @@ def solve(
     >>> V = femops.H1(femops.box((4, 4)), order=2)
     >>> A = femops.diffusion(V, 1.0).constrained(V.boundary_dofs())
     >>> solve = femops.torch.solve(A, "kappa")
-    >>> b = torch.from_numpy(femops.load(V, 1.0))
+    >>> b = torch.from_numpy(A.rhs(femops.load(V, 1.0)))
     >>> kappa = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     >>> compliance = b @ solve(b, kappa=kappa)
     >>> compliance.backward()
@@ -212,7 +214,7 @@ class Solve(torch.nn.Module):  # type: ignore[misc]
     >>> A = femops.diffusion(V, 1.0).constrained(V.boundary_dofs())
     >>> kappa = torch.nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
     >>> module = femops.torch.Solve(A, "kappa", sources={"kappa": kappa})
-    >>> module(torch.from_numpy(femops.load(V, 1.0))).sum().backward()
+    >>> module(torch.from_numpy(A.rhs(femops.load(V, 1.0)))).sum().backward()
     >>> [name for name, _ in module.named_parameters()], bool(kappa.grad < 0.0)
     (['sources.kappa'], True)
     """

@@ -30,8 +30,9 @@ class SolveMap(ControlledMap[Residual | Operator]):
     Parameters
     ----------
     F : Residual or Operator
-        The equation, with its constrained dofs. `femops.newton` solves that of a residual, and
-        conjugate gradients or GMRES that of an operator.
+        The equation, with its constrained dofs. `femops.newton` solves that of a residual.
+        Conjugate gradients or GMRES solve that of an operator, F u = b: as for `femops.cg`, b has
+        the solution's values at constrained dofs, see `Operator.rhs`.
     controls : str or sequence of str
         Names of coefficients: fields, constants or arrays at quadrature points.
     linear, preconditioner
@@ -39,7 +40,9 @@ class SolveMap(ControlledMap[Residual | Operator]):
     rtol : float
         Relative residual of the equation, and of those for derivatives.
     u0 : (size,) array, optional
-        First guess, zero if omitted. The solution has the same entries at constrained dofs.
+        First guess for a residual, zero if omitted. The solution has its entries at constrained
+        dofs. For an operator the right-hand side is then ``F.rhs(b, u0)``, with the controls of the
+        call: b is the load of the unconstrained problem.
     level : str
         See `Operator.at_level`.
 
@@ -61,7 +64,7 @@ class SolveMap(ControlledMap[Residual | Operator]):
     >>> V = femops.H1(femops.box((4, 4)), order=2)
     >>> A = femops.diffusion(V, 2.0).constrained(V.boundary_dofs())
     >>> solve = femops.adjoint.SolveMap(A, "kappa")
-    >>> b = femops.load(V, 1.0)
+    >>> b = A.rhs(femops.load(V, 1.0))
     >>> u, half = (solve({"load": b, "kappa": kappa}) for kappa in (1.0, 2.0))
     >>> bool(abs(half - 0.5 * u).max() < 1e-10)
     True
@@ -83,6 +86,7 @@ class SolveMap(ControlledMap[Residual | Operator]):
         super().__init__(F, LOAD, controls, F.space.shape, -1.0)
         start = F.space.zeros(F.dtype) if u0 is None else u0
         self._start = checked_vector(F.space, F.dtype, start, "u0").copy()
+        self._imposes = u0 is not None or not isinstance(F, Operator)
         solvers = linear, preconditioner, rtol, level, "solve"
         self._ahead, self._back = (LinearEquations(F, *solvers) for _ in range(2))
         self._newton: dict[str, Any] = {
@@ -116,18 +120,38 @@ class SolveMap(ControlledMap[Residual | Operator]):
     def _solved(self, F: Operator, b: Vector) -> Vector:
         """Solution of a linear equation for a load, or for loads as columns."""
         A = self._ahead.jacobian(F, self._start)
-        right = A.rhs(b, self._start) if len(A.constrained_dofs) else b.copy()
+        right = A.rhs(b, self._start) if self._imposes and A.constraints else b.copy()
         return self._ahead.solve_with_values(A, right, "linear")
+
+    def _state(self, F: Residual | Operator, u: Vector) -> Vector:
+        """State at which the residual is differentiated, for the solution u.
+
+        If b has values at constrained dofs, they meet the zero columns of the operator.
+        """
+        if self._imposes or not isinstance(F, Operator) or not F.constraints:
+            return u
+        state = u.copy()
+        state[F.constraints.columns_in(self.space.memory)] = 0.0
+        return state
+
+    def _change(self, equations: LinearEquations, J: Operator, right: Vector, what: str) -> Vector:
+        """Solve for a tangent or an adjoint, zero at constrained dofs unless b has their values."""
+        free = self._imposes or not J.constraints.identity
+        solve = equations.solve if free else equations.solve_with_values
+        return solve(J, right, what)
 
     def jvp(self, values: Values, tangents: Values, result: Any = None) -> Vector:
         """See `Map.jvp`."""
         given = self._given(values)
         u = self(values) if result is None else self._array(result, self.shape, "the result")
         controls = {name: value for name, value in tangents.items() if name != LOAD}
-        right = self._pushed(controls, given, u) if controls else self.space.zeros(self.dtype)
+        F, right = self._at(given), self.space.zeros(self.dtype)
+        if controls:
+            right = self._pushed(controls, given, self._state(F, u))
+            right[self._ahead.fixed] = 0.0
         if LOAD in tangents:
             right += self.array(LOAD, tangents[LOAD], "change of ")
-        return self._ahead.solve(self._ahead.jacobian(self._at(given), u), right, "tangent")
+        return self._change(self._ahead, self._ahead.jacobian(F, u), right, "tangent")
 
     def vjp(
         self,
@@ -140,8 +164,11 @@ class SolveMap(ControlledMap[Residual | Operator]):
         given, names = self._given(values), self._wrt(wrt)
         u = self(values) if result is None else self._array(result, self.shape, "the result")
         right = self._array(cotangent, self.shape, "the cotangent").copy()
-        J = self._back.jacobian(self._at(given), u)
-        adjoint = self._back.solve(J.T, right, "adjoint")
-        controls = [name for name in names if name != LOAD]
-        found = self._derivatives(controls, given, u, adjoint) if controls else {}
+        F = self._at(given)
+        adjoint = self._change(self._back, self._back.jacobian(F, u).T, right, "adjoint")
+        controls, found = [name for name in names if name != LOAD], dict[str, Vector]()
+        if controls:
+            weights = adjoint.copy()
+            weights[self._back.fixed] = 0.0
+            found = self._derivatives(controls, given, self._state(F, u), weights)
         return {name: adjoint if name == LOAD else found[name] for name in names}

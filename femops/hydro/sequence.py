@@ -217,7 +217,7 @@ class OperationSequence:
             return [solves, *(sum_instruction(out, [(x, 1.0, -1)]) for out, x in copies)]
 
         def resume() -> bool:
-            ended_solves(solvers, rights, rtol)
+            ended_solves(solvers, rights, rtol, maxiter)
             return True
 
         self._put(label, run, instructions, resume, [solver._alone for solver in solvers])

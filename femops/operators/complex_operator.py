@@ -292,13 +292,7 @@ class ComplexOperator(MatrixFree):
         OperatorError
             If the matrix does not fit into memory. The message gives the memory needed.
         """
-        pairs = self.real.assemble()[::2].tocsr()  # rows of the real parts: (a, -b) for a + i b
-        row = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
-        values = np.where(pairs.indices % 2, -1j, 1.0).astype(self.dtype) * pairs.data
-        shape = pairs.shape[0], pairs.shape[1] // 2
-        matrix = csr_array((values, (row, pairs.indices // 2)), shape=shape)
-        matrix.sum_duplicates()
-        return matrix
+        return of_complex_rows(self.real.assemble())
 
     def cost(self) -> Cost:
         """Count operations and bytes of one application; see `Operator.cost`."""
@@ -320,6 +314,18 @@ class ComplexOperator(MatrixFree):
         held = self.real.constraints
         constraints = f", {len(held.rows) // 2} constrained" if held else ""
         return f"ComplexOperator({self.real._names}: {size}, {self.dtype}{constraints})"
+
+
+def of_complex_rows(matrix: csr_array) -> csr_array:
+    """Complex matrix (m, n) of a matrix (2 m, 2 n) that multiplies pairs of real numbers."""
+    pairs = matrix[::2].tocsr()  # rows of the real parts: (a, -b) for a + i b
+    row = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
+    kind = np.result_type(pairs.dtype, np.complex64)
+    values = np.where(pairs.indices % 2, -1j, 1.0).astype(kind) * pairs.data
+    shape = pairs.shape[0], pairs.shape[1] // 2
+    result = csr_array((values, (row, pairs.indices // 2)), shape=shape)
+    result.sum_duplicates()
+    return result
 
 
 def as_pairs(x: NDArray[Any]) -> NDArray[Any]:

@@ -69,6 +69,18 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
                 )
             return object.__getattribute__(self, name)  # the error, also of a property
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        """Raise: solvers for matrices, as `numpy.linalg.solve`, would make an array of one object.
+
+        Raises
+        ------
+        OperatorError
+        """
+        raise OperatorError(
+            f"{type(self).__name__} is not a matrix, as NumPy's solvers and SciPy's direct ones "
+            f"need: {_COMPRESSED}. {_INSTEAD['solve']}"
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or another process, without compiled code."""
         kept = {k: v for k, v in self.__dict__.items() if k not in _COMPILED}

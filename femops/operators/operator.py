@@ -380,7 +380,9 @@ class Operator(MatrixFree):
         OperatorError
             If values are prescribed but no dof is constrained.
         VectorError
-            See `apply`. Also if numbers are not finite.
+            See `apply`. Also if numbers are not finite, or b and values seem to be exchanged: b has
+            entries at constrained dofs alone, where they do not count, and values has entries at
+            other dofs, where they do not count either.
         """
         if getattr(b, "ndim", 1) == 2 and not callable(b):  # as operators are
             return self._many_rhs(self.space.memory.factor(b, "b"), values)
@@ -392,12 +394,33 @@ class Operator(MatrixFree):
         rows, columns = held.rows_in(memory), held.columns_in(memory)
         g = xp.zeros(self.space.size, dtype=self.dtype)
         g[columns] = xp.broadcast_to(xp.asarray(values), g.shape)[columns]
-        if not (xp.isfinite(g[columns]).all() and xp.isfinite(b).all()):
+        finite, useful, idle = self._facts(b, values, g[columns])
+        found = np.array([not finite, number_of(values) != 0.0, useful, idle], dtype=np.int64)
+        wrong, lifted, useful, idle = self.space.comm.max(found).tolist()
+        if wrong:
             raise VectorError("the load or an imposed value is not finite: look where it is from")
-        lifted = self.space.comm.max(int(number_of(values) != 0.0))  # else A g is zero
+        if idle > useful:
+            raise VectorError(
+                "b is zero but for constrained dofs, where its entries do not count, and values "
+                "has entries at other dofs: the arguments are A.rhs(b, values), with "
+                "b = V.zeros() if there is no load"
+            )
+        # without values A g is zero
         result: NDArray[Any] = b - self._level_data.lift(g) if lifted else b.copy()
         result[rows] = held.identity * g[rows] if held.identity else 0.0
         return result
+
+    def _facts(self, b: NDArray[Any], values: Any, imposed: NDArray[Any]) -> list[bool]:
+        """True if numbers are finite; if b has entries that count; if b and values have others."""
+        xp, memory = self._arrays, self.space.memory
+        finite = xp.isfinite(imposed).all() & xp.isfinite(b).all()
+        if number_of(values) is not None or not self.constraints.identity:
+            return [bool(finite), True, False]
+        rows, count = self.constraints.rows_in(memory), xp.count_nonzero
+        at_rows, more = count(b[rows]), count(values) > count(values[rows])
+        facts = finite, count(b) > at_rows, (at_rows > 0) & more
+        found: list[bool] = memory.get(xp.stack(facts)).tolist()  # a device sends them at once
+        return found
 
     def _many_rhs(self, B: NDArray[Any], values: Any) -> NDArray[Any]:
         """Right-hand sides (size, nvec) for loads with the same prescribed values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import CommunicatorError
-from femops.launchers import launched
+from femops.launchers import first_of_launcher, launched
 from femops.parallel import launch
 from femops.parallel.channels import NEW, Kind, Memory, MpiChannel, SilentChannel, Sizes
 from femops.parallel.cores import Node
@@ -374,6 +375,22 @@ def communicator(comm: Any = None) -> Communicator:
 def _key() -> int:
     """Key of the MPI attribute that caches the `Mpi` of a communicator."""
     return int(launch.mpi().Comm.Create_keyval())
+
+
+@cache
+def warn_of_copies() -> None:
+    """Warn once if a launcher started several processes, and this one has used no communicator.
+
+    Then each process solves the whole problem, and all write the same files.
+    """
+    count, name = launched()
+    if count > 1 and first_of_launcher() and not _key.cache_info().currsize:
+        warnings.warn(
+            f"a launcher started {count} processes ({name}), but the mesh is not distributed: each "
+            "process solves the whole problem, and they write the same files. Give the mesh "
+            "comm=MPI.COMM_WORLD (of mpi4py), or comm=MPI.COMM_SELF if each has its own problem",
+            stacklevel=5,
+        )
 
 
 def world() -> Communicator:

@@ -16,7 +16,10 @@ from femops.spaces.product import Product
 from femops_meshes.arguments import Kind, refusal
 
 Vector = NDArray[Any]
-_CURE = "femops.jacobi(A), femops.multigrid(A), a LinearOperator or a matrix"
+_CURE = (
+    "femops.jacobi(A), femops.multigrid(A), a LinearOperator or a matrix (of a diagonal d "
+    "scipy.sparse.diags_array(d))"
+)
 
 
 def _multiplies(M: Any) -> bool:
@@ -159,7 +162,8 @@ def check_preconditioner(
     if M.shape != (space.size, space.size):
         rows, columns = M.shape
         raise SolverError(
-            f"{name} is {rows} x {columns}, A {space.size} x {space.size}: make it with jacobi(A)"
+            f"{name} is {rows} x {columns}, A {space.size} x {space.size}: make {name} of an "
+            "operator on the space of A, as femops.jacobi(A) is"
         )
     if isinstance(M, Preconditioner):
         if M.device is not space.device:

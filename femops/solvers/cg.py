@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from time import perf_counter
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.errors import SolverError, VectorError
+from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.operators.execution.choice import backend_of
@@ -20,8 +19,9 @@ from femops.operators.integrals.number_types import float_type
 from femops.parallel.collective_checks import check_same
 from femops.solvers import block_cg, preconditioned_cg
 from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.columns import columns_of, joined, many, one_by_one, warn_of_column
 from femops.solvers.complex_systems import RealSystem
-from femops.solvers.convergence import warn_of
+from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
@@ -48,7 +48,6 @@ _ROUND_OFF = 1e4
 _FIRST_BURST = 16  # iterations
 _MOST_COLUMNS = 16  # of a block: its own operations grow with the square
 _BURST_SECONDS = 0.1
-_TINY = 1e-300  # in place of tolerances of zero
 
 
 @checked(SolverError)
@@ -153,8 +152,10 @@ def cg(
         See ``warn``. The warning names the likely cause, such as a singular operator.
     """
     system = RealSystem.of("cg", A, b, x0, M, callback)
+    if warn:
+        warn_of_setup(A, M)
     A, b, M, callback = system.A, system.b, system.M, system.callback
-    if getattr(b, "ndim", 1) == 2 and not callable(b):  # as operators are
+    if many(b):
         if merged or callback is not None or inner_dtype is not None:
             raise SolverError("b has many columns: leave out callback, merged and inner_dtype")
         reports = {"history": history, "progress": progress, "warn": warn}
@@ -206,29 +207,18 @@ def _many(
     A: Operator, B: NDArray[Any], X0: NDArray[Any] | None, options: dict[str, Any], **reports: Any
 ) -> tuple[NDArray[Any], Info]:
     """Solve for the columns of B (size, nvec). Collective."""
-    B, count = A.space.memory.factor(B, "b"), B.shape[1]
-    if not count or (X0 is not None and X0.shape != B.shape):
-        given = "no columns" if X0 is None or not count else f"{B.shape}, x0 {X0.shape}"
-        raise VectorError(f"b has {given}: give a column, and one of x0, for each problem")
-    columns = [(B[:, j], None if X0 is None else X0[:, j]) for j in range(count)]
-    alone = A.space.any_width or isinstance(options["M"], Multigrid)
+    if A.space.any_width or isinstance(options["M"], Multigrid):
+        return one_by_one("cg", cg, A, B, X0, options, callback=None, **reports)
     check_same(A.space.comm, "a solve by cg", {"warn": reports["warn"]}, error=SolverError)
-    quiet = reports | {"warn": False}  # once for all columns, at the end
-    if alone:
-        found = [(*cg(A, b, x0, **options, **quiet), j) for j, (b, x0) in enumerate(columns)]
-    else:
-        blocks = -(-count // _MOST_COLUMNS)  # of one size: a lone column would take far longer
-        edges = [k * count // blocks for k in range(blocks + 1)]
-        found = [_block(A, columns, part, options, **quiet) for part in pairwise(edges)]
-    worst = max(
-        found, key=lambda f: (not f[1].converged, f[1].residual / (f[1].tolerance or _TINY))
-    )
-    if reports["warn"] and not worst[1].converged:
-        b, x0 = columns[worst[2]]
-        warn_of("cg", LinearProblem.checked("cg", A, b, x0, **options), options["M"], worst[1])
-    parts = tuple(x if x.ndim == 2 else x[:, np.newaxis] for x, *_ in found)
-    X = A.space.memory.xp.concatenate(parts, axis=1)
-    return X, replace(worst[1], iterations=max(info.iterations for _, info, _ in found))
+    columns = columns_of(A, B, X0, "a solve by cg")
+    count, quiet = len(columns), reports | {"warn": False}  # once for all columns, at the end
+    blocks = -(-count // _MOST_COLUMNS)  # of one size: a lone column would take far longer
+    edges = [k * count // blocks for k in range(blocks + 1)]
+    found = [_block(A, columns, part, options, **quiet) for part in pairwise(edges)]
+    X, info, worst = joined(A, found)
+    if reports["warn"] and not info.converged:
+        warn_of_column("cg", A, columns[worst], options, info)
+    return X, info
 
 
 def _block(

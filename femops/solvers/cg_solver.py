@@ -11,14 +11,19 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator, from_pairs
 from femops.operators.execution.choice import backend_of
+from femops.parallel.collective_checks import check
 from femops.solvers import preconditioned_cg
 from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.cg import indefinite, least_change, merges
-from femops.solvers.convergence import warn_unconverged
+from femops.solvers.columns import Found, columns_of, joined, many
+from femops.solvers.complex_systems import pairs_of, real_pair
+from femops.solvers.convergence import advice_on, warn_of_setup, warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
+    MOST_GROWTH,
     Held,
     Info,
     LinearProblem,
@@ -58,7 +63,7 @@ class CGSolver:
 
     Parameters
     ----------
-    A : Operator
+    A : Operator or ComplexOperator
         As for `cg`.
     M : Preconditioner, LinearOperator or matrix, optional
         As for `cg`. The solve is compiled once, and several systems can be solved at once, only
@@ -84,7 +89,11 @@ class CGSolver:
     (True, True)
     """
 
-    def __init__(self, A: Operator, M: AnyPreconditioner = None, *, natural: bool = False) -> None:
+    def __init__(
+        self, A: Operator | ComplexOperator, M: AnyPreconditioner = None, *, natural: bool = False
+    ) -> None:
+        self._complex = A if isinstance(A, ComplexOperator) else None
+        self._advised, (A, M) = M, real_pair("cg", A, M)
         own = checked_preconditioner("cg", A, M)
         self._natural = natural
         self._A, self._sums, self._inverse = A, Sums(A.space), None
@@ -113,8 +122,9 @@ class CGSolver:
 
         Parameters
         ----------
-        b : (size,) array
-        x0 : (size,) array, optional
+        b : (size,) or (size, nvec) array
+            Right-hand side, or many as columns, which are solved for one after the other.
+        x0 : array of the shape of b, optional
             First guess, zero if omitted.
         rtol : float
             Done when the recursion's residual is at most rtol |b|, without given values as in `cg`.
@@ -125,7 +135,7 @@ class CGSolver:
 
         Returns
         -------
-        x : (size,) array
+        x : array of the shape of b
         info : Info
             As for `cg`, but ``info.residual`` is the residual of the recursion. The compiled loop
             does not compute b - A x at the end. With ``natural``, ``info.residual`` and
@@ -144,7 +154,37 @@ class CGSolver:
         ConvergenceWarning
             See ``warn``.
         """
-        return CGSolver.solve_all([self], [b], [x0], rtol=rtol, maxiter=maxiter, warn=warn)[0]
+        options: dict[str, Any] = {"rtol": rtol, "maxiter": maxiter, "warn": warn}
+        if many(b):
+            return self._solve_columns(b, x0, **options)
+        return CGSolver.solve_all([self], [b], [x0], **options)[0]
+
+    @checked(SolverError)
+    def _solve_columns(
+        self, b: Any, x0: Any, *, rtol: Fraction, maxiter: Count | None, warn: bool
+    ) -> tuple[NDArray[Any], Info]:
+        """Solve for the columns of b (size, nvec) one after the other. Collective."""
+        A: Operator | ComplexOperator = self._A if self._complex is None else self._complex
+        columns, found = columns_of(A, b, x0, "a solve by CGSolver"), list[Found]()
+        for j, (right, guess) in enumerate(columns):
+            solved = CGSolver.solve_all(
+                [self], [right], [guess], rtol=rtol, maxiter=maxiter, warn=False
+            )
+            found.append((*solved[0], j))
+        X, info, worst = joined(A, found)
+        if warn:
+            self._warn_of_setup()
+        if warn and not info.converged:
+            right = self._given(columns[worst][0], None)[0]
+            count = sum(not one.converged for _, one, _ in found)
+            failed = [(self, found[worst][1], right)]
+            _warn_of(failed, (count, len(found)), rtol, _limit([self], maxiter))
+        return X, info
+
+    def _warn_of_setup(self) -> None:
+        """Warn if M is of an operator with fewer constrained dofs than A. Collective."""
+        if self._M is not None:
+            warn_of_setup(self._A if self._complex is None else self._complex, self._advised)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles. A copy does not share the running solve."""
@@ -200,14 +240,20 @@ class CGSolver:
                 _advance_all(some, systems, rtol, limit)
             found = [solver._found(system, rtol, limit) for solver, system in pairs]
             if warn:
-                _warn_unconverged(solvers, rtol)
+                for solver in solvers:
+                    solver._warn_of_setup()
+                _warn_unconverged(solvers, rtol, limit)
             return found
 
         return together([solver._alone for solver in solvers], solved)
 
     def _given(self, b: Any, x0: Any) -> _System:
         """Check a right-hand side and a first guess, and divide them by a power of two."""
-        A = self._A
+        A, whole = self._A, self._complex
+        if whole is not None:
+            with check(A.space.comm):
+                b = pairs_of(whole, b, "b")
+                x0 = None if x0 is None else pairs_of(whole, x0, "x0")
         right, guess = checked_right(A, b, "b"), checked_guess(A, x0, self._sums)
         check_eliminated(A, right)
         right, guess, held = without_held(A, right, guess)
@@ -221,11 +267,16 @@ class CGSolver:
         return right, guess, exponent, held
 
     def _found(self, system: _System, rtol: float, limit: int) -> tuple[NDArray[Any], Info]:
-        """Return the solution and the report of a system that the compiled loop has solved."""
-        right, guess, exponent, held = system
+        """Return the user's solution and the report of a system, solved by the compiled loop."""
+        x, info = self._found_reals(system, rtol, limit)
+        x = system[-1].put_into(x)
+        return (x if self._complex is None else from_pairs(x)), info
+
+    def _found_reals(self, system: _System, rtol: float, limit: int) -> tuple[NDArray[Any], Info]:
+        """Return the real solution without given values, and the report."""
+        right, guess, exponent, _ = system
         if self._M is None:
-            x, info = self._end(exponent, rtol)
-            return held.put_into(x), info
+            return self._end(exponent, rtol)
         norm = norm_of(self._A, right, self._sums)
         tolerance, first = rtol * norm, self._A.space.memory.xp.zeros_like(right)
         if self._natural:
@@ -237,7 +288,7 @@ class CGSolver:
         self._norm, self._solved = norm, (info, right)
         if exponent:
             x = self._enlarged(x, exponent, rtol, norm)
-        return held.put_into(x), info.scaled(exponent)
+        return x, info.scaled(exponent)
 
     def _ending(self, rtol: float) -> tuple[Info, NDArray[Any]]:
         """Report and right-hand side of the last solve, both still scaled by the power of two."""
@@ -325,27 +376,45 @@ def solvers_once(solvers: Sequence[CGSolver]) -> list[CGSolver]:
     return found
 
 
-def ended_solves(solvers: Sequence[CGSolver], rights: Sequence[NDArray[Any]], rtol: float) -> None:
+def ended_solves(
+    solvers: Sequence[CGSolver],
+    rights: Sequence[NDArray[Any]],
+    rtol: float,
+    maxiter: int,
+) -> None:
     """Raise errors of solves that an instruction has done, and issue their warning. Collective."""
     for solver, b in zip(solvers, rights, strict=True):
         solver._check_norm(b)
         solver._check_end()
-    _warn_unconverged(solvers, rtol)
+    _warn_unconverged(solvers, rtol, _limit(solvers, maxiter))
 
 
-def _warn_unconverged(solvers: Sequence[CGSolver], rtol: float) -> None:
+def _warn_unconverged(solvers: Sequence[CGSolver], rtol: float, limit: int) -> None:
     """Warn once if solves have ended above their tolerance. Collective."""
     ends = [(solver, *solver._ending(rtol)) for solver in solvers]
     failed = [end for end in ends if not end[1].converged]
-    if not failed:
-        return
+    if failed:
+        _warn_of(failed, (len(failed), len(solvers)), rtol, limit)
+
+
+def _warn_of(
+    failed: Sequence[tuple[CGSolver, Info, NDArray[Any]]],
+    counts: tuple[int, int],
+    rtol: float,
+    limit: int,
+) -> None:
+    """Warn of solves that failed, of ``counts``: how many of how many. Collective.
+
+    Each has its solver, its report and its right-hand side.
+    """
     most = max(info.iterations for _, info, _ in failed)
-    first, _, right = failed[0]
-    cause = singular_cause(first._A, right, rtol * first._norm)
+    first, info, right = failed[0]
+    norm = first._sums.norm(right)
+    advice = advice_on("cg", first._A, first._advised, info, limit, norm)
+    cause = singular_cause(first._A, right, rtol * norm, advice=advice)
     warn_unconverged(
-        f"femops.CGSolver: {len(failed)} of {len(solvers)} systems have not come to rtol = "
-        f"{rtol:g} in {most} iterations. "
-        f"{cause or 'Give M=femops.jacobi(A), a larger maxiter or a larger rtol.'}",
+        f"femops.CGSolver: {counts[0]} of {counts[1]} systems have not come to rtol = {rtol:g} in "
+        f"{most} iterations. {cause or advice}",
         first._A.space.comm,
     )
 
@@ -389,5 +458,6 @@ def _to_the_end(solve: Solve, goal: float, limit: int) -> None:
     """Run a solve to its end in bursts, between which Python can act on an interrupt."""
     burst = solve.every or _BURST
     solve.advance(goal, limit, burst, show=False)
-    while solve.status == 0 and solve.iterations < limit:
+    most = MOST_GROWTH * solve.norms[0]
+    while solve.status == 0 and solve.iterations < limit and solve.residual <= most:
         solve.advance(goal, limit, burst, show=False)

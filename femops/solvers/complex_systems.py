@@ -101,17 +101,11 @@ class RealSystem:
         """
         if not isinstance(A, ComplexOperator):
             return RealSystem(A, b, x0, M, callback)
-        if A.space is not A.test_space:
-            raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
-        if solver != "gmres" and not A.hermitian:
-            raise SolverError(
-                f"{A!r} is not Hermitian: {solver} needs that, femops.gmres takes any operator"
-            )
+        real, own = real_pair(solver, A, M)
         with check(A.space.comm):
             right, guess = _right_and_guess(A, b, x0, many=solver == "cg")
-            own = paired_preconditioner(M, A)
         shown = None if callback is None else _of_complex(callback)
-        return RealSystem(A.real, right, guess, own, shown, A)
+        return RealSystem(real, right, guess, own, shown, A)
 
     def solution(self, x: Vector) -> Vector:
         """Convert the solver's result for the user."""
@@ -124,6 +118,26 @@ class RealSystem:
         return ComplexAlgebra(problem, precondition)
 
 
+def real_pair(solver: Solver, A: Operator | ComplexOperator, M: Any) -> tuple[Operator, Any]:
+    """Return the operator and the preconditioner of the real system. Collective.
+
+    Raises
+    ------
+    SolverError
+        The solver does not accept the operator or the preconditioner.
+    """
+    if not isinstance(A, ComplexOperator):
+        return A, M
+    if A.space is not A.test_space:
+        raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
+    if solver != "gmres" and not A.hermitian:
+        raise SolverError(
+            f"{A!r} is not Hermitian: {solver} needs that, femops.gmres takes any operator"
+        )
+    with check(A.space.comm):
+        return A.real, paired_preconditioner(M, A)
+
+
 def _right_and_guess(
     A: ComplexOperator, b: Any, x0: Any, *, many: bool
 ) -> tuple[Vector, Vector | None]:
@@ -132,14 +146,14 @@ def _right_and_guess(
     if columns and x0 is not None and np.shape(x0) != np.shape(b):
         shapes = f"b has {np.shape(b)}, x0 {np.shape(x0)}"
         raise VectorError(f"{shapes}: give a column, and one of x0, for each problem")
-    right = _pairs(A, b, "b", columns=columns)
-    return right, None if x0 is None else _pairs(A, x0, "x0", columns=columns)
+    right = pairs_of(A, b, "b", columns=columns)
+    return right, None if x0 is None else pairs_of(A, x0, "x0", columns=columns)
 
 
-def _pairs(A: ComplexOperator, vector: Any, what: str, *, columns: bool = False) -> Vector:
+def pairs_of(A: ComplexOperator, vector: Any, what: str, *, columns: bool = False) -> Vector:
     """Check a user's complex vector (size,), or many in ``columns`` of an array, and convert."""
     if columns:
-        pairs = [_pairs(A, vector[:, j].copy(), what) for j in range(vector.shape[1])]
+        pairs = [pairs_of(A, vector[:, j].copy(), what) for j in range(vector.shape[1])]
         return A.space.memory.xp.stack(pairs, axis=1) if pairs else np.empty((A.shape[0], 0))
     if hasattr(vector, "dtype") and getattr(vector, "ndim", 0) == 1:
         vector = check_shape(A.space, vector, what)

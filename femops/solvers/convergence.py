@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator
 from femops.parallel.comm import Communicator
+from femops.solvers.blocks import BlockDiagonal, BlockTriangular
+from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import MOST_GROWTH, Info, LinearProblem, Solver
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
 from femops.solvers.warned import warn_on_first_rank
+from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
 
 _PRECONDITIONERS: dict[Solver, str] = {
@@ -16,6 +24,12 @@ _PRECONDITIONERS: dict[Solver, str] = {
     "minres": "M=femops.jacobi(B) of a positive definite operator B that is like A",
     "gmres": "M=femops.jacobi(A)",
 }
+_OTHERS: dict[Solver, str] = {
+    "cg": "M=femops.multigrid(A)",
+    "minres": "M=femops.multigrid(B) of a positive definite operator B that is like A",
+    "gmres": "another M",
+}
+"""Preconditioner that is advised in place of Jacobi's."""
 _PER_FIELD: dict[Solver, str] = {
     "cg": "M=femops.block_diagonal(W, ...)",
     "minres": "M=femops.block_diagonal(W, ...), of a positive definite M for each field",
@@ -48,6 +62,84 @@ def warn_unconverged(text: str, comm: Communicator) -> None:
     warn_on_first_rank(f"{text} {_OFF}", comm)
 
 
+def warn_of_setup(A: Operator | ComplexOperator, M: Any = None) -> None:
+    """Warn if the structure of a system shows that solvers take many iterations. Collective.
+
+    Warns
+    -----
+    ConvergenceWarning
+        A multigrid preconditioner lacks constrained dofs of A, or A has a pressure of the order of
+        the velocity.
+    """
+    comm = A.space.comm
+    for name, M_operator in _multigrids(A, M):
+        if comm.max(int(_lacks(A, name, M_operator))):
+            block = f"A[{name!r}, {name!r}]" if name else "A"
+            warn_on_first_rank(
+                f"M is not made of {block}: {block} has constrained dofs that M's operator has "
+                f"not, so a solve takes more iterations. Give femops.multigrid({block}) of the "
+                f"constrained A {_OFF}",
+                comm,
+            )
+    for u, p in _unstable_pairs(A):
+        warn_on_first_rank(
+            f"{p} has no equation of its own, and its order is not lower than that of {u}: as a "
+            f"pressure it is not determined (inf-sup condition). Give {p} an order less than "
+            f"{u}, or add a form that stabilises it {_OFF}",
+            comm,
+        )
+
+
+def _multigrids(A: Operator | ComplexOperator, M: Any) -> Iterator[tuple[str, Operator]]:
+    """Yield operators of multigrid preconditioners in M, with their field's name on a product."""
+    blocks = isinstance(M, BlockDiagonal | BlockTriangular) and isinstance(A.space, Product)
+    for name, part in (M.parts if blocks else {"": M}).items():
+        if isinstance(part, Multigrid) and (not name or name in A.space.spaces):
+            yield name, part.operator
+
+
+def _lacks(A: Operator | ComplexOperator, name: str, own: Operator) -> bool:
+    """True if an operator has not all constrained dofs of A, or of A's block of a field.
+
+    The vectors of a complex A may have complex numbers, or pairs of real ones.
+    """
+    for B in (A, A.real) if isinstance(A, ComplexOperator) else (A,):
+        space = B.space.spaces[name] if name else B.space
+        if own.space.size == space.size:
+            dofs = B.constrained_dofs
+            wanted = B.space.within(name, dofs) if name else dofs
+            return not np.isin(wanted, own.constrained_dofs).all()
+    return False
+
+
+def _unstable_pairs(A: Operator | ComplexOperator) -> Iterator[tuple[str, str]]:
+    """Yield fields u and p, where p tests the divergence of u alone, and has no lower order."""
+    if not isinstance(A.space, Product):
+        return
+    real = A.real if isinstance(A, ComplexOperator) else A
+    spaces, pairs = A.space.spaces, real.pairs
+    for p, Q in spaces.items():
+        if Q.ncomp > 1 or (p, p) in pairs:
+            continue
+        for u, V in spaces.items():
+            vector = isinstance(V, H1) and V.ncomp == V.dim and Q.order >= V.order
+            if vector and (p, u) in pairs and (u, p) in pairs and _divergence(real, p, u):
+                yield u, p
+
+
+def _divergence(A: Operator, p: str, u: str) -> bool:
+    """True if values of p test derivatives of u, and nothing else of u."""
+    found = []
+    for _, term in A.summands:
+        step = (term.original or term).source.qfunction
+        if (p, u) in step.pairs:
+            out, into = step.places(step.trace.tests, p), step.places(step.trace.fields, u)
+            tests, values = (len(a.values) for a in (step.trace.tests[p], step.trace.fields[u]))
+            coupled = step.structure[np.ix_(out, into)]  # first the values, then derivatives
+            found.append(not coupled[tests:].any() and not coupled[:, :values].any())
+    return bool(found) and all(found)
+
+
 def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info, advice: str = "") -> None:
     """Warn that a linear solve has not converged, with the likely cause. Collective.
 
@@ -67,25 +159,32 @@ def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info, advice: 
     -----
     ConvergenceWarning
     """
-    cause = singular_cause(problem.A, problem.right, problem.tolerance)
+    A, known = (
+        problem.A,
+        advice or advice_on(solver, problem.A, M, info, problem.limit, problem.norm),
+    )
+    cause = singular_cause(A, problem.right, problem.tolerance, advice=known)
     warn_unconverged(
         f"femops.{solver} has not converged: |b - A x| is {info.residual:.2g} after "
-        f"{info.iterations} iterations, not {problem.tolerance:.2g}. "
-        f"{cause or advice or _advice(solver, problem, M, info)}",
-        problem.A.space.comm,
+        f"{info.iterations} iterations, not {problem.tolerance:.2g}. {cause or known}",
+        A.space.comm,
     )
 
 
-def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
-    """Advice for a solve whose operator does not look singular."""
-    if info.iterations >= problem.limit:
+def advice_on(solver: Solver, A: Operator, M: Any, info: Info, limit: int, norm: float) -> str:
+    """Advice for a solve that did not converge; b has the norm ``norm``."""
+    if info.iterations >= limit:
         if M is None:
-            several = isinstance(problem.A.space, Product)
+            several = isinstance(A.space, Product)
             advised = (_PER_FIELD if several else _PRECONDITIONERS)[solver]
             return f"Give {advised}, or a larger maxiter."
-        higher = f", as {M.higher}" if isinstance(M, Multigrid) and M.higher else ""
-        return f"Give a larger maxiter, or another M{higher}."
-    if info.residual > 0.1 * MOST_GROWTH * problem.norm:
+        if isinstance(M, Jacobi):
+            return f"Give {_OTHERS[solver]}, or a larger maxiter."
+        higher = M.higher if isinstance(M, Multigrid) else ""
+        if solver == "minres":  # A may be indefinite, and multigrid takes no such operator
+            higher = higher.replace("(A", "(B")
+        return f"Give a larger maxiter, or another M{f', as {higher}' if higher else ''}."
+    if info.residual > 0.1 * MOST_GROWTH * norm:
         return "The residual grows: A is singular to round-off, or A or M is not symmetric."
     return (
         "The residual no longer decreases: give a larger rtol if that is round-off, else another M"

@@ -146,7 +146,7 @@ def take_steps(
             vectors.set((work[0], ((1.0, rate),), None))
             t, u, new = end if last else t + step, new, u
             if callback is not None:
-                callback(t, u)
+                callback(t, vectors.shown(u))
         if size > 1.0 or callback is None:
             vectors.give_back(new)
         grown = _SAFETY * size ** (-1.0 / pair.order) if size else _MOST

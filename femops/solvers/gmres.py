@@ -12,8 +12,9 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.columns import many, one_by_one
 from femops.solvers.complex_systems import Algebra, RealSystem
-from femops.solvers.convergence import warn_of
+from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
@@ -48,7 +49,8 @@ def gmres(
     ----------
     A : Operator or ComplexOperator
     b, x0, rtol, atol
-        As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), computed from x.
+        As for `cg`. Columns are solved for one after the other. Done when |b - A x| <= max(rtol
+        |b|, atol), computed from x.
     restart : int
         Number of iterations between restarts. The method stores a vector for each of them, and with
         M another one.
@@ -65,9 +67,11 @@ def gmres(
 
     Returns
     -------
-    x : (size,) array
+    x : array of the shape of b
         The last iterate, converged or not.
     info : Info
+        For many columns as for `cg`. ``residuals`` belong to the column farthest from its
+        tolerance.
 
     Raises
     ------
@@ -88,8 +92,19 @@ def gmres(
     inner-outer preconditioned GMRES algorithm", SIAM J. Sci. Comput. 14 (1993). Each direction is
     orthogonalized twice, each time with one reduction.
     """
+    if many(b):
+        limits = {"M": M, "rtol": rtol, "atol": atol, "maxiter": maxiter}
+        reports: dict[str, Any] = {
+            "history": history,
+            "progress": progress,
+            "warn": warn,
+            "callback": callback,
+        }
+        return one_by_one("gmres", gmres, A, b, x0, limits, **reports, restart=restart)
     options = {"restart": restart, "warn": warn}
     system = RealSystem.of("gmres", A, b, x0, M, callback)
+    if warn:
+        warn_of_setup(A, M)
     watched = callback is not None or progress is not None
     problem = LinearProblem.checked(
         "gmres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, watched, **options

@@ -7,13 +7,14 @@ from scipy.sparse import csr_array
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.assembly.low_order import low_order_matrix
+from femops.operators.complex_operator import ComplexOperator, of_complex_rows
 from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
 from femops_meshes.arguments import checked
 
 
 @checked(SolverError)
-def low_order(A: Operator) -> csr_array:
+def low_order(A: Operator | ComplexOperator) -> csr_array:
     """Matrix of order 1 on the nodes of an operator, for preconditioners of other libraries.
 
     The nodes cut each element into small elements. The matrix has the same forms on the small
@@ -25,7 +26,7 @@ def low_order(A: Operator) -> csr_array:
 
     Parameters
     ----------
-    A : Operator
+    A : Operator or ComplexOperator
         On an H1 space with nodal basis, in one space.
 
     Returns
@@ -56,6 +57,8 @@ def low_order(A: Operator) -> csr_array:
     >>> info.iterations < 20
     True
     """
+    if isinstance(A, ComplexOperator):
+        return of_complex_rows(low_order(A.real))
     space = A.space
     if isinstance(space, Product):
         raise SolverError(

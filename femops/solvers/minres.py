@@ -12,8 +12,9 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.columns import many, one_by_one
 from femops.solvers.complex_systems import RealSystem
-from femops.solvers.convergence import warn_of
+from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
@@ -57,7 +58,8 @@ def minres(
     A : Operator or ComplexOperator
         Symmetric, or Hermitian. It may be singular if there is a solution.
     b, x0, rtol, atol, maxiter
-        As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), computed from x.
+        As for `cg`. Columns are solved for one after the other. Done when |b - A x| <= max(rtol
+        |b|, atol), computed from x.
     M : Preconditioner, LinearOperator or matrix, optional
         Symmetric positive definite preconditioner, an approximate inverse of |A|. For an indefinite
         A take `femops.jacobi` or `femops.multigrid` of a similar definite operator, or
@@ -67,9 +69,11 @@ def minres(
 
     Returns
     -------
-    x : (size,) array
+    x : array of the shape of b
         The last iterate, converged or not.
     info : Info
+        For many columns as for `cg`. ``residuals`` belong to the column farthest from its
+        tolerance.
 
     Raises
     ------
@@ -90,7 +94,18 @@ def minres(
     6.1. C. Paige and M. Saunders, "Solution of sparse indefinite systems of linear equations",
     1975. If A takes the residual to zero, x is a least-squares solution.
     """
+    if many(b):
+        limits = {"M": M, "rtol": rtol, "atol": atol, "maxiter": maxiter}
+        reports: dict[str, Any] = {
+            "history": history,
+            "progress": progress,
+            "warn": warn,
+            "callback": callback,
+        }
+        return one_by_one("minres", minres, A, b, x0, limits, **reports)
     system = RealSystem.of("minres", A, b, x0, M, callback)
+    if warn:
+        warn_of_setup(A, M)
     watched = callback is not None or progress is not None
     problem = LinearProblem.checked(
         "minres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, watched, warn=warn

@@ -16,7 +16,7 @@ from femops.operators import Operator
 from femops.operators.levels.level_data import check_level
 from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator
-from femops.solvers.convergence import warn_unconverged
+from femops.solvers.convergence import warn_of_setup, warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
@@ -199,6 +199,8 @@ def newton(
             reason = f"not converged in {maxiter} steps"
             break
         J = F.jacobian(u).at_level(level)
+        if warn and len(norms) == 1:
+            warn_of_setup(J)
         step, failure = steps.solve(J, -residual, forcing)
         level = J.level  # "auto" is chosen once
         found = None if failure else _search(F, u, step, load, residual, sums)
@@ -313,7 +315,8 @@ def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) ->
 
 def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
     """Warn that a Newton solve has not converged. Collective."""
-    told = GAVE_UP if cause and info.reason.startswith(GAVE_UP) else info.reason
+    # the linear solver's own words on a singular Jacobian would speak of A
+    told = GAVE_UP if cause and " is singular" in info.reason else info.reason
     warn_unconverged(
         f"femops.newton has not converged: |R(u) - b| is {info.residual:.2g} after "
         f"{info.iterations} steps, not {info.tolerance:.2g} ({told}). "
@@ -326,6 +329,11 @@ def _advice(info: NewtonInfo) -> str:
     """Advice for a solve whose Jacobian does not look singular."""
     if info.reason.startswith((GAVE_UP, UNSOLVED)):
         other = "Give another preconditioner, or linear=, a solver for such Jacobians."
+        if "femops.block_diagonal" in info.reason:
+            other = (
+                'Give linear="gmres" and preconditioner=, a function of J that returns '
+                "femops.block_triangular(J, ...) (docs/solvers.md)."
+            )
         steps = "Apply the load in steps: far from the solution Jacobians may be indefinite. "
         return steps * ("not to be positive" in info.reason) + other
     stalls = info.reason == _NO_PROGRESS or info.residual > 0.5 * min(

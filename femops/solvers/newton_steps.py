@@ -126,6 +126,10 @@ class NewtonSteps:
                 f"linear(J, b, rtol) returned {shown(given)}: return x, or (x, info) as "
                 "femops.gmres does; of SciPy's solvers return the first alone"
             )
+        if x is None:
+            raise SolverError(
+                "linear(J, b, rtol) returned no solution, but None: end it with return x"
+            )
         memory = J.space.memory
         found = memory.factor(x, "linear(J, b, rtol)")
         if (

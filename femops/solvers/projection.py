@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -40,6 +41,7 @@ from femops_meshes.arguments import Fraction, checked, shown
 from femops_meshes.coordinates.interpolation import tensor_apply
 
 Floats = NDArray[np.float64]
+_SAFE = 400  # powers of two whose sums of squares are well in the range of float64
 _RTOL = {"float64": 1e-12, "float32": 1e-6}
 _MANY = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 _NONE = np.zeros(0, dtype=np.int64)
@@ -151,8 +153,17 @@ def project(
     else:
         A = mass(nodal, quadrature=rule, dtype=right.dtype)
         tolerance = _RTOL[right.dtype.name] if rtol is None else rtol
-        q, _ = cg(A, right, M=jacobi(A), rtol=tolerance)
+        exponent = _excess(Q, right)
+        q, _ = cg(A, xp.ldexp(right, -exponent), M=jacobi(A), rtol=tolerance)
+        q = xp.ldexp(q, exponent)
     return q if nodal is Q else _in_basis(Q, q)
+
+
+def _excess(Q: Space, right: NDArray[Any]) -> int:
+    """Exponent e such that squares of right / 2**e are in range; zero if they are so anyway."""
+    own = float(abs(right).max()) if len(right) else 0.0
+    exponent = math.frexp(Q.comm.max(own))[1]
+    return exponent if abs(exponent) > _SAFE else 0
 
 
 def _nodal(Q: Space) -> Space:

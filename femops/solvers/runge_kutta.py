@@ -27,6 +27,8 @@ Rate = Callable[[float, Vector], Vector]
 Change = Callable[[Vector], Vector]
 
 _CHECKED = 16  # steps between checks that the solution is finite
+_GROWN = 2.0**20  # growth after which the step is compared with the limit of stability
+_BEYOND = 1.25  # times the radius: regions of stability reach no farther in any direction
 _POWERS = 30  # steps of the power method for the limit of the step
 _MOST_STEPS = 1e9  # weeks, for the fastest f
 
@@ -190,7 +192,7 @@ def runge_kutta(
     ----------
     f : callable
         ``f(t, u)`` returns the rate of change (size,), as a new array or the same array each time.
-        The array u is overwritten later: f must copy it to keep it.
+        The array u is overwritten later: f must copy it to keep it. On the host u is read-only.
     u : (size,) array
         Solution at ``start``, on the host or a device. It is not changed. The solution has its
         type, and is computed in it.
@@ -211,7 +213,7 @@ def runge_kutta(
         after each stage. Not for pairs.
     callback : callable, optional
         ``callback(t, u)`` is called after each step, with the solution at t. It may keep the array
-        u, which is not changed later.
+        u, which is not changed later. On the host u is read-only.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that each have a part of u, as ``V.comm``. With it all ranks get the same error. It is
         needed if f sends messages. By default this process alone.
@@ -229,8 +231,8 @@ def runge_kutta(
     SolverError
         Times or ``dt`` make no sense, or ask for more than a billion steps. The method is unknown.
         A result of f or of the limiter has another shape than u, or complex numbers. A function
-        takes other arguments. The solution is not finite: the message has the longest stable step,
-        estimated from f.
+        takes other arguments. The solution is not finite, or grows in steps beyond the limit of
+        stability: the message has the longest stable step, estimated from f.
     VectorError
         A result of f or of the limiter is in another memory than u.
 
@@ -252,7 +254,7 @@ def runge_kutta(
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
     ranks, vectors = communicator(comm), StageVectors(u if start < end else u.copy())
     callback = on_all_ranks(callback, ranks)
-    rate, u, start, dt = vectors.result(f, "f(t, u)"), vectors.start, float(start), float(dt)
+    rate, u, start, dt = vectors.rate(f), vectors.start, float(start), float(dt)
     if method in PAIRS:
         if limiter is not None or not (rtol or atol):
             raise SolverError(f"{method} takes no limiter, and a tolerance: rtol, atol or both")
@@ -260,21 +262,19 @@ def runge_kutta(
         return take_steps(PAIRS[method], rate, vectors, span, dt, tolerance, callback)
     scheme, change = METHODS[method], _unchanged if limiter is None else vectors.change(limiter)
     count = _steps(start, float(end), dt)
-    step, solution, good = float(end - start) / max(count, 1), u, (start, u)
-    reported = np.geterr()
+    step, solution = float(end - start) / max(count, 1), u
+    growth, reported = _Growth(rate, scheme, step, start, u, ranks), np.geterr()
     with np.errstate(over="ignore", invalid="ignore"):  # the solution is looked at below
         for k in range(count):
             before = solution
             solution = scheme.step(rate, start + k * step, before, step, change, vectors)
-            if callback is None and before is not good[1]:
+            if callback is None and before is not growth.u:
                 vectors.give_back(before)
             if (k + 1) % _CHECKED == 0 or k + 1 == count:
-                if not np.isfinite(_largest(solution, ranks)):
-                    raise SolverError(_unstable(f, scheme, step, *good, ranks))
-                good = start + (k + 1) * step, solution
+                growth.check(start + (k + 1) * step, solution)
             if callback is not None:
                 with np.errstate(**reported):
-                    callback(start + (k + 1) * step, solution)
+                    callback(start + (k + 1) * step, vectors.shown(solution))
     return solution
 
 
@@ -321,23 +321,60 @@ def _check_functions(f: Any, limiter: Any, callback: Any, start: float, u: Any) 
         check_takes(given, arguments, refused)
 
 
-def _unstable(
-    f: Rate, scheme: _Method, step: float, t: float, u: Vector, comm: Communicator
-) -> str:
-    """Message about a solution that is not finite after time t."""
-    rate = _largest_rate(f, t, u, comm)
-    text = f"the solution is not finite soon after t = {t:g}, with steps of {step:.3g}"
-    if not 0.0 < rate < np.inf:
-        return f"{text}: look whether f is finite"
-    limit = scheme.radius / rate
-    if step < 0.5 * limit:
-        return f"{text}: they are below the limit of stability, {limit:.3g}, so look at f"
-    return f"{text}: the limit of stability is about {limit:.3g} there, take a smaller dt"
+@final
+class _Growth:
+    """Checks that a solution is finite, and that it does not grow by steps that are too long.
+
+    Attributes
+    ----------
+    u : (size,) array
+        The solution at the last check, which was finite.
+    """
+
+    def __init__(
+        self, f: Rate, scheme: _Method, step: float, t: float, u: Vector, comm: Communicator
+    ) -> None:
+        self._f, self._radius, self._step, self._comm = f, scheme.radius, step, comm
+        self._t, self.u = t, u
+        self._first = self._last = _largest(u, comm)
+
+    def check(self, t: float, u: Vector) -> None:
+        """Raise if the solution at t is not finite, or grows beyond the limit. Collective.
+
+        A solution that has grown much may be right: then a step is not beyond the limit.
+        """
+        size = _largest(u, self._comm)
+        if not np.isfinite(size):
+            raise SolverError(self._not_finite())
+        if size > _GROWN * self._first > 0.0:
+            rate = _largest_rate(self._f, t, u, self._comm)
+            if np.isfinite(rate) and self._step * rate > _BEYOND * self._radius:
+                each = (size / self._last) ** (self._step / (t - self._t))
+                raise SolverError(
+                    f"the solution grows by a factor of {each:.3g} in each step, to {size:.2g} at "
+                    f"t = {t:g}. Steps of {self._step:.3g} are too long: the limit of stability is "
+                    f"about {self._radius / rate:.3g} there, take a smaller dt"
+                )
+        if size > _GROWN * self._first:
+            self._first = size
+        self._t, self.u, self._last = t, u, size
+
+    def _not_finite(self) -> str:
+        """Message about a solution that is not finite after the last check."""
+        rate = _largest_rate(self._f, self._t, self.u, self._comm)
+        text = f"the solution is not finite soon after t = {self._t:g}, with steps of "
+        text += f"{self._step:.3g}"
+        if not 0.0 < rate < np.inf:
+            return f"{text}: look whether f is finite"
+        limit = self._radius / rate
+        if self._step < 0.5 * limit:
+            return f"{text}: they are below the limit of stability, {limit:.3g}, so look at f"
+        return f"{text}: the limit of stability is about {limit:.3g} there, take a smaller dt"
 
 
 def _largest_rate(f: Rate, t: float, u: Vector, comm: Communicator) -> float:
     """Estimate the largest eigenvalue of f's derivative by u, in magnitude, by the power method."""
-    before, size = f(t, u), _norm(u, comm)
+    before, size = f(t, u).copy(), _norm(u, comm)  # f may return the same array each time
     epsilon = 1e-7 * (size or 1.0)
     v = before / (_norm(before, comm) or 1.0)
     rate = 0.0

@@ -22,7 +22,9 @@ _HELD = 1e-12  # of the largest eigenvalue: squares of round-off at constrained 
 _TRIALS = 3
 
 
-def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> str:
+def singular_cause(
+    A: Operator, b: Vector, tolerance: float, form: str = "", advice: str = ""
+) -> str:
     """Explain that A is singular, if it maps constants or rigid motions to zero. Collective.
 
     Only vectors that vanish at all constrained dofs are tried. A maps v to zero if A v is
@@ -37,6 +39,9 @@ def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> 
         Tolerance of the solve for the norm of b - A x.
     form : str
         Name of the residual, if A is a Jacobian.
+    advice : str
+        Advice if there are solutions all the same: A.T maps the vectors to zero too, and b has no
+        part along them. Such a Jacobian is not the cause.
 
     Returns
     -------
@@ -49,7 +54,13 @@ def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> 
         return ""
     names = ", ".join(dict.fromkeys(name for name, _ in found))
     subject, name = (f"The Jacobian of {form}", form) if form else ("A", "A")
-    text = f"{subject} is singular: it takes {names} to zero. "
+    text = f"{subject} is singular: it takes {names} to zero"
+    part = max(abs(sums.dot(b, v)) / sums.norm(v) for _, v in found)
+    on_both_sides = A.symmetric or all(_vanishes(A.T, v, sums, rng) for _, v in found)
+    if on_both_sides and part <= tolerance:
+        whole = f"{text}. But b has no part along them, so there are solutions. {advice}"
+        return "" if form else whole.rstrip()
+    text += ". "
     if A.space.comm.max(len(A.constraints.columns)):
         text += "Constrain a dof that they move."
         if "bodies" in names:
@@ -72,8 +83,7 @@ def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> 
             f"{then}. If fluxes are given on the whole boundary, the load must balance them "
             "(docs/boundary_conditions.md)."
         )
-    part = max(abs(sums.dot(b, v)) / sums.norm(v) for _, v in found)
-    if not form and A.symmetric and part > tolerance:
+    if not form and on_both_sides:
         text += f" b has a part along them, of norm {part:.2g}, so no x solves A x = b."
     return text
 

@@ -87,6 +87,17 @@ class StageVectors:
         terms = [(a, rate) for a, rate in zip(factors, rates, strict=True) if a]
         self.set(*before, (out, (*terms, term), None))
 
+    def shown(self, vector: Vector) -> Vector:
+        """Return a view (size,) for a user's function, read-only if the memory supports this."""
+        view = vector.view()
+        self._memory.protect(view)
+        return view
+
+    def rate(self, f: Callable[[float, Vector], Any]) -> Callable[[float, Vector], Vector]:
+        """Return the user's f(t, u), which gets read-only views and whose results are checked."""
+        checked_f = self.result(f, "f(t, u)")
+        return lambda t, u: checked_f(t, self.shown(u))
+
     def result(self, function: Callable[..., Any], call: str) -> Callable[..., Vector]:
         """Return a user's function whose results are checked, and converted to the vectors' type.
 

@@ -19,7 +19,7 @@ from femops.geometry.boundary import Attributes
 from femops.geometry.evaluation import physical_gradient, reference_values
 from femops.geometry.jacobians import Geometry, cells
 from femops.geometry.legendre import LegendreGeometry
-from femops.parallel.comm import communicator
+from femops.parallel.comm import communicator, warn_of_copies
 from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
@@ -99,6 +99,8 @@ class Space(DomainSpace, ABC):
         self.distributed, self.comm = None, communicator()
         if isinstance(mesh, DistributedMesh):
             self.distributed, self.comm, mesh = mesh, mesh.comm, mesh.mesh
+        else:
+            warn_of_copies()
         self.any_width = self.distributed is not None and self.distributed.reproducible
         self.memory: Memory = find_memory(device, self.comm)
         self.mesh, self.domain, self.dim = mesh, cells(mesh), int(mesh.dim)

@@ -441,6 +441,8 @@ def check_layout(array: Any, what: str) -> None:
         If the array has gaps, another order, or numbers that are not aligned to their size.
     """
     cure = f"pass {what.rsplit(maxsplit=1)[-1]}.copy()"
+    if what == "out":  # the result would stay in the copy
+        cure = "leave it out, and copy what is returned into your array"
     if not array.flags.c_contiguous:
         raise VectorError(f"{what} is not contiguous in memory: {cure}")
     if not getattr(array.flags, "aligned", True):

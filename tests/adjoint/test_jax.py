@@ -116,6 +116,14 @@ def test_many_vectors_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shapes == [(V.size, 6)] * 2 + [(V.size, 3)] * 2
 
 
+def test_values_at_constrained_dofs() -> None:
+    C = femops.diffusion(V, 1.0).constrained(V.boundary_dofs())
+    solve = femops.jax.solve(C, rtol=1e-13)
+    b = jnp.asarray(C.rhs(V.zeros(), 1.0))
+    assert np.asarray(solve(b)) == pytest.approx(np.ones(V.size), rel=1e-9)
+    check_grads(solve, (b,), order=1, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("linear", ["auto", direct])
 def test_loads_are_solved_for_at_once(linear: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from femops.adjoint.equations import LinearEquations

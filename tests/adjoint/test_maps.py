@@ -37,6 +37,7 @@ MAPS = {
     "residual of an operator": ResidualMap(A, WEIGHTED),
     "solve": SolveMap(F, CONTROLS, linear=direct, rtol=1e-13, u0=START),
     "solve an operator": SolveMap(A, WEIGHTED, rtol=1e-13, u0=START),
+    "solve with values in b": SolveMap(2.0 * A, WEIGHTED, rtol=1e-13),
 }
 
 
@@ -84,6 +85,23 @@ def test_values() -> None:
     solution = MAPS["solve"]({"load": V.zeros()})
     assert np.array_equal(solution[FIXED], START[FIXED])
     assert abs(F.residual(solution)).max() < 1e-12
+
+
+def test_a_load_means_what_it_means_to_cg() -> None:
+    C = femops.diffusion(V, 1.0).constrained(V.boundary_dofs())
+    b = C.rhs(V.zeros(), 1.0)
+    solve, free = SolveMap(C, rtol=1e-12), np.setdiff1d(np.arange(V.size), C.constrained_dofs)
+    assert solve({"load": b}) == pytest.approx(np.ones(V.size), rel=1e-9)
+    both = solve.of_loads({}, np.stack([b, 3.0 * b], axis=1))
+    assert both[:, 1] == pytest.approx(np.full(V.size, 3.0), rel=1e-9)
+    inverse = np.linalg.inv((A @ np.eye(V.size)).T)
+    y = np.random.default_rng(3).random(V.size)
+    held = SolveMap(A, rtol=1e-13).vjp({"load": b}, y)["load"]
+    assert held == pytest.approx(inverse @ y, rel=1e-8)
+    # with u0, entries of b at constrained dofs do not count, as in `Operator.rhs`
+    of_u0 = SolveMap(A, rtol=1e-13, u0=START).vjp({"load": b}, y)["load"]
+    assert not of_u0[FIXED].any()
+    assert of_u0[free].any()
 
 
 def test_fields_in_a_product_in_single_precision() -> None:

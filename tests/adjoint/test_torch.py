@@ -56,6 +56,14 @@ def test_gradcheck(name: str) -> None:
     assert torch.autograd.gradcheck(function, inputs(), check_forward_ad=True)
 
 
+def test_values_at_constrained_dofs() -> None:
+    C = femops.diffusion(V, 1.0).constrained(V.boundary_dofs())
+    solve = femops.torch.solve(C, rtol=1e-13)
+    b = torch.from_numpy(C.rhs(V.zeros(), 1.0)).requires_grad_()
+    assert solve(b).detach().numpy() == pytest.approx(np.ones(V.size), rel=1e-9)
+    assert torch.autograd.gradcheck(solve, b, check_forward_ad=True)
+
+
 def test_a_product_and_its_derivatives_of_any_order() -> None:
     u = inputs()[0]
     found = PRODUCT(u)

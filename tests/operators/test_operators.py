@@ -296,6 +296,17 @@ def test_right_hand_side_imposes_values(pair):
     np.testing.assert_array_equal(operator.rhs(columns[:, 0], columns[:, 1]), rhs)
 
 
+def test_exchanged_arguments_of_right_hand_sides():
+    V = femops.H1(femops.box((3, 3)), 2)
+    A = femops.diffusion(V).constrained(dofs := V.boundary_dofs())
+    load, values, zero = femops.load(V, 1.0), V.zeros(), V.zeros()
+    values[dofs] = 3.0
+    with pytest.raises(femops.errors.VectorError, match=r"the arguments are A.rhs\(b, values\)"):
+        A.rhs(values, load)
+    for b, given in ((load, values), (zero, values), (zero, load), (values, values), (values, 0.0)):
+        assert np.array_equal(A.rhs(b, given)[dofs], np.broadcast_to(given, V.size)[dofs])
+
+
 def test_values_that_no_dof_takes_are_refused(problem):
     A, dofs = problem.mass, problem.space.boundary_dofs()
     product = femops.Product(u=problem.space, v=problem.space)

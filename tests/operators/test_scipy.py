@@ -114,6 +114,23 @@ def test_what_is_no_operator_is_not_added():
     assert sum([both, both]).shape == both.shape
 
 
+def test_solvers_for_matrices_are_told_of_the_matrix(space, poisson):
+    b = space.zeros()
+    for solve in (np.linalg.solve, spla.spsolve, np.dot):
+        with pytest.raises(ValueError, match=r"A.assemble\(\) is the matrix|unrecognized") as found:
+            solve(poisson, b)
+        error = found.value if isinstance(found.value, OperatorError) else found.value.__cause__
+        assert "A.assemble().toarray() a dense one. femops.cg(A, b) solves" in str(error)
+    complex_mass = femops.form(lambda u: {"value": 1j * u}, space, dtype=complex)
+    with pytest.raises(OperatorError, match="ComplexOperator is not a matrix"):
+        np.asarray(complex_mass)
+
+
+def test_outputs_with_gaps_are_refused_with_a_cure_that_keeps_the_result(poisson, space):
+    with pytest.raises(VectorError, match="out is not contiguous in memory: leave it out, and"):
+        poisson.apply(space.zeros(), out=np.zeros(2 * space.size)[::2])
+
+
 def test_factors_that_are_no_vectors():
     A = femops.mass(V := femops.H1(femops.box((2, 2)), 2))
     x = np.arange(V.size) + 0.5

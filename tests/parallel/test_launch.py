@@ -1,5 +1,7 @@
 """How ranks are started, and how one that fails ends all: programs under a launcher, or none."""
 
+import os
+import subprocess
 import sys
 import types
 
@@ -143,6 +145,21 @@ def test_what_launchers_say(no_launcher, monkeypatch, environment, count):
     assert launched()[0] == count
     if count == 1:
         assert isinstance(world(), Serial)
+
+
+@pytest.mark.usefixtures("no_launcher")
+@pytest.mark.parametrize(
+    ("environment", "count"),
+    [({}, 0), ({"PMI_SIZE": "2", "PMI_RANK": "0"}, 1), ({"PMI_SIZE": "2", "PMI_RANK": "1"}, 0)],
+    ids=str,
+)
+def test_whole_problems_on_each_rank_are_told_of_once(environment, count):
+    program = "import femops\nfor n in (2, 3): femops.H1(femops.box((n, n)), 1)"
+    given = {**os.environ, **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=given, capture_output=True, text=True, check=True
+    )
+    assert done.stderr.count("a launcher started 2 processes (PMI_SIZE), but the mesh") == count
 
 
 def broken():

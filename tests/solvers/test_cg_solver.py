@@ -300,3 +300,41 @@ def test_a_guess_that_is_far_off_is_no_sign_of_a_singular_operator(dtype):
     residual = np.linalg.norm(b - A @ x)
     assert info.residual == pytest.approx(residual, rel=0.5)
     assert residual < 1e-3 * np.linalg.norm(A @ far)
+
+
+def test_columns_and_complex_operators():
+    V = femops.H1(femops.box((4, 3)), order=2)
+
+    def hermitian(u):
+        x, y = u.grad
+        return {"value": 2.0 * u, "grad": [x + 0.5j * y, y - 0.5j * x]}
+
+    rng = np.random.default_rng(2)
+    real = femops.diffusion(V).constrained(V.boundary_dofs())
+    turned = femops.form(hermitian, V, dtype="complex128").constrained(V.boundary_dofs())
+    pairs = rng.random((V.size, 2))
+    for A, b in ((turned, pairs[:, 0] + 1j * pairs[:, 1]), (real, pairs[:, 0].copy())):
+        B = np.stack([A.rhs(b, b), 1e-30 * b, 0.0 * b, 1e30 * b], axis=1)
+        exact = np.linalg.solve(A.assemble().toarray(), B)
+        for M in (None, femops.jacobi(A), femops.multigrid(real)):
+            solver = femops.CGSolver(A, M=M)
+            X, info = solver.solve(B, rtol=1e-12)
+            assert info.converged
+            assert X.dtype == A.dtype
+            errors, sizes = (np.linalg.norm(Y, axis=0) for Y in (X - exact, exact))
+            assert (errors <= 1e-9 * sizes).all()
+            again, _ = solver.solve(B[:, 0].copy(), X[:, 0].copy(), rtol=1e-12)
+            assert again == pytest.approx(exact[:, 0], rel=1e-8)
+        with pytest.warns(femops.errors.ConvergenceWarning, match="3 of 4 systems") as caught:
+            femops.CGSolver(A).solve(B, maxiter=2)
+        assert len(caught) == 1
+    with pytest.raises(SolverError, match="not Hermitian"):
+        femops.CGSolver(femops.form(lambda u: {"value": 1j * u}, V, dtype="complex128"))
+
+
+def test_a_solve_ends_where_residuals_grow():
+    A = femops.elasticity(femops.H1(femops.box((3, 2)), 2, ncomp=2))
+    b = femops.load(A.space, (1.0, 0.0))
+    with pytest.warns(femops.errors.ConvergenceWarning, match="constants of component 0"):
+        _, info = femops.CGSolver(A).solve(b, maxiter=10**6)
+    assert info.iterations < 2000

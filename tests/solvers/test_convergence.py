@@ -18,6 +18,7 @@ from support.cases.meshes import split_square
 
 one_thread = fixtures.one_thread
 
+Array = np.ndarray
 V = femops.H1(femops.read_mesh(femops.sample("disc.mesh")), 3)
 U = femops.H1(femops.box((3, 2)), 2, ncomp=2)
 FORGOTTEN = r"Was constrained\(\) forgotten\? Write A = A.constrained\(V.boundary_dofs\(\)\)"
@@ -131,19 +132,21 @@ def test_advice_names_a_degree_that_there_is() -> None:
         assert words in text
 
 
-def flow() -> tuple[femops.Operator, femops.Product]:
-    W = femops.Product(u=U, p=femops.H1(U.mesh, 1))
+def stokes(u: Any, p: Any) -> Any:
+    return {"u": {"grad": u.grad - p * np.eye(2)}, "p": {"value": -u.div}}
 
-    def stokes(u: Any, p: Any) -> Any:
-        return {"u": {"grad": u.grad - p * np.eye(2)}, "p": {"value": -u.div}}
 
-    return femops.form(stokes, W), W
+def flow(order: int = 1, **options: Any) -> tuple[Any, femops.Product, Array]:
+    """Stokes' equations with a velocity of order 2, given on the boundary, and a load."""
+    W = femops.Product(u=U, p=femops.H1(U.mesh, order))
+    load = W.join(u=femops.load(U, lambda x: (x[1], 0.0)), p=W.spaces["p"].zeros())
+    A = femops.form(stokes, W, **options).constrained(W.positions(u=U.boundary_dofs()))
+    return A, W, load
 
 
 def causes() -> dict[str, tuple[Any, str]]:
     """Operators, and what of them has to be named; nothing of those that are regular."""
     E, kappa = femops.elasticity(U), lambda x: np.where(x[0] < 0.3, 1e12, 1.0)
-    S, W = flow()
     node = U.boundary_dofs(where=lambda x: (x[0] > 1 - 1e-9) & (x[1] < 1e-9))
     low = U.boundary_dofs(where=lambda x: x[1] < 1e-9, components=1)
     H, edge = femops.diffusion(V, kappa), V.boundary_dofs()
@@ -157,7 +160,7 @@ def causes() -> dict[str, tuple[Any, str]]:
         "jumps, held": (H.constrained(edge), ""),
         "jumps, held at a dof": (H.constrained(edge[:1]), ""),
         "shifted": (femops.diffusion(V) + 1e-6 * femops.mass(V), ""),
-        "pressure": (S.constrained(W.positions(u=U.boundary_dofs())), "takes constants of p to"),
+        "pressure": (flow()[0], "takes constants of p to"),
         "convection": (femops.convection(V, (1.0, 2.0)), "takes constants to zero. Was"),
         "scaled": (1e-200 * femops.diffusion(V), "takes constants to zero. Was"),
         "nothing": (femops.mass(V), ""),
@@ -171,8 +174,92 @@ def causes() -> dict[str, tuple[Any, str]]:
 def test_singular_operators_and_their_like(name: str) -> None:
     """The dense matrix agrees: one of its singular values is round-off, or none."""
     A, words = causes()[name]
-    text = singular_cause(A, A.space.zeros(), 0.0)
+    text = singular_cause(A, np.random.default_rng(1).random(A.space.size), 0.0)
     assert (words in text) if words else not text
     matrix = A.assemble().toarray()
     scaled = matrix / abs(matrix).max(axis=1, keepdims=True)  # a row is as good as its multiple
     assert bool(text) == (np.linalg.svd(scaled, compute_uv=False)[-1] < 1e-13)
+
+
+def test_a_balanced_load_that_lacks_iterations_has_solutions() -> None:
+    A, b = femops.diffusion(V), femops.load(V, lambda x: x[0])
+    b -= b.mean()
+    for solver in (femops.cg, femops.minres):
+        (text,), _ = told(lambda solver=solver: solver(A, b, maxiter=3))  # type: ignore[misc]
+        assert "takes constants to zero. But b has no part along them" in text
+        assert "forgotten" not in text
+        assert text.endswith("or a larger maxiter. (warn=False: no warning)")
+
+
+def test_advice_is_not_what_was_done_nor_what_is_refused() -> None:
+    C = femops.diffusion(V).constrained(V.boundary_dofs())
+    b = C.rhs(femops.load(V, 1.0))
+    (text,), _ = told(lambda: femops.CGSolver(C, M=femops.jacobi(C)).solve(b, maxiter=2))
+    assert "jacobi" not in text
+    assert "M=femops.multigrid(A)" in text
+    (text,), _ = told(lambda: femops.CGSolver(C).solve(b, maxiter=2))
+    assert "femops.jacobi(A)" in text
+    H = femops.helmholtz(V, 9.0).constrained(V.boundary_dofs())  # multigrid(H) is refused
+    (text,), _ = told(lambda: femops.minres(H, b, M=femops.multigrid(C), maxiter=1))
+    assert "femops.multigrid(B, degree=8)" in text
+
+
+@pytest.mark.parametrize("jacobian", [False, True])
+def test_newton_on_a_saddle_tells_why_the_linear_solver_gave_up(jacobian: bool) -> None:
+    A, W, b = flow()
+    F = femops.residual(stokes, W).constrained(A.constrained_dofs)
+    kind: Any = "multigrid" if jacobian else "jacobi"
+    (text,), (_, info) = told(lambda: femops.newton(F, W.zeros(), b, preconditioner=kind))
+    assert info.reason in text
+    assert "onstrain a dof" not in text
+    assert "femops.block_triangular(J, ...)" in text
+
+    def blocks(J: Any) -> Any:
+        mass = femops.jacobi(-femops.mass(W.spaces["p"]))
+        return femops.block_triangular(J, u=femops.multigrid(J["u", "u"]), p=mass)
+
+    options: dict[str, Any] = {"linear": "gmres", "preconditioner": blocks}
+    texts, (_, info) = told(lambda: femops.newton(F, W.zeros(), b, **options))
+    assert not texts
+    assert info.converged
+
+
+def test_a_pressure_of_the_order_of_the_velocity_is_named() -> None:
+    for order, count in ((1, 0), (2, 1)):
+        A, W, load = flow(order)
+        b = A.rhs(load)
+        for solver in (femops.minres, femops.gmres):
+            texts, _ = told(lambda s=solver, A=A, b=b: s(A, b, maxiter=0))  # type: ignore[misc]
+            assert sum("inf-sup" in text for text in texts) == count
+        complex_A, complex_b = flow(order, dtype="complex128")[0], b.astype(complex)
+        for B, c in ((A.T, b), (complex_A, complex_b)):
+            texts, _ = told(lambda B=B, c=c: femops.gmres(B, c, maxiter=0))  # type: ignore[misc]
+            assert sum("inf-sup" in text for text in texts) == count
+    # a stabilised pressure, and an adjoint state of the order of the state
+    pressed = femops.form(lambda u, p: {"u": {}, "p": {"grad": -0.01 * p.grad}}, W)
+    stable = A + pressed.constrained(A.constrained_dofs)
+    control = femops.form(
+        lambda u, p: {"u": {"value": u, "grad": p.grad}, "p": {"grad": u.grad}},
+        X := femops.Product(u=femops.H1(U.mesh, 2), p=femops.H1(U.mesh, 2)),
+    )
+    for B, c in ((stable, b), (control, X.zeros() + 1.0)):
+        texts, _ = told(lambda B=B, c=c: femops.minres(B, c, maxiter=0))  # type: ignore[misc]
+        assert not any("inf-sup" in text for text in texts)
+
+
+def test_a_preconditioner_of_the_unconstrained_operator_is_named() -> None:
+    N = femops.diffusion(V)
+    C = N.constrained(V.boundary_dofs())
+    b = C.rhs(femops.load(V, 1.0))
+    (text,), (_, info) = told(lambda: femops.cg(C, b, M=femops.multigrid(N)))
+    assert "M is not made of A: A has constrained dofs that M's operator has not" in text
+    assert info.converged
+    assert told(lambda: femops.cg(C, b, M=femops.multigrid(C)))[0] == []
+    assert told(lambda: femops.cg(C, b, M=femops.multigrid(N), warn=False))[0] == []
+    A, W, load = flow()
+    mass, right = femops.jacobi(femops.mass(W.spaces["p"])), A.rhs(load)
+    for free, count in ((True, 1), (False, 0)):
+        block = A["u", "u"].unconstrained + femops.mass(U) if free else A["u", "u"]
+        M = femops.block_diagonal(W, u=femops.multigrid(block), p=mass)
+        texts, _ = told(lambda M=M: femops.minres(A, right, M=M))  # type: ignore[misc]
+        assert sum("A['u', 'u']" in text for text in texts) == count

@@ -324,3 +324,30 @@ def test_history_of_newton(linear: Any) -> None:
         assert norms[0] == pytest.approx(begin)
         assert norms[-1] < 0.2 * norms[0]
     assert femops.newton(F, V.zeros(), femops.load(V, 1.0))[1].linear_residuals == ()
+
+
+@pytest.mark.parametrize("solver", [femops.minres, femops.gmres])
+def test_columns_are_each_solved_to_their_own_tolerance(solver: Any) -> None:
+    A, b, M = helmholtz()
+    rng = np.random.default_rng(1)
+    B = np.stack([b, 1e-30 * A.rhs(rng.random(V.size), 2.0), 0.0 * b, 1e20 * b], axis=1)
+    exact, start = np.linalg.solve(A.assemble().toarray(), B), rng.random(B.shape)
+    for given in (B, np.asfortranarray(B)):
+        X, info = solver(A, given, M=M, rtol=1e-12)
+        assert info.converged
+        errors, sizes = (np.linalg.norm(Y, axis=0) for Y in (X - exact, exact))
+        assert (errors <= 1e-9 * sizes).all()
+    alone, _ = solver(A, B[:, 0].copy(), start[:, 0].copy(), M=M)
+    X, _ = solver(A, B, start, M=M)
+    assert np.array_equal(X[:, 0], alone)
+    with pytest.warns(ConvergenceWarning, match="after 2 iterations") as caught:
+        _, info = solver(A, B, maxiter=2, history=True)
+    assert len(caught) == 1
+    assert not info.converged
+    assert len(info.residuals) == 3
+    with pytest.raises(SolverError, match="leave out callback"):
+        solver(A, B, callback=lambda x: None)
+    with pytest.raises(VectorError, match="b has no columns"):
+        solver(A, B[:, :0])
+    with pytest.raises(VectorError, match="give a column, and one of x0"):
+        solver(A, B, start[:, :2])

@@ -12,7 +12,7 @@ from femops.errors import SolverError
 from femops.parallel import Serial
 from femops_meshes.coordinates.mapping import positions
 from support import fixtures
-from support.cases.kernels import smooth
+from support.cases.kernels import bend, smooth
 from support.cases.rank_operators import piece
 
 one_thread = fixtures.one_thread
@@ -119,6 +119,40 @@ def comm_all(V, rows):
     padded = np.full(width, -1, dtype=np.int64)
     padded[: len(rows)] = rows
     return [part[part >= 0] for part in V.comm.gather_all(padded)]
+
+
+@pytest.mark.parallel(4)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_ranks_without_elements(comm):
+    def matrix(ranks):
+        V = femops.H1(femops.box((7, 5), reproducible=True, comm=ranks), 3)
+        A = femops.diffusion(V) + femops.boundary_mass(V)
+        return V.mesh.num_elements, femops.low_order(A.constrained(V.boundary_dofs(1)))
+
+    count, rows = matrix(comm)
+    assert comm.max(int(count == 0))  # else this tests nothing
+    whole = matrix(Serial())[1]
+    sums = [comm.sum(float((part**2).sum())) for part in (rows.data, rows.sum(axis=1))]
+    assert sums == pytest.approx([(whole.data**2).sum(), (whole.sum(axis=1) ** 2).sum()])
+
+
+def test_complex_operators():
+    V = femops.H1(femops.box((3, 3), mapping=bend), 4)
+
+    def hermitian(u):
+        x, y = u.grad
+        return {"value": 2.0 * u, "grad": [x + 0.5j * y, y - 0.5j * x]}
+
+    A = femops.form(hermitian, V, dtype="complex128").constrained(V.boundary_dofs())
+    low, high = femops.low_order(A).toarray(), A.assemble().toarray()
+    assert low.dtype == high.dtype
+    assert abs(low - low.conj().T).max() < 1e-14
+    assert np.array_equal(np.diag(low)[A.constrained_dofs], np.ones(len(A.constrained_dofs)))
+    ratios = scipy.linalg.eigh(high, low, eigvals_only=True)
+    assert 0.2 < ratios[0] < ratios[-1] < 5.0
+    plain = femops.form(lambda u: {"grad": (1.0 + 2.0j) * u.grad}, V, dtype="complex128")
+    expected = (1.0 + 2.0j) * femops.low_order(femops.diffusion(V)).toarray()
+    assert abs(femops.low_order(plain).toarray() - expected).max() < 1e-12
 
 
 def test_what_has_no_such_matrix_is_refused():

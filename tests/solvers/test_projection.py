@@ -200,6 +200,14 @@ def test_tolerance() -> None:
         femops.project(Q, flux, V, u, rtol=0.0)
 
 
+@pytest.mark.parametrize("size", [1e200, 1e-200, 1e300])
+def test_values_of_any_size(size: float) -> None:
+    V = femops.H1(femops.box((3, 3)), 2)
+    found = femops.project(V, lambda x: size * (1.0 + x[0]))
+    assert found / size == pytest.approx(V.interpolate(lambda x: 1.0 + x[0]), rel=1e-10)
+    assert not femops.project(V, lambda x: 0.0 * x[0]).any()
+
+
 def test_refusals() -> None:
     mesh = femops.box((2, 2))
     V, Q = femops.H1(mesh, 2), femops.L2(mesh, 1)

@@ -92,6 +92,40 @@ def test_steps_that_are_too_long_are_refused_with_the_limit() -> None:
         femops.runge_kutta(lambda _, u: u * np.nan, np.ones(2), 1.0, 0.1)
 
 
+def test_steps_far_beyond_the_limit_are_refused_with_the_growth() -> None:
+    """A solution that explodes but stays finite is not returned; one that should grow is."""
+    stiff, result = np.array([-50.0, -1.0]), np.empty(2)
+
+    def same_array(_: float, u: np.ndarray) -> np.ndarray:
+        return np.multiply(stiff, u, out=result)
+
+    for method in METHODS:
+        words = r"grows by a factor of .* in each step.* the limit of stability is about 0\.0"
+        with pytest.raises(SolverError, match=words):
+            femops.runge_kutta(same_array, np.ones(2), 5.0, 0.5, method=method)
+    grown = femops.runge_kutta(lambda _, u: 2.0 * u, np.ones(1), 50.0, 0.01)
+    assert grown[0] == pytest.approx(np.exp(100.0), rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [*METHODS, *PAIRS])
+@pytest.mark.parametrize("size", [3, 50_000])
+def test_functions_cannot_write_into_the_solution(method: str, size: int) -> None:
+    def rate(_: float, u: np.ndarray) -> np.ndarray:
+        return np.multiply(u, -1.0, out=u)
+
+    def callback(_: float, u: np.ndarray) -> None:
+        u *= 2.0
+
+    start = np.ones(size)
+    with pytest.raises(ValueError, match="read-only"):
+        femops.runge_kutta(rate, start, 1.0, 0.1, method=method)
+    with pytest.raises(ValueError, match="read-only"):
+        femops.runge_kutta(lambda _, u: -u, start, 1.0, 0.1, method=method, callback=callback)
+    assert (start == 1.0).all()
+    grown = femops.runge_kutta(lambda _, u: u, start, 1.0, 0.01, method=method)
+    assert grown == pytest.approx(np.e, rel=1e-4)
+
+
 def test_bad_input_is_refused() -> None:
     shape = r"f\(t, u\) returned .* return an array of shape"
     cases: tuple[tuple[dict[str, Any], str], ...] = (

@@ -80,9 +80,11 @@ def sub_cells(summands: Sum) -> tuple[Floats, Ints, Ints]:
     """
     first = summands.first
     nodes = _Cells(first).nodes
-    dofs = flat_dofs(first.trial).reshape(first.domain.num_elements, first.trial.ncomp, -1)
+    shape = first.domain.num_elements, first.trial.ncomp, first.trial.restriction.indices.shape[1]
+    dofs = flat_dofs(first.trial).reshape(shape)
     cells = np.moveaxis(dofs[:, :, nodes], 1, 2)  # (ne, cells, ncomp, nodes of a cell)
-    cells = np.ascontiguousarray(cells).reshape(len(dofs) * len(nodes), -1)
+    per_cell = first.trial.ncomp * nodes.shape[1]
+    cells = np.ascontiguousarray(cells).reshape(len(dofs) * len(nodes), per_cell)
     values = np.zeros((*cells.shape, cells.shape[1]))
     blocks = values.reshape(len(dofs), len(nodes), *values.shape[1:])
     for factor, term in summands:
