@@ -53,7 +53,7 @@ class ArbitraryLagrangianEulerian:
     ) -> None:
         equations = run.equations
         if equations.space.device is not None:
-            raise HydroError("remaps work on the host only: leave out --ale, or the device")
+            raise HydroError("remaps work on the host only: give --ale 0, or leave out the device")
         self.run, self._every, self._least = run, every, least
         self._relaxation = Relaxation(equations, length)
         run.options |= {"ale": every, "ale_length": length, "ale_quality": least}
