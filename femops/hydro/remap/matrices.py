@@ -147,7 +147,7 @@ class Matrices:
         """Matrices (ne, 2 dim, m, m) of the flux into the element through each face."""
         shapes, weights = self._tables.face_shapes, self._tables.face_weights
         entering = -weights * np.minimum(self._outflow, 0.0)
-        return np.matmul(shapes.T, entering[..., np.newaxis] * shapes)
+        return np.asarray(np.matmul(shapes.T, entering[..., np.newaxis] * shapes))
 
     @cached_property
     def _outflow(self) -> Floats:
