@@ -56,7 +56,8 @@ class ArbitraryLagrangianEulerian:
             raise HydroError("remaps work on the host only: give --ale 0, or leave out the device")
         self.run, self._every, self._least = run, every, least
         self._relaxation = Relaxation(equations, length)
-        run.options |= {"ale": every, "ale_length": length, "ale_quality": least}
+        own = {"ale": every, "ale_length": length, "ale_quality": least}
+        run.options = run.options | own  # a copy of the run keeps its own
         self.remaps: list[dict[str, Any]] = []
 
     def advance(
