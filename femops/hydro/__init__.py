@@ -4,7 +4,7 @@ The method is that of Dobrev, Kolev and Rieben (SIAM J. Sci. Comput. 34(5), 2012
 general parts of femops.
 """
 
-from femops.hydro.checkpoint import NUMERICS, PHYSICS, load_run, run_options, save_run
+from femops.hydro.checkpoint import NUMERICS, PHYSICS, RUN, load_run, run_options, save_run
 from femops.hydro.clock import Clock
 from femops.hydro.integrators import METHODS, Method, method
 from femops.hydro.lagrangian import Fluid, Forces, Lagrangian
@@ -22,6 +22,7 @@ __all__ = [
     "NUMERICS",
     "PHYSICS",
     "PROBLEMS",
+    "RUN",
     "RUNS",
     "Blast",
     "Clock",

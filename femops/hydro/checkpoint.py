@@ -26,8 +26,12 @@ PHYSICS = (
 )
 """Options that must not change when a run continues from a checkpoint."""
 
-NUMERICS = ("cfl", "cg_tol", "cg_max", "assembly")
+NUMERICS = ("cfl", "cg_tol", "cg_max", "assembly", "reproducible", "device")
 """Options that may change when a run continues from a checkpoint. So may the integrator."""
+
+RUN = ("ale", "ale_length", "ale_quality", "t_final")
+"""Options of `Simulation.options`, which may change too. ``ale`` is the number of steps between
+remaps, and 0 without remaps. Options that a run does not have are None."""
 
 _KINDS = {
     "t": real_numbers(),
@@ -52,6 +56,8 @@ def _options(equations: Lagrangian) -> dict[str, Any]:
         "cg_tol": float(equations.cg_tol),
         "cg_max": int(equations.cg_max),
         "assembly": equations.assembly,
+        "reproducible": bool(getattr(equations.mesh, "reproducible", False)),
+        "device": None if equations.space.device is None else "cuda",
     }
 
 
@@ -90,6 +96,7 @@ def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
         "ode": run.ode,
         "remapped": fluid is not None,
         "options": _options(run.equations),
+        "run": dict.fromkeys(RUN) | {"ale": 0} | run.options,
     }
     return save_state(path, vectors, values)
 
@@ -101,7 +108,7 @@ def run_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``problem``, ``ode``, and all names of `PHYSICS` and `NUMERICS`.
+        ``problem``, ``ode``, and all names of `PHYSICS`, `NUMERICS` and `RUN`.
 
     Raises
     ------
@@ -116,13 +123,14 @@ def run_options(path: str | os.PathLike[str]) -> dict[str, Any]:
         if not kind.holds(values.get(key)):
             wrong = refusal(key, values.get(key), kind.cure)
             raise CheckpointError(f"{path} is no checkpoint of a run: {wrong}")
-    options = values.get("options")
-    if not isinstance(options, dict) or not {*PHYSICS, *NUMERICS} <= set(options):
+    options, of_run, names = values.get("options"), values.get("run"), (*PHYSICS, *NUMERICS, *RUN)
+    both = options | of_run if isinstance(options, dict) and isinstance(of_run, dict) else {}
+    if not set(names) <= set(both):
         raise CheckpointError(
-            f"{path} does not name all options of its run ({', '.join((*PHYSICS, *NUMERICS))}): an "
-            "older femops has written it, so go on with that, or begin the run anew"
+            f"{path} does not name all options of its run ({', '.join(names)}): an older femops "
+            "has written it, so go on with that, or begin the run anew"
         )
-    return {"problem": values.get("problem"), "ode": values["ode"], **options}
+    return {"problem": values.get("problem"), "ode": values["ode"], **both}
 
 
 @checked(HydroError, path=CheckpointError)
@@ -135,7 +143,9 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
     equations : Lagrangian
         Equations of the same problem on the same mesh, with the same options of `PHYSICS`. The
         options of `NUMERICS` may differ. The run continues with the options of ``equations``. If
-        the fields were remapped, the run has equations with the remapped density.
+        the fields were remapped, the run has equations with the remapped density. Its ``options``
+        are those of the checkpoint: if ``ale`` is not 0, advance it by
+        `femops.hydro.ale.ArbitraryLagrangianEulerian`.
 
     Raises
     ------
@@ -174,5 +184,5 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
         equations = equations.with_fluid(Fluid(*functions))
     state = equations.space.memory.put(equations.on_host.join(**vectors))
     run = Simulation(equations, state, values["t"], values["dt"], values["steps"], values["ode"])
-    run.repeated = values["repeated"]
+    run.repeated, run.options = values["repeated"], {name: options[name] for name in RUN}
     return run

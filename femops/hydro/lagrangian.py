@@ -385,13 +385,19 @@ class Lagrangian:
     # --- what is reported ------------------------------------------------------------------------
 
     def total_energy(self, state: Floats) -> float:
-        """Sum of kinetic and internal energy of a state (space.size,), on all ranks. Collective."""
+        """Kinetic, internal and potential energy of a state (space.size,), summed. Collective."""
         parts = self.parts(state)
         n, memory = self._energy_mass.shape[-1], self.space.memory
         internal = np.einsum("eij,ej->", self._energy_mass, parts["energy"].reshape(-1, n))
         velocity = [np.ascontiguousarray(v) for v in self.V.components(parts["velocity"]).T]
         kinetic = sum(0.5 * float(v @ memory.get(self._mass @ memory.put(v))) for v in velocity)
-        return float(self.comm.sum(np.array([kinetic + float(internal)]))[0])
+        potential = 0.0
+        if self.problem.gravity:
+            height = np.ascontiguousarray(self.V.components(parts["position"])[:, 1])
+            weights = memory.get(self._mass @ memory.put(height))
+            potential = self.problem.gravity * float(weights.sum())
+        energy = kinetic + float(internal) + potential
+        return float(self.comm.sum(np.array([energy]))[0])
 
     def e_norm(self, state: Floats) -> float:
         """Euclidean norm of the Bernstein coefficients of the energy in a state (space.size,).
@@ -445,6 +451,8 @@ def _check(problem: Problem, dim: int, assembly: Assembly, device: DeviceLike) -
     if dim not in problem.mesh:
         dims = ", ".join(map(str, problem.mesh))
         raise HydroError(f"{problem.name} is a problem of dimension {dims}: not {dim}")
+    if problem.gravity and dim == 1:
+        raise HydroError("gravity acts along -y, which a mesh of dimension 1 does not have")
 
 
 def _check_orders(order_kinematic: int, order_thermo: int) -> None:

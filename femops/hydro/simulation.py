@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -47,6 +47,9 @@ class Simulation:
         Number of completed steps. A repeated step counts once.
     ode : str
         Name of the integrator, see `femops.hydro.METHODS`.
+    options : dict
+        Options of the run beside those of its equations, see `femops.hydro.RUN`. Checkpoints have
+        them.
     """
 
     _given_as: ClassVar[str] = "a run, as femops.hydro.Simulation.begin(equations)"
@@ -60,6 +63,7 @@ class Simulation:
     _forces: Forces | None = None
     repeated: int = 0
     _steps: tuple[str, TimeStep] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, object]:
         """Return the attributes for copies. A copy makes new time steps for its own arrays."""

@@ -65,6 +65,38 @@ def test_a_restarted_run_has_the_same_bits(facts, ale):
         check_remaps(straight["remaps"])
 
 
+def test_a_restarted_run_goes_on_with_its_remaps_until_told(hydro, facts):
+    """Remaps, their options and the end are those of the checkpoint. Others are told."""
+    straight = *SHORT, "--ale", 4, "--ale-quality", 0.2, "--t-final", 0.5
+    wanted = facts(*straight, "--max-steps", 14)
+    facts(*straight, "--max-steps", 6, "--checkpoint", "a.state")
+    again = "--refine", 1, "--max-steps", 14, "--restart", "a.state"
+    found = facts(*again)
+    assert found["changed"] == {}
+    assert [found[key] for key in ("t", "e_norm")] == [wanted[key] for key in ("t", "e_norm")]
+    assert [remap["step"] for remap in found["remaps"]] == [8, 12]
+    now = {"ale": 5, "ale_length": 2.0, "ale_quality": 0.3, "t_final": 0.6, "reproducible": True}
+    before = {"ale": 4, "ale_length": 1.0, "ale_quality": 0.2, "t_final": 0.5}
+    before["reproducible"] = False
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in now.items()]
+    found = facts(*again, *given[:-1], "--reproducible", "--checkpoint", "b.state")
+    assert found["changed"] == {k: {"checkpoint": before[k], "now": now[k]} for k in now}
+    assert [remap["step"] for remap in found["remaps"]] == [10]
+    found = facts("--refine", 1, "--max-steps", 15, "--restart", "b.state")
+    assert (found["changed"], found["run"]["reproducible"]) == ({}, True)
+    found = facts(*again, "--ale", 0)
+    assert found["changed"] == {"ale": {"checkpoint": 4, "now": 0}}
+    assert found["remaps"] == []
+    said = hydro(*again, "--ale", 0)[1]
+    assert "goes on without --ale; the checkpoint has 4" in said
+
+
+def test_remaps_that_begin_at_a_restart_are_told(facts, checkpoint):
+    found = facts("--refine", 1, "--max-steps", 3, "--restart", checkpoint, "--ale", 3)
+    assert found["changed"] == {"ale": {"checkpoint": 0, "now": 3}}
+    assert len(found["remaps"]) == 1
+
+
 def test_a_restarted_run_removes_later_steps_of_a_series(facts):
     """The series kept steps of a run with other options, and left out those of this one."""
     saved = *SHORT, "--save", "run.pvd", "--every", 2
@@ -84,7 +116,8 @@ def check_remaps(remaps):
     for remap in remaps:
         before, after = remap["before"], remap["after"]
         assert abs(after["mass"] / before["mass"] - 1.0) < 1e-13
-        totals = [state["internal"] + state["kinetic"] for state in (before, after)]
+        energies = "internal", "kinetic", "potential"
+        totals = [sum(state[name] for name in energies) for state in (before, after)]
         assert abs(totals[1] / totals[0] - 1.0) < 1e-13
         assert len(before["momentum"]) == len(after["momentum"]) == 2
         assert remap["quality"][0] < remap["quality"][1]
@@ -117,7 +150,7 @@ def test_a_restarted_run_has_the_options_of_its_checkpoint(hydro, checkpoint, ch
     assert code == 0, err
     both = {name: {"checkpoint": before[name], "now": now} for name, now in changed.items()}
     assert json.loads(out)["changed"] == both
-    assert run_options("b.state") == before | changed
+    assert run_options("b.state") == before | changed | {"t_final": 0.8}
     assert (before["blast"], before["cg_max"]) == (2.0, 299)
     if changed:
         said = hydro(*arguments)[1]

@@ -53,7 +53,6 @@ def _option(reader: Any, metavar: str, text: str) -> Any:
 _NEED = {
     ("save", "movie"): {"every"},
     ("checkpoint",): {"checkpoint_every"},
-    ("ale",): {"ale_length", "ale_quality"},
 }
 """Options without effect unless one of others is given."""
 
@@ -152,7 +151,8 @@ def hydro(
         typer.Option(
             metavar="FILE.state",
             help="Go on from a checkpoint, to the same bits. Options that are omitted are the "
-            "checkpoint's, but for the mesh's; --ode, --cfl, --cg-tol and --assembly may change.",
+            "checkpoint's, but for the mesh's, --max-steps, --device and --threads; the command "
+            "says what has changed.",
         ),
     ] = None,
     verify: Annotated[
@@ -162,10 +162,10 @@ def hydro(
     ale: Annotated[
         int | None,
         _option(
-            whole_number(1),
+            whole_number(0),
             "N",
-            "Relax the mesh and remap the fields every N steps, and when the mesh is bad. Give it "
-            "with --restart again.",
+            "Relax the mesh and remap the fields every N steps, and when the mesh is bad; "
+            "0: never.",
         ),
     ] = None,
     ale_length: Annotated[
@@ -224,7 +224,7 @@ def hydro(
         "order_thermo": order_thermo,
         "picture": picture,
         "refine": refine,
-        "reproducible": reproducible,
+        "reproducible": reproducible or None,
         "restart": restart,
         "save": save,
         "t_final": t_final,

@@ -10,7 +10,7 @@ import typer
 
 from femops.cli.hydro.files import Files
 from femops.cli.hydro.progress import teller
-from femops.cli.options import share_mesh
+from femops.cli.options import refuse, share_mesh
 from femops.cli.output import Output
 from femops.cli.record import file_hashes, record_of
 
@@ -35,29 +35,34 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
         The run cannot continue. The last good state is saved.
     """
     from femops.errors import GeometryError, HydroError
-    from femops.hydro import Simulation
+    from femops.hydro import RUN, Simulation
 
     saved = _saved(given["restart"])
     name = _problem(what, saved)
     if saved.get("problem") != name:
         saved = {}  # load_run refuses the checkpoint of another problem
-    equations = _equations(name, _OPTIONS | saved | _given(given))
+    options = _OPTIONS | saved | _given(given)
+    if not options["ale"]:
+        idle = {key for key in ("ale_length", "ale_quality") if given[key] is not None}
+        refuse(idle, "it has no effect without --ale")
+    equations = _equations(name, options)
     files = Files(given, equations.comm)
     hashes = file_hashes(restart=given["restart"])
     begin = perf_counter()
     changed: dict[str, Any] = {}
     if given["restart"] is None:
-        run = Simulation.begin(equations, given["ode"] or "rk4")
+        run = Simulation.begin(equations, options["ode"])
     else:
-        run, changed = _restarted(output, equations, given, saved)
+        run, changed = _restarted(output, equations, options, saved)
+    t_final = options["t_final"] or equations.problem.t_final
+    run.options = {key: options[key] for key in RUN} | {"t_final": t_final}
     run.compile()
     compile_seconds = perf_counter() - begin
     energy = run.equations.total_energy(run.state)
     run.equations.reset_clock()
-    t_final = given["t_final"] or equations.problem.t_final
     begin = perf_counter()
     remaps: list[dict[str, Any]] = []
-    advance = _advance(run, given, remaps)
+    advance = _advance(run, options, remaps)
     try:
         files.begin(run)
         before = run.steps
@@ -71,6 +76,7 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     except (HydroError, GeometryError):
         output.say(f"saved the last good state: {files.save_last(run)}")
         raise
+    given = given | {"reproducible": options["reproducible"]}
     _report(output, run, given, changed, energy, (seconds, compile_seconds), hashes, remaps)
 
 
@@ -84,6 +90,12 @@ _OPTIONS: dict[str, Any] = {
     "cg_tol": 1e-8,
     "cg_max": 300,
     "assembly": "partial",
+    "ode": "rk4",
+    "ale": 0,
+    "ale_length": None,
+    "ale_quality": None,
+    "t_final": None,
+    "reproducible": False,
 }
 
 
@@ -123,31 +135,33 @@ def _no_step(run: Simulation, t_final: float, max_steps: int | None) -> str:
 
 
 def _restarted(
-    output: Output, equations: Lagrangian, given: dict[str, Any], saved: dict[str, Any]
+    output: Output, equations: Lagrangian, options: dict[str, Any], saved: dict[str, Any]
 ) -> tuple[Simulation, dict[str, Any]]:
     """Continue a run from a checkpoint. Print and return the options that have changed."""
-    from femops.hydro import NUMERICS, load_run
+    from femops.hydro import NUMERICS, RUN, load_run
 
-    run, changed = load_run(given["restart"], equations), {}
-    for key in ("ode", *NUMERICS):
-        asked = given.get(key)
-        if asked is not None and asked != saved[key]:
-            changed[key] = {"checkpoint": saved[key], "now": asked}
+    run, changed = load_run(options["restart"], equations), {}
+    here = options | {"device": options["device"] and "cuda"}  # the checkpoint has no number
+    for key in ("ode", *NUMERICS, *RUN):
+        now, before = here[key], saved[key]
+        if now != before:
+            changed[key] = {"checkpoint": before, "now": now}
             option = "--" + key.replace("_", "-")
-            output.say(f"goes on with {option} {asked}; the checkpoint has {saved[key]}")
-    run.ode = given["ode"] or run.ode
+            goes = f"goes on with {option} {now}" if now else f"goes on without {option}"
+            output.say(f"{goes}; the checkpoint has {before or 'none'}")
+    run.ode = options["ode"]
     return run, changed
 
 
-def _advance(run: Simulation, given: dict[str, Any], remaps: list[dict[str, Any]]) -> Any:
+def _advance(run: Simulation, options: dict[str, Any], remaps: list[dict[str, Any]]) -> Any:
     """Return the function that advances a run. With --ale it adds its remaps to a list."""
-    if given["ale"] is None:
+    if not options["ale"]:
         return run.run
     from femops.hydro.ale import ArbitraryLagrangianEulerian
 
-    options = {"length": given["ale_length"], "least": given["ale_quality"]}
-    named = {name: value for name, value in options.items() if value is not None}
-    ale = ArbitraryLagrangianEulerian(run, given["ale"], **named)
+    given = {"length": options["ale_length"], "least": options["ale_quality"]}
+    named = {name: value for name, value in given.items() if value is not None}
+    ale = ArbitraryLagrangianEulerian(run, options["ale"], **named)
     ale.remaps = remaps
     return ale.advance
 

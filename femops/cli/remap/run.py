@@ -47,10 +47,11 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     problem = advection_problem(whole_number(0, hint="PROBLEM")(what[0]))
     mesh = _mesh(given["mesh"], given["refine"], problem.mesh, comm)
     numbers = given["order"], given["t_final"], given["dt"]
-    run = Advection(problem, mesh, *numbers, mesh_order=given["mesh_order"], **given["methods"])
-    begin = perf_counter()
-    with output.working(f"problem {problem.number}") as update:
-        found = run.run(lambda t, _: update(f"t = {t:.4f}"))
+    name, end = f"problem {problem.number}", 1.0 if problem.moves_mesh else given["t_final"]
+    with output.working(f"{name}: making matrices") as update:
+        run = Advection(problem, mesh, *numbers, mesh_order=given["mesh_order"], **given["methods"])
+        begin = perf_counter()
+        found = run.run(lambda t, _: update(f"{name}: t = {t:.4f} of {end:g}"))
     facts = {
         "problem": problem.number,
         "elements": mesh.num_elements,

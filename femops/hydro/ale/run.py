@@ -22,6 +22,7 @@ class ArbitraryLagrangianEulerian:
     ----------
     run : Simulation
         Run on the host. All its ranks take part. Its equations and its state change at a remap.
+        Its ``options`` get the options of the remaps.
     every : int
         Number of steps between remaps.
     length : float
@@ -34,7 +35,7 @@ class ArbitraryLagrangianEulerian:
     ----------
     remaps : list of dict
         For each remap ``step``, ``t``, ``pseudo_steps``, ``quality`` before and after, and
-        ``before`` and ``after``: mass, momentum, internal and kinetic energy.
+        ``before`` and ``after``: mass, momentum, internal, kinetic and potential energy.
 
     Raises
     ------
@@ -52,9 +53,11 @@ class ArbitraryLagrangianEulerian:
     ) -> None:
         equations = run.equations
         if equations.space.device is not None:
-            raise HydroError("remaps work on the host only: leave out --ale, or the device")
+            raise HydroError("remaps work on the host only: give --ale 0, or leave out the device")
         self.run, self._every, self._least = run, every, least
         self._relaxation = Relaxation(equations, length)
+        own = {"ale": every, "ale_length": length, "ale_quality": least}
+        run.options = run.options | own  # a copy of the run keeps its own
         self.remaps: list[dict[str, Any]] = []
 
     def advance(

@@ -8,6 +8,10 @@ around, remapped within their bounds, and evaluated at the points of the displac
 Velocity and energy follow from the remapped functions by projections that weigh with the density.
 So the integrals of momentum and energy stay. The kinetic energy that the projection of the velocity
 loses heats the elements that lose it.
+
+The potential energy of an element follows from its density. What the density brings through the
+faces is known, too: the potential energy of the mass that passes them. The difference heats the
+element, or cools it.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from numpy.typing import NDArray
 
 import femops
 from femops.basis import Basis1D
+from femops.errors import HydroError
 from femops.fields.norms import exact_sum
 from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.hydro.ale.walls import WallMomentum
@@ -30,6 +35,8 @@ from femops.hydro.remap.tables import tensor
 from femops.parallel import Communicator
 
 Floats = NDArray[np.float64]
+
+_UP = 1  # the direction against which gravity acts
 
 
 @final
@@ -45,6 +52,8 @@ class PointFields:
         Density; internal and kinetic energy by volume; 1 / (gamma - 1).
     momentum : (ne, nq, dim) float64
         Momentum by volume.
+    potential : (ne, nq) float64
+        Potential energy by mass.
     """
 
     volume: Floats
@@ -53,6 +62,7 @@ class PointFields:
     kinetic: Floats
     inverse: Floats
     momentum: Floats
+    potential: Floats
 
     @staticmethod
     def of(equations: Lagrangian, state: Floats) -> PointFields:
@@ -61,7 +71,8 @@ class PointFields:
         V, E = equations.V, equations.E
         velocity = reference_values(V.basis, points, V.dim, nodal(V, parts["velocity"]))
         energy = reference_values(E.basis, points, E.dim, nodal(E, parts["energy"]))[..., 0]
-        volume = volumes(equations, nodal(V, parts["position"]))
+        position = nodal(V, parts["position"])
+        volume = volumes(equations, position)
         density = _initial_density(equations) * _initial_volumes(equations) / volume
         return PointFields(
             volume,
@@ -70,10 +81,11 @@ class PointFields:
             0.5 * density * (velocity * velocity).sum(axis=-1),
             np.broadcast_to(1.0 / (_gamma(equations) - 1.0), volume.shape),
             density[..., np.newaxis] * velocity,
+            potential(equations, position),
         )
 
     def totals(self, comm: Communicator) -> dict[str, object]:
-        """Mass, momentum (dim,), internal and kinetic energy on all ranks. Collective."""
+        """Mass, momentum (dim,) and energies on all ranks. Collective."""
 
         def total(field: Floats) -> float:
             return exact_sum((self.volume * field).sum(axis=1), comm)
@@ -83,6 +95,7 @@ class PointFields:
             "momentum": [total(component) for component in np.moveaxis(self.momentum, -1, 0)],
             "internal": total(self.energy),
             "kinetic": total(self.kinetic),
+            "potential": total(self.density * self.potential),
         }
 
 
@@ -118,13 +131,19 @@ def transferred(
     vectors = np.moveaxis(old.momentum, -1, 0)
     low = _Carrier(equations, nodes, displacement, max(equations.order_thermo, 1))
     high = _Carrier(equations, nodes, displacement, equations.order)
-    steps = max(low.num_steps, high.num_steps)
-    density, energy, kinetic, inverse = low.carried(scalars, old.volume, steps, tight=True)
-    momentum = np.moveaxis(high.carried(vectors, old.volume, steps, tight=False), 0, -1)
+    gravity = equations.problem.gravity
+    of_mass = (old.volume * old.density * old.potential).sum(axis=1)[np.newaxis]
+    moments = of_mass / gravity if gravity else of_mass[:0]
     volume = volumes(equations, nodes + displacement)
-    new = PointFields(volume, density, energy, kinetic, inverse, momentum)
+    scalars, moments = low.carried(scalars, moments, old.volume, volume, tight=True)
+    vectors, _ = high.carried(vectors, of_mass[:0], old.volume, volume, tight=False)
+    density, energy, kinetic, inverse = scalars
+    momentum, height = np.moveaxis(vectors, 0, -1), potential(equations, nodes + displacement)
+    new = PointFields(volume, density, energy, kinetic, inverse, momentum, height)
     after = equations.with_fluid(_fluid(equations, new))
-    return after, _state(after, new, position), steps
+    released = gravity * moments.sum(axis=0) - (volume * density * height).sum(axis=1)
+    steps = max(low.num_steps, high.num_steps)
+    return after, _state(after, new, position, released), steps
 
 
 @final
@@ -141,24 +160,41 @@ class _Carrier:
         self._shapes = tensor([at] * mesh.dim)
         self.num_steps = self._remap.num_steps
 
-    def carried(self, values: Floats, volume: Floats, steps: int, *, tight: bool) -> Floats:
+    def carried(
+        self, values: Floats, moments: Floats, volume: Floats, after: Floats, *, tight: bool
+    ) -> tuple[Floats, Floats]:
         """Values (nf, ne, nq) at the points after the remap of values before it.
+
+        The points have volumes (ne, nq) before and after the remap. The moments (nm, ne) are those
+        of the first functions with the height, see `ConservativeRemap.run`.
 
         Before the remap the functions are limited. With ``tight`` their coefficients keep the
         bounds of the values in the elements that meet at a node. So the result keeps them too.
         Else only their values at the points do, which leaves extremes of smooth functions alone.
         """
         start = self._remap.start
-        moments = by_row(volume * values, self._shapes)
-        fields = np.matmul(start.inverse_mass, moments[..., np.newaxis])[..., 0]
-        pairs = zip(fields, values, strict=True)
-        limited = [self._limited(u, start.lumped, of, tight) for u, of in pairs]
-        return by_row(self._remap.run(np.stack(limited), steps), self._shapes.T)
+        right = by_row(volume * values, self._shapes)
+        fields = np.matmul(start.inverse_mass, right[..., np.newaxis])[..., 0]
+        integrals = right.sum(axis=-1)
+        triples = zip(fields, integrals, values, strict=True)
+        limited = [self._limited(u, start.lumped, whole, of, tight) for u, whole, of in triples]
+        found, integrals, moments = self._remap.run(np.stack(limited), moments, _UP)
+        values = by_row(found, self._shapes.T)
+        # the points of low orders of the energy are too few for the volume of bent elements in 3-D
+        missing = integrals - (after * values).sum(axis=-1)
+        return values + (missing / after.sum(axis=-1))[..., np.newaxis], moments
 
-    def _limited(self, u: Floats, lumped: Floats, values: Floats, tight: bool) -> Floats:
-        """Shrink coefficients (ne, n) towards their mean in each element until bounds are kept."""
-        mean = (lumped * u).sum(axis=1, keepdims=True) / lumped.sum(axis=1, keepdims=True)
-        away, (least, largest) = u - mean, self._lattice.bounds(values)
+    def _limited(
+        self, u: Floats, lumped: Floats, integral: Floats, values: Floats, tight: bool
+    ) -> Floats:
+        """Shrink coefficients (ne, n) towards their mean in each element until bounds are kept.
+
+        The inverse mass has the error of its condition number. So the mean comes from the integral
+        (ne,).
+        """
+        volume = lumped.sum(axis=1, keepdims=True)
+        away = u - (lumped * u).sum(axis=1, keepdims=True) / volume
+        mean, (least, largest) = integral[:, np.newaxis] / volume, self._lattice.bounds(values)
         if tight:
             share = share_within(away, least, largest, mean)
         else:
@@ -194,6 +230,15 @@ def volumes(equations: Lagrangian, nodes: Floats) -> Floats:
     rule, V = equations.quadrature, equations.V
     J = np.stack(reference_gradient(V.basis, rule.points, V.dim, nodes), axis=-1)
     return np.asarray(rule.tensor_weights(V.dim) * np.linalg.det(J))
+
+
+def potential(equations: Lagrangian, nodes: Floats) -> Floats:
+    """Potential energy by mass (ne, nq) at the points of a mesh with nodes (ne, n, dim)."""
+    V, gravity = equations.V, equations.problem.gravity
+    if not gravity:
+        return np.zeros((len(nodes), 1))
+    heights = reference_values(V.basis, equations.quadrature.points, V.dim, nodes)[..., _UP]
+    return np.asarray(gravity * heights)
 
 
 def _initial_volumes(equations: Lagrangian) -> Floats:
@@ -236,8 +281,10 @@ def _fluid(equations: Lagrangian, fields: PointFields) -> Fluid:
     )
 
 
-def _state(equations: Lagrangian, fields: PointFields, position: Floats) -> Floats:
-    """State with the momentum and the energy of fields."""
+def _state(
+    equations: Lagrangian, fields: PointFields, position: Floats, released: Floats
+) -> Floats:
+    """State with the momentum and the energy of fields, and the released energy (ne,) as heat."""
     V, E, rule = equations.V, equations.E, equations.quadrature
     at = tensor([V.basis.interpolation(rule.points)] * V.dim)
     momentum = np.matmul(at.T, fields.volume[..., np.newaxis] * fields.momentum)
@@ -249,8 +296,10 @@ def _state(equations: Lagrangian, fields: PointFields, position: Floats) -> Floa
     specific = _positive(specific, at, mass)
     v = reference_values(V.basis, rule.points, V.dim, nodal(V, velocity))
     kept = (0.5 * mass * (v * v).sum(axis=-1)).sum(axis=1)
-    lost = (fields.volume * fields.kinetic).sum(axis=1) - kept
-    heat = _heat(lost, mass.sum(axis=1), specific.min(axis=1), equations.comm)
+    lost = (fields.volume * fields.kinetic).sum(axis=1) - kept + released
+    least = np.minimum(specific.min(axis=1), by_row(specific, at.T).min(axis=1))
+    of_elements = mass.sum(axis=1)
+    heat = _heat(lost, np.maximum(least, 0.0) * of_elements, equations.comm) / of_elements
     specific += heat[:, np.newaxis]
     state = equations.on_host.join(
         position=position, velocity=velocity, energy=specific.reshape(-1)
@@ -268,15 +317,20 @@ def _positive(energy: Floats, at: Floats, mass: Floats) -> Floats:
     return np.asarray(mean + np.clip(share, 0.0, 1.0) * (energy - mean))
 
 
-def _heat(lost: Floats, mass: Floats, least: Floats, comm: Communicator) -> Floats:
-    """Specific energy (ne,) that elements gain from the kinetic energy (ne,) they have lost.
+def _heat(lost: Floats, room: Floats, comm: Communicator) -> Floats:
+    """Internal energy (ne,) that elements gain for the other energies (ne,) they have lost.
 
-    Elements that have won kinetic energy are cooled only down to their least energy. The missing
-    energy is taken from the gains of the other elements, on all ranks. Collective.
+    Elements that have won other energy are cooled by at most their ``room`` (ne,). The missing
+    energy is taken from the gains of the elements on all ranks, then from their room. Collective.
     """
-    change = np.maximum(lost, -np.maximum(least, 0.0) * mass)
-    gains = np.maximum(change, 0.0)
-    excess, gained = exact_sum(change - lost, comm), exact_sum(gains, comm)
-    if excess > 0.0 and gained > 0.0:
-        change -= gains * (excess / gained)
-    return change / mass
+    change = np.maximum(lost, -room)
+    missing = exact_sum(change - lost, comm)
+    for floor in (np.minimum(change, 0.0), -room):
+        spare = change - floor
+        available = exact_sum(spare, comm)
+        if missing <= available:
+            return change - spare * (missing / available if missing else 0.0)
+        change, missing = floor, missing - available
+    raise HydroError(
+        f"the remap needs {missing:.3g} more internal energy than the gas has: remap less often"
+    )

@@ -104,13 +104,26 @@ class Matrices:
     def advection(self) -> Floats:
         """Matrices (ne, n, n) of the integral of -v a.grad(u)."""
         table = self._tables
-        velocity = self._flow.velocity(self._t, table.inside.values)
-        along = np.matmul(adjugates(self._jacobians), velocity[..., np.newaxis])[..., 0]
-        along *= -table.weights[:, np.newaxis]
+        along = -table.weights[:, np.newaxis] * self._along
         slopes = along[..., 0, np.newaxis] * table.slopes[0]
         for k in range(1, table.dim):
             slopes += along[..., k, np.newaxis] * table.slopes[k]
         return np.asarray(np.matmul(table.shapes.T, slopes))
+
+    @cached_property
+    def speeds(self) -> Floats:
+        """Largest sum (ne,) of the speeds along the reference directions, by the mean volume.
+
+        The volume at a point of a bent element can be near zero. That limits no step.
+        """
+        volume = (self._tables.weights * determinants(self._jacobians)).sum(axis=-1)
+        return np.asarray(np.abs(self._along).sum(axis=-1).max(axis=-1) / volume)
+
+    @cached_property
+    def _along(self) -> Floats:
+        """Velocity times the adjugate Jacobian (ne, nq, dim)."""
+        velocity = self._flow.velocity(self._t, self._tables.inside.values)
+        return np.asarray(np.matmul(adjugates(self._jacobians), velocity[..., np.newaxis])[..., 0])
 
     @cached_property
     def preconditioned(self) -> Floats:
@@ -132,13 +145,36 @@ class Matrices:
     @cached_property
     def inflow(self) -> Floats:
         """Matrices (ne, 2 dim, m, m) of the flux into the element through each face."""
-        shapes, weights, found = self._tables.face_shapes, self._tables.face_weights, []
+        shapes, weights = self._tables.face_shapes, self._tables.face_weights
+        entering = -weights * np.minimum(self._outflow, 0.0)
+        return np.asarray(np.matmul(shapes.T, entering[..., np.newaxis] * shapes))
+
+    @cached_property
+    def _outflow(self) -> Floats:
+        """Flux density (ne, 2 dim, nf) of the function 1 out of the element, at face points."""
+        found = []
         for across, sign, table in self._tables.faces:
             outward = sign * adjugates(table.jacobians(self._nodes))[..., across, :]
-            speed = (self._flow.velocity(self._t, table.values) * outward).sum(axis=-1)
-            entering = -weights * np.minimum(speed, 0.0)
-            found.append(np.matmul(shapes.T, entering[..., np.newaxis] * shapes))
+            found.append((self._flow.velocity(self._t, table.values) * outward).sum(axis=-1))
         return np.stack(found, axis=1)
+
+    def moment_rates(self, axis: int, own: Floats, jumps: Floats) -> Floats:
+        """Rate (ne,) at which faces bring the integral of u times a coordinate into the elements.
+
+        ``own`` (ne, 2 dim, m) are the coefficients of u on each face, ``jumps`` the neighbours'
+        minus these. Both sides of a face compute the same upwind flux, so the sum over all
+        elements is zero.
+        """
+        shapes, outflow = self._tables.face_shapes, self._outflow
+        tables = (table for _, _, table in self._tables.faces)
+        height = np.stack(
+            [np.matmul(t.values, self._nodes[..., axis, np.newaxis])[..., 0] for t in tables],
+            axis=1,
+        )
+        flux = outflow * np.matmul(own, shapes.T) + np.minimum(outflow, 0.0) * np.matmul(
+            jumps, shapes.T
+        )
+        return np.asarray(-(self._tables.face_weights * height * flux).sum(axis=(1, 2)))
 
     @cached_property
     def inflow_sums(self) -> Floats:

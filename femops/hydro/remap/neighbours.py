@@ -169,7 +169,11 @@ class Neighbours:
         """Neighbour's minus own coefficients (ne, 2 dim, m) of u (ne, n). Outside, u is zero."""
         flat = u.reshape(-1, 1)
         padded = np.concatenate([flat, self._ghosts.values(flat), [[0.0]]])
-        return np.take(padded, self._other) - np.take(u, self._own, axis=1)
+        return np.take(padded, self._other) - self.own(u)
+
+    def own(self, u: Floats) -> Floats:
+        """Coefficients (ne, 2 dim, m) of u (ne, n) on each face."""
+        return np.take(u, self._own, axis=1)
 
     def add(self, rates: Floats, u: Floats) -> None:
         """Add rates (ne, 2 dim, m) on faces to the dofs of u (ne, n)."""
