@@ -105,7 +105,8 @@ def test_errors_that_show_late() -> None:
 def test_patches_where_factors_are_too_large(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     A = HARD[case][0]()
     coarse = femops.multigrid(A, relaxation="points").sizes[1].dofs
-    monkeypatch.setattr(choice, "_FACTORED", {2: coarse})
+    monkeypatch.setattr(choice, "_SOLVES", 0.0)  # no factors
+    monkeypatch.setattr(choice, "_LAST", {2: coarse})
     M = femops.multigrid(A)
     assert M.relaxation == "patches"
     assert [size.order for size in M.sizes] == [4, 2]
@@ -273,7 +274,8 @@ def test_what_is_refused() -> None:
 
 
 def test_many_expected_iterations_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "_FACTORED", {2: 0})
+    monkeypatch.setattr(choice, "_SOLVES", 0.0)
+    monkeypatch.setattr(choice, "_LAST", {2: 0})
     A = elastic(femops.box((12, 12)), 2, 0.4999)
     words = r"expected to take \d+ iterations.*by patches 0\.\d+; lines not: .*'direct'.*pressure"
     with pytest.warns(ConvergenceWarning, match=words) as warned:
