@@ -85,7 +85,7 @@ def lobpcg(
     M : Operator, (size,) array or None
         Symmetric and positive definite. An array is a diagonal, as that of a mass with
         ``quadrature=femops.basis.lobatto(V.p1d)``; with that of ``femops.mass(V)`` eigenvalues are
-        wrong. None is the identity. Constraints of M are ignored.
+        wrong. None is the identity. Constrained dofs of M must be constrained in A, too.
     k : int
         Number of eigenpairs.
     preconditioner : Preconditioner, LinearOperator or matrix, optional

@@ -45,7 +45,7 @@ _MANY = 0.9  # factor from which a solve takes many iterations
 _LAST, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
 # Factors are tried if they are expected to take up to so many times the time of a solve, because
 # a preconditioner serves several, and up to so many bytes.
-_SOLVES, _MOST_BYTES = 4.0, 2**32
+_SOLVES, _MOST_BYTES = 6.0, 2**32
 # Seconds, measured on one core: of an entry of an element's matrix and of a multiplication of
 # factors; of a dof in an iteration, of one component in float32, and of an iteration without dofs.
 _ENTRY, _OPERATION, _DOF, _CALLS = 1.5e-7, 5e-10, 1.5e-7, 5e-4

@@ -367,7 +367,7 @@ class Multigrid(Preconditioner):
     def report(self) -> tuple[LevelReport, ...]:
         """Measure each level: the time per cycle, and the error reduction of a cycle from there.
 
-        Takes some 50 cycles. Collective if ranks share dofs.
+        Takes 40 cycles or more. Collective if ranks share dofs.
         """
         with self.alone():
             return report(self)
