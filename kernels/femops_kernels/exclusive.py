@@ -103,7 +103,8 @@ def _free_properties() -> None:
     for one in classes:
         for value in vars(one).values():
             if isinstance(value, cached_property):
-                value.lock = usable(value.lock)
+                kept = vars(value)
+                kept["lock"] = usable(kept["lock"])
 
 
 _PACKAGES = "femops", "femops_kernels", "femops_meshes"
