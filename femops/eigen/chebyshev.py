@@ -96,9 +96,9 @@ def chebyshev_subspace(
         Symmetric. It may be indefinite.
     M : Operator, (size,) array or None
         Symmetric and positive definite. An array is a diagonal, for example of a mass lumped at
-        Gauss-Lobatto points. None is the identity. Constraints of M are ignored. A mass that is not
-        diagonal is inverted approximately. This costs no accuracy, but more iterations if the mass
-        is far from its lumped form.
+        Gauss-Lobatto points. None is the identity. Constrained dofs of M must be constrained in A,
+        too. A mass that is not diagonal is inverted approximately. This costs no accuracy, but more
+        iterations if the mass is far from its lumped form.
     k : int
         Number of eigenpairs.
     tol : float

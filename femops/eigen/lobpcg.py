@@ -101,8 +101,8 @@ def lobpcg(
     M : Operator, ComplexOperator, (size,) array or None
         Symmetric and positive definite. That of a complex A may be real or complex. An array is a
         diagonal, as that of a mass with ``quadrature=femops.basis.lobatto(V.p1d)``; with that of
-        ``femops.mass(V)`` eigenvalues are wrong. None is the identity. Constraints of M are
-        ignored.
+        ``femops.mass(V)`` eigenvalues are wrong. None is the identity. Constrained dofs of
+        M must be constrained in A, too.
     k : int
         Number of eigenpairs.
     preconditioner : Preconditioner, LinearOperator or matrix, optional

@@ -180,10 +180,9 @@ def advice_on(solver: Solver, A: Operator, M: Any, info: Info, limit: int, norm:
             return f"Give {advised}, or a larger maxiter."
         if isinstance(M, Jacobi):
             return f"Give {_OTHERS[solver]}, or a larger maxiter."
-        higher = M.higher if isinstance(M, Multigrid) else ""
-        if solver == "minres":  # A may be indefinite, and multigrid takes no such operator
-            higher = higher.replace("(A", "(B")
-        return f"Give a larger maxiter, or another M{f', as {higher}' if higher else ''}."
+        own = isinstance(M, Multigrid) and M.operator is A  # else it is of a similar one
+        higher = f", as {M.higher}" if own and M.higher else ""
+        return f"Give a larger maxiter, or another M{higher}."
     if info.residual > 0.1 * MOST_GROWTH * norm:
         return "The residual grows: A is singular to round-off, or A or M is not symmetric."
     return (

@@ -14,14 +14,14 @@ from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_lines, check
 from femops.solvers.multigrid.fast_diagonal import Elements
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
-from femops.solvers.multigrid.measure import FACTOR_CYCLES, Cycle, factor, iterations
+from femops.solvers.multigrid.measure import Cycle, factor, iterations
 from femops.spaces.h1_l2 import H1
 
 Relaxation = Literal["points", "elements", "lines", "patches", "direct"]
 
-# Measured energies of errors on a coarse level, and the factor of a cycle from which on it is
-# measured for longer, at last the whole cycle. Errors of slender bodies show late.
-_DOUBTFUL = (4, 0.25), (6, 0.4)
+# Measured cycles of a coarse level, and of another relaxation. A coarse level whose factor is up to
+# the second number tells that of the finest.
+_TRIAL, _CLEAR = 4, 0.4
 # Cycles of blocks and factors take so many times as long as those by points or elements, by
 # dimension (measured: 1.8 to 5, and 6 to 11). Their solves take so many iterations or more. The
 # first with a factor below the last number is the last that is tried.
@@ -39,14 +39,16 @@ _SMALL = 25  # expected iterations from which factors of a small problem are tri
 _STRETCHED = 4.0
 # Ratio from which on the finest level may be slow where a coarse one is not.
 _FLAT = 100.0
-# Above the first the cycle is measured for longer, and above the second a solve takes many
-# iterations.
-_UNSETTLED, _MANY = 0.8, 0.9
-# Measured energies of errors: of another relaxation, and for longer, of quick and slow cycles.
-_TRIAL, _LONG, _LONG_ENOUGH = 6, 40, 20
-# Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
-# with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
-_FACTORED, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
+_MANY = 0.9  # factor from which a solve takes many iterations
+# Most dofs: of the order above 1 that a cycle of patches ends with, by dimension, and of blocks of
+# dofs on several ranks, as each rank has all of them.
+_LAST, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
+# Factors are tried if they are expected to take up to so many times the time of a solve, because
+# a preconditioner serves several, and up to so many bytes.
+_SOLVES, _MOST_BYTES = 6.0, 2**32
+# Seconds, measured on one core: of an entry of an element's matrix and of a multiplication of
+# factors; of a dof in an iteration, of one component in float32, and of an iteration without dofs.
+_ENTRY, _OPERATION, _DOF, _CALLS = 1.5e-7, 5e-10, 1.5e-7, 5e-4
 # Blocks are singular or too large, or memory does not suffice, here or on another rank.
 _FAILURES = SolverError, OperatorError, MemoryError, RankError
 
@@ -123,16 +125,22 @@ def _measured_choice(M: Changeable, obstacle: str) -> Choice:
     if stretched and scalar:
         first, enough = "elements", f"couplings in an element differ by a factor of {ratio:.2g}"
         M.take(_hierarchy(M, first))
-    factors = {first: _measured(M) if ratio < _FLAT else _settled_factor(M)}
+    factors = {first: _measured(M, ratio)}
     failed = list[str]()
     if stretched and not scalar and iterations(factors[first]) > _TRY_ELEMENTS:
         failed += _try(M, factors, ("elements",))
     best, few = _best(M, factors), _LONGER[space.dim] * _FEWEST
-    if iterations(factors[best]) <= (min(few, _SMALL) if "direct" in _candidates(M) else few):
+    many = iterations(factors[best])
+    direct = not obstacle and many > _SMALL and _factors_pay(M, many)
+    if many <= (min(few, _SMALL) if direct else few):
         return Choice(best, enough if best == first else _compared(factors))
-    failed += [f"another relaxation {obstacle}"] if obstacle else _try(M, factors, _candidates(M))
+    others: tuple[Relaxation, ...] = (
+        ("lines", "direct", "patches") if direct else ("lines", "patches")
+    )
+    failed += [f"another relaxation {obstacle}"] if obstacle else _try(M, factors, others)
     best = _best(M, factors)
-    return _settled(M, best, factors[best], _compared(factors), "; ".join(failed))
+    untried = not obstacle and not direct
+    return _settled(M, best, factors[best], _compared(factors), "; ".join(failed), untried=untried)
 
 
 def _stretching(M: Changeable) -> float:
@@ -161,28 +169,43 @@ def _obstacle(M: Changeable) -> str:
     return ""
 
 
-def _measured(M: Changeable) -> float:
-    """Factor of a cycle by points; zero if a coarse level shows that it is small."""
+def _measured(M: Changeable, ratio: float) -> float:
+    """Factor of a cycle. A coarse level tells it where it is small.
+
+    Order 1 follows bending of flat elements far worse than order 2, so that level is order 2 where
+    elements are stretched.
+    """
     coarse = max((k for k, s in enumerate(M.sizes[:-1]) if s.order > 1), default=0)
-    coarse = min(max(coarse, 1), len(M.levels) - 1)
-    for energies, small in _DOUBTFUL:
-        if _factor(M, coarse, energies) <= small:
-            return 0.0
-    return _settled_factor(M)
+    coarse = min(max(coarse, int(ratio < _STRETCHED)), len(M.levels) - 1)
+    if ratio < _FLAT:
+        found = _factor(M, coarse, _TRIAL)
+        if found <= _CLEAR:
+            return found
+    return _factor(M, 0)
 
 
-def _settled_factor(M: Changeable) -> float:
-    """Factor of a cycle. Where it is large, more cycles show slower errors."""
-    found, quick = _factor(M, 0), M.operator.space.dim < 3 or "direct" in _candidates(M)
-    if found <= _UNSETTLED:
-        return found
-    return _factor(M, 0, _LONG if quick else _LONG_ENOUGH)
-
-
-def _factor(M: Changeable, k: int, cycles: int = FACTOR_CYCLES) -> float:
+def _factor(M: Changeable, k: int, cycles: int | None = None) -> float:
     """Factor of a cycle from level k, the same on all ranks. Each has coarse levels of its own."""
     most: float = M.operator.space.comm.max(factor(M, k, cycles))
     return most
+
+
+def _factors_pay(M: Changeable, many: int) -> bool:
+    """True if factors of A's matrix are expected to save time. Collective.
+
+    Parameters
+    ----------
+    M : Multigrid
+    many : int
+        Expected iterations of a solve without factors.
+    """
+    space, elements = M.operator.space, M.sizes[0].elements
+    operations, entries = M.hierarchy.matrices.factor_work
+    seconds = _OPERATION * operations
+    seconds += _ENTRY * elements * (space.ncomp * (space.order + 1) ** space.dim) ** 2
+    each = _DOF * (1 + (space.ncomp > 1)) * M.precision.itemsize / 4.0  # twice in float64
+    solve = many * (each * space.global_size + _CALLS)
+    return bool(seconds <= _SOLVES * solve and 24.0 * entries <= _MOST_BYTES)
 
 
 def _forced(M: Changeable, asked: Relaxation) -> Choice:
@@ -246,8 +269,8 @@ def _best(M: Changeable, factors: dict[Relaxation, float]) -> Relaxation:
 
 def _compared(factors: dict[Relaxation, float]) -> str:
     (first, measured), *others = factors.items()
-    return f"by {first} a cycle has the factor {measured:.2f}" + "".join(
-        f", by {name} {found:.2f}" for name, found in others
+    return f"by {first} a cycle has the factor {measured:.4f}" + "".join(
+        f", by {name} {found:.4f}" for name, found in others
     )
 
 
@@ -256,31 +279,45 @@ def _of_other(M: Changeable) -> float:
     if not M.levels:
         return 0.0
     found = _factor(M, 0, _TRIAL)
-    return found if found < _GOOD else _settled_factor(M)
+    return found if found < _GOOD else _factor(M, 0)
 
 
 def _cause(error: Exception) -> str:
     return str(error) or "memory does not suffice"  # SciPy's factorizations tell nothing more
 
 
-def _candidates(M: Changeable) -> tuple[Relaxation, ...]:
-    space = M.operator.space
-    small = space.global_size <= _FACTORED[space.dim]
-    return ("lines", "direct", "patches") if small else ("lines", "patches")
-
-
 def _settled(
-    M: Changeable, relaxation: Relaxation, reached: float, reason: str, failed: str
+    M: Changeable,
+    relaxation: Relaxation,
+    reached: float,
+    reason: str,
+    failed: str,
+    *,
+    untried: bool,
 ) -> Choice:
-    """Return the choice, with a warning if many iterations are expected."""
+    """Return the choice, with a warning if many iterations are expected.
+
+    Parameters
+    ----------
+    M : Multigrid
+    relaxation : {"points", "elements", "lines", "patches", "direct"}
+    reached : float
+        Factor of a cycle with that relaxation.
+    reason : str
+    failed : str
+        What was tried in vain, or empty.
+    untried : bool
+        Whether factors of the matrix are possible, and were not tried.
+    """
     reason = f"{reason}; {failed}" if failed else reason
     if reached < _MANY:
         return Choice(relaxation, reason)
     many = f"a solve to 1e-9 is expected to take {iterations(reached)} iterations or more"
     text = f"multigrid is slow: {many}" if reached < 1.0 else "cycles of multigrid diverge"
-    untried = not _obstacle(M) and "direct" not in _candidates(M)
-    cure = "relaxation='direct' factors the matrix, which takes memory" if untried else ""
-    cure = cure or (f"try {M.higher}" if M.higher else "femops.low_order(A) is a matrix for others")
+    nodal = M.operator.space.basis.family == "gll"  # as factors and `femops.low_order` need
+    cure = f"try {M.higher}" if M.higher else "solve with another preconditioner"
+    if untried and nodal:
+        cure = "relaxation='direct' factors the matrix, which takes time and memory"
     if 1 < M.operator.space.ncomp == M.operator.space.dim:
         cure += "; for nearly incompressible materials solve for a pressure too (docs/solids.md)"
     return Choice(relaxation, reason, f"{text} ({reason}). M.report() tells on which level; {cure}")
@@ -346,6 +383,6 @@ def _coarsest(M: Changeable) -> Coarsest:
     space, sizes = M.operator.space, M.sizes
     for order in (2, 1):
         size = next((s.dofs for s in sizes if s.order == order < space.order), None)
-        if size is not None and size <= _FACTORED[space.dim]:
+        if size is not None and size <= _LAST[space.dim]:
             return Coarsest(order, meshes=False)
     return Coarsest()

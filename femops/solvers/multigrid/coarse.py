@@ -68,9 +68,7 @@ class Direct(CoarseSolver):
             border = csr_array(null @ diags_array(sizes))
             self._factors = _factored(block_array([[matrix, border], [border.T, None]]))
             return
-        symmetric = {"SymmetricMode": True}
-        order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": symmetric}
-        self._factors = _factored(matrix, **order)
+        self._factors = factored(matrix)
         if not (self._factors.U.diagonal() > 0.0).all():  # by Sylvester's law of inertia
             raise NotPositiveError
 
@@ -80,6 +78,13 @@ class Direct(CoarseSolver):
         padded[: self._size] = right
         found: Floats = self._factors.solve(padded)[: self._size]
         return found
+
+
+def factored(matrix: Any) -> Any:
+    """SciPy's factors of a symmetric sparse matrix, with pivots on the diagonal."""
+    symmetric = {"SymmetricMode": True}
+    order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": symmetric}
+    return _factored(matrix, **order)
 
 
 def _factored(matrix: Any, **options: Any) -> Any:

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg as sla_dense
 import scipy.sparse.linalg as sla
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
 
 import femops
 from femops.errors import ConvergenceWarning, OperatorError, SolverError
 from femops.solvers.multigrid import blocks, choice, measure
 from femops.solvers.multigrid.blocks import BLOCKS, Lines, Patches
-from femops.solvers.multigrid.coarse import Direct
+from femops.solvers.multigrid.coarse import Direct, factored
 from femops_kernels.cpu.machine import max_threads, set_threads
 from support import fixtures
 from support.cases.multigrid import CUBE, SQUARE, noise, poisson
@@ -105,7 +106,8 @@ def test_errors_that_show_late() -> None:
 def test_patches_where_factors_are_too_large(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     A = HARD[case][0]()
     coarse = femops.multigrid(A, relaxation="points").sizes[1].dofs
-    monkeypatch.setattr(choice, "_FACTORED", {2: coarse})
+    monkeypatch.setattr(choice, "_SOLVES", 0.0)  # no factors
+    monkeypatch.setattr(choice, "_LAST", {2: coarse})
     M = femops.multigrid(A)
     assert M.relaxation == "patches"
     assert [size.order for size in M.sizes] == [4, 2]
@@ -273,7 +275,8 @@ def test_what_is_refused() -> None:
 
 
 def test_many_expected_iterations_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "_FACTORED", {2: 0})
+    monkeypatch.setattr(choice, "_SOLVES", 0.0)
+    monkeypatch.setattr(choice, "_LAST", {2: 0})
     A = elastic(femops.box((12, 12)), 2, 0.4999)
     words = r"expected to take \d+ iterations.*by patches 0\.\d+; lines not: .*'direct'.*pressure"
     with pytest.warns(ConvergenceWarning, match=words) as warned:
@@ -295,6 +298,44 @@ def test_cycles_that_overflow_have_an_infinite_factor(monkeypatch: pytest.Monkey
     monkeypatch.setattr(M, "cycle_from", lambda k: np.nan * M.rights[k])
     assert measure.factor(M, 0) == np.inf
     assert measure.iterations(np.inf) > 1000
+
+
+def plate(cells: int) -> Any:
+    mesh = femops.box((cells, cells, 1), upper=(0.3, 0.3, 0.006))
+    return elastic(mesh, 2, 0.3, 1)
+
+
+def test_slow_errors_are_measured() -> None:
+    """Repeated cycles hid the bending of a plate, of which a cycle leaves 0.999."""
+    A = plate(5)
+    M = femops.multigrid(A, relaxation="points", dtype="float64")
+    free = np.setdiff1d(np.arange(A.space.size), A.constrained_dofs)
+    cycles = (M @ np.eye(A.space.size))[np.ix_(free, free)]
+    matrix = A.assemble().toarray()[np.ix_(free, free)]
+    slowest = 1.0 - sla_dense.eigvals(cycles @ matrix).real.min()
+    found = M.report()[0].factor
+    assert slowest > 0.95
+    assert 0.4 < (1.0 - slowest) / (1.0 - found) < 1.001
+    chosen = femops.multigrid(A, dtype="float64")
+    assert chosen.relaxation == "direct"
+    assert f"by points a cycle has the factor {found:.4f}" in chosen.relaxation_reason
+
+
+def test_factors_of_a_plate_are_cheaper_than_those_of_a_cube() -> None:
+    """Their expected work decides whether they are tried, not the number of dofs."""
+    flat, cube = plate(20), elastic(femops.box((8, 8, 8)), 2, 0.3)
+    for A in (plate(8), elastic(femops.box((4, 4, 4)), 2, 0.3)):
+        operations, entries = femops.multigrid(
+            A, relaxation="points"
+        ).hierarchy.matrices.factor_work
+        matrix = A.at_level("partial").unconstrained.assemble().tocsr()
+        each = np.diff(factored(matrix + eye_array(A.space.size)).L.indptr).astype(float)
+        assert 0.2 < operations / (each**2).sum() < 5.0
+        assert 0.2 < entries / each.sum() < 5.0
+    works = [femops.multigrid(A, relaxation="points").hierarchy.matrices for A in (flat, cube)]
+    assert flat.space.size > cube.space.size
+    assert works[0].factor_work[0] < works[1].factor_work[0]
+    assert femops.multigrid(flat).relaxation == "direct"
 
 
 # --- the report, copies, other bases --------------------------------------------------------------
@@ -355,5 +396,20 @@ def test_a_load_that_no_solution_has_is_told() -> None:
     """Factors take what is left of the load to zero."""
     A = femops.elasticity(femops.H1(femops.box((6, 6)), 2, 2), E=1.0, nu=0.4999)
     M = femops.multigrid(A, relaxation="direct")
-    with pytest.warns(ConvergenceWarning, match=r"it takes constants.*no x solves A x = b"):
+    told = pytest.raises(
+        (ConvergenceWarning, SolverError), match=r"takes const.*no x solves A x = b"
+    )
+    with told:  # round-off decides between a warning, which is an error here, and an error
         femops.cg(A, noise(A), M=M, rtol=1e-9)
+
+
+def test_one_free_element() -> None:
+    """A step of the measurement goes along constants, which have no energy."""
+    V = femops.H1(femops.box(1), order=3)
+    A = femops.diffusion(V)
+    b = femops.load(V, lambda x: x[0] - 0.5)
+    M = femops.multigrid(A, relaxation="elements")
+    u, info = femops.cg(A, b, M=M, rtol=1e-10)
+    assert M.relaxation == "elements"
+    assert info.converged
+    assert np.allclose(A.assemble() @ u, b, atol=1e-9)
