@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # The texts that float() may read here: no underscores, and no digits but ASCII's.
 _PLAIN = re.compile(r"[0-9A-Za-z+. -]*")
 
+WrongUsage: Any = typer.BadParameter.__base__
+"""Errors of wrong usage. Typer has them from click, or has its own."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
