@@ -39,7 +39,7 @@ _PAGE = 4096
 _LEAST = {"order": 0, "ncomp": 1, "dofs": 1, "elements": 1, "rows": 1}
 """Least values of the numbers of a `Field`."""
 
-_TEXTS = {"space": "H1|L2", "family": r"\w+", "dtype": "<f[48]", "mesh": "[0-9a-f]{16}"}
+_TEXTS = {"space": "H1|L2", "family": r"\w+", "dtype": "<f[48]|<c(8|16)", "mesh": "[0-9a-f]{16}"}
 """Patterns of the texts of a `Field`."""
 
 
@@ -53,7 +53,7 @@ class Field:
     space : {"H1", "L2"}
     order, ncomp : int
     family : str
-    dtype : {"<f4", "<f8"}
+    dtype : {"<f4", "<f8", "<c8", "<c16"}
     dofs : int
         Number of nodes of the space on all ranks. The vector has a row of `ncomp` numbers per node.
     elements : int

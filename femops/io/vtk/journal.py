@@ -16,11 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, final
 
+from femops.errors import FileError
 from femops.io.atomic import replacing, to_disk
 
 _PAGE = 4096  # bytes that are held together
 _HEAD = struct.Struct("<QI")  # length of the file, and checksum of the pages
 _PLACE = struct.Struct("<Q")  # before each page
+_MOST = 2**63 - 1 - _PAGE  # bytes of a file
 
 
 @final
@@ -152,25 +154,41 @@ def recover(path: Path) -> None:
 
     Raises
     ------
+    FileError
+        The journal is damaged.
     OSError
         The system refuses.
     """
     journal = _journal(path)
     if not journal.exists():
         return
-    data = journal.read_bytes()
-    length, checksum = _HEAD.unpack_from(data)
-    entries = memoryview(data)[_HEAD.size :]
-    if path.exists() and zlib.crc32(entries) == checksum:
-        with path.open("r+b") as file:
-            step = _PLACE.size + _PAGE
-            for start in range(0, len(entries), step):
-                file.seek(_PLACE.unpack_from(entries, start)[0])
-                file.write(entries[start + _PLACE.size : start + step])
-            file.truncate(length)
-            file.flush()
-            os.fsync(file.fileno())
+    if path.exists():
+        with journal.open("rb") as entries:
+            head = entries.read(_HEAD.size)
+            found, places = 0, [0]
+            for entry in _entries(entries):
+                found = zlib.crc32(entry, found)
+                places += _PLACE.unpack_from(entry.ljust(_PLACE.size, b"\xff"))
+            whole = len(head) == _HEAD.size and found == _HEAD.unpack(head)[1]
+            if not whole or not 0 < _HEAD.unpack(head)[0] <= _MOST or max(places) > _MOST:
+                raise FileError(
+                    f"'{journal}' is damaged, so the change of '{path}' that it holds cannot be "
+                    "finished: take a copy of the series, or remove the journal and check the file"
+                )
+            entries.seek(_HEAD.size)
+            with path.open("r+b") as file:
+                for entry in _entries(entries):
+                    file.seek(_PLACE.unpack_from(entry)[0])
+                    file.write(entry[_PLACE.size :])
+                file.truncate(_HEAD.unpack(head)[0])
+                file.flush()
+                os.fsync(file.fileno())
     journal.unlink()
+
+
+def _entries(journal: IO[bytes]) -> Iterator[bytes]:
+    """Read the entries of a journal, from its place on: a place and a page each."""
+    return iter(lambda: journal.read(_PLACE.size + _PAGE), b"")
 
 
 @contextmanager
