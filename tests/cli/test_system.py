@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,28 @@ def test_names_on_a_terminal_have_no_markup(tmp_path):
     terminal.close()
     assert terminal.process.returncode == 0
     assert rb"a\x1b[31m\x07\u202e[bold]b:smile:.mesh" in text
+
+
+@pytest.mark.parametrize("words", [["solve", "poisson"], ["hydro"], ["bench", "bp1"]], ids=str)
+def test_help_does_not_need_docstrings(words):
+    """Python leaves them out with -OO."""
+    outputs = []
+    for option in ("-O", "-OO"):
+        command = [sys.executable, option, "-m", "femops", *words, "--help"]
+        outputs.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert outputs[0] == outputs[1]
+    assert "Examples" in outputs[1]
+
+
+def test_an_archive_is_refused(tmp_path):
+    """It has no folders, whose files femops reads."""
+    archive = tmp_path / "femops.pyz"
+    with zipfile.ZipFile(archive, "w") as file:
+        for source in Path(femops.__file__).parent.rglob("*.py*"):
+            if "__pycache__" not in source.parts:
+                file.write(source, source.relative_to(Path(femops.__file__).parents[1]))
+        file.writestr("__main__.py", "from femops.cli import main\nmain()\n")
+    command = [sys.executable, archive, "info"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("files of its folder: unpack the archive\n")

@@ -9,7 +9,6 @@ import pytest
 import femops
 from femops.errors import FileError, MissingExtraError, RankError
 from femops.io.vtk import journal
-from femops.io.vtk.journal import recover
 from support import fixtures
 from support.cases.series import saved
 from support.vtk import needs_vtk, read_vtk

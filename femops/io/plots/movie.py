@@ -102,7 +102,11 @@ def _check(frames: Any, seconds: float) -> None:
 def _write(
     target: Path, frames: list[tuple[str, Space, Any]], seconds: float, options: dict[str, Any]
 ) -> None:
-    pictures = {"backend": "matplotlib", "limits": _limits(frames, options.get("part", "real")), **options}
+    pictures = {
+        "backend": "matplotlib",
+        "limits": _limits(frames, options.get("part", "real")),
+        **options,
+    }
     images = []
     for title, space, u in frames:
         buffer = BytesIO()

@@ -116,7 +116,8 @@ def plot(
     by_pyvista = _by_pyvista(_backend(backend, interactive=interactive), mesh.dim)
     if mesh.dim == 1:
         return MatplotlibPicture(sampler, name, title, limits)
-    label = name if part == "abs" or field is None or field.space.ncomp == 1 else f"length of {name}"
+    single = part == "abs" or field is None or field.space.ncomp == 1
+    label = name if single else f"length of {name}"
     scene = replace(make_scene(sampler, label, axes, along, edges), limits=limits)
     if by_pyvista:
         return PyVistaPicture(scene, title, interactive=interactive)

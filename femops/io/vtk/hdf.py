@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import refused, replacing, to_disk
+from femops.io.atomic import replacing, to_disk
 from femops.io.vtk.hdf_file import (
     ATTRIBUTES,
     PLACES,

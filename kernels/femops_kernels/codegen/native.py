@@ -27,6 +27,7 @@ _SKELETONS = re.compile(SKELETON.format("(.*)"))
 
 _NUMBERS = int, float, bool
 _CACHE_LINE = 64  # bytes
+_LEAST = 64  # bytes of an object file: more than its header
 _SMALL = 40  # instructions of a function that is put into each function that calls it
 _writing = threading.Lock()  # one module is written at a time
 _SYSTEM = ctypes.pythonapi
@@ -261,6 +262,8 @@ def loaded(name: str, content: bytes) -> CompiledKernel:
     """Load a kernel from the content of its compiled file."""
     head, code = content.split(b"\n", 1)
     known = json.loads(head)
+    if not known["entries"] or known["constants"] is None or len(code) < _LEAST:
+        raise ValueError("the compiled file has no code")  # LLVM would end the process
     _announce()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -270,6 +273,8 @@ def loaded(name: str, content: bytes) -> CompiledKernel:
     for each in known["entries"]:
         symbol = f"{name}.{each['name']}"
         addresses[each["name"]] = engine.get_function_address(symbol)
+        if not addresses[each["name"]]:
+            raise ValueError(f"the compiled file has no {symbol}")
         if each["called"]:
             place = engine.get_function_address(symbol + _SUFFIX)
             functions[each["name"]] = _callable(each["name"], place)
