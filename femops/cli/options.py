@@ -190,7 +190,7 @@ def paragraphs(command: Command) -> Command:
 
 
 def documentation(command: Callable[..., Any]) -> str:
-    """Return the docstring of a command, which is its help: from the source under ``python -OO``."""
+    """Return the docstring of a command, its help: from the source under ``python -OO``."""
     if command.__doc__ is not None:
         return command.__doc__
     (function,) = ast.parse(textwrap.dedent(inspect.getsource(command))).body

@@ -102,11 +102,8 @@ def _check(frames: Any, seconds: float) -> None:
 def _write(
     target: Path, frames: list[tuple[str, Space, Any]], seconds: float, options: dict[str, Any]
 ) -> None:
-    pictures = {
-        "backend": "matplotlib",
-        "limits": _limits(frames, options.get("part", "real")),
-        **options,
-    }
+    limits = _limits(frames, options.get("part", "real"))
+    pictures = {"backend": "matplotlib", "limits": limits, **options}
     images = []
     for title, space, u in frames:
         buffer = BytesIO()

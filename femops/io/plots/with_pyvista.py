@@ -135,7 +135,7 @@ class PyVistaPicture(Picture):
 
     @cached_property
     def figure(self) -> Any:
-        """Plotter of the picture, off screen. It is made at first use, and takes 90 MB until closed.
+        """Plotter of the picture, off screen, made at first use. It takes 90 MB until closed.
 
         The caller closes it, by ``picture.figure.close()``. Pictures that are only saved or shown
         close theirs.

@@ -121,8 +121,8 @@ class HdfFile(Store):
     def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
         """See `Store.add`. The step is counted last, so a file of a program that stopped is whole.
 
-        The last rank counts it. Each change of the file takes place at once, by a journal. Numbers that a stopped program
-        left are overwritten, or stay without a step.
+        The last rank counts it. Each change of the file takes place at once, by a journal. Numbers
+        that a stopped program left are overwritten, or stay without a step.
         """
         with check(self._comm):
             check_hdf_names(fields)

@@ -22,7 +22,6 @@ from femops.io.atomic import replacing, to_disk
 _PAGE = 4096  # bytes that are held together
 _HEAD = struct.Struct("<QI")  # length of the file, and checksum of the pages
 _PLACE = struct.Struct("<Q")  # before each page
-_MOST = 2**63 - 1 - _PAGE  # bytes of a file
 
 
 @final
@@ -164,13 +163,12 @@ def recover(path: Path) -> None:
         return
     if path.exists():
         with journal.open("rb") as entries:
-            head = entries.read(_HEAD.size)
-            found, places = 0, [0]
+            head, found = entries.read(_HEAD.size), 0
             for entry in _entries(entries):
                 found = zlib.crc32(entry, found)
-                places += _PLACE.unpack_from(entry.ljust(_PLACE.size, b"\xff"))
-            whole = len(head) == _HEAD.size and found == _HEAD.unpack(head)[1]
-            if not whole or not 0 < _HEAD.unpack(head)[0] <= _MOST or max(places) > _MOST:
+            length, checksum = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
+            # a change never makes a file longer here: new bytes were written before the journal
+            if found != checksum or not 0 < length <= path.stat().st_size:
                 raise FileError(
                     f"'{journal}' is damaged, so the change of '{path}' that it holds cannot be "
                     "finished: take a copy of the series, or remove the journal and check the file"
@@ -178,9 +176,11 @@ def recover(path: Path) -> None:
             entries.seek(_HEAD.size)
             with path.open("r+b") as file:
                 for entry in _entries(entries):
-                    file.seek(_PLACE.unpack_from(entry)[0])
-                    file.write(entry[_PLACE.size :])
-                file.truncate(_HEAD.unpack(head)[0])
+                    (place,) = _PLACE.unpack(entry[: _PLACE.size].ljust(_PLACE.size, b"\xff"))
+                    if place < length:
+                        file.seek(place)
+                        file.write(entry[_PLACE.size :])
+                file.truncate(length)
                 file.flush()
                 os.fsync(file.fileno())
     journal.unlink()
