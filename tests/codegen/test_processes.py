@@ -174,6 +174,24 @@ def test_sealed_files_that_are_no_kernels_are_compiled_again(run, tmp_path):
     assert run(everything, tmp_path, SMALL) == ""
 
 
+def test_without_memory_a_kernel_is_an_error(run, tmp_path):
+    """LLVM would end the process."""
+    pytest.importorskip("resource")
+    body = """
+    import resource
+    kernel(1)
+    resource.setrlimit(resource.RLIMIT_AS, (2**20, resource.RLIM_INFINITY))
+    try:
+        kernel(2)
+    except MemoryError as error:
+        said = str(error)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+    assert said == "there is no memory left to compile or load a kernel"
+    kernel(2)
+    """
+    run("notice.AFTER = 1e9\n" + textwrap.dedent(body), tmp_path, SMALL)
+
+
 def test_kernels_used_least_recently_go(run, tmp_path):
     """Those in use stay, as do the tables and what is locked."""
     begin = "from femops_kernels.codegen import cache\nnotice.AFTER = 1e9\ncache.MOST_KEPT = 8\n"
