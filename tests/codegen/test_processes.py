@@ -179,6 +179,7 @@ def test_without_memory_a_kernel_is_an_error(run, tmp_path):
     pytest.importorskip("resource")
     body = """
     import resource
+    notice.NOTICE.silent = True  # Python may wait for ever for a thread without memory
     kernel(1)
     resource.setrlimit(resource.RLIMIT_AS, (2**20, resource.RLIM_INFINITY))
     try:
