@@ -11,7 +11,13 @@ from typing import Any
 
 def _names() -> dict[str, str]:
     """Module of each name that the stub imports."""
-    stub = (Path(__file__).parent / "__init__.pyi").read_text(encoding="utf-8")
+    folder = Path(__file__).parent
+    if not folder.is_dir():
+        raise ImportError(
+            f"femops cannot be imported from the archive '{folder.parent}', because it compiles "
+            "files of its folder: unpack the archive"
+        )
+    stub = (folder / "__init__.pyi").read_text(encoding="utf-8")
     found = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
     return {name.name: str(node.module) for node in found for name in node.names}
 

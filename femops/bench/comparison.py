@@ -166,7 +166,7 @@ def _read(file: Path) -> Document:
         document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(f"cannot read '{file}': {error.strerror}") from error
-    except ValueError as error:  # no JSON, or no text
+    except (ValueError, RecursionError) as error:  # no JSON, or no text
         raise FileError(f"'{file}' is no JSON document: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("format"), int):
         raise FileError(f"'{file}' is not of femops bench machine: move it to another folder")

@@ -6,15 +6,19 @@ import _thread
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import typer
+import typer.core
 
 from femops.cli import cost, demo, info, meshes, solve, tune, verify, warmup
 from femops.cli.bench import group as bench
 from femops.cli.exit_codes import INTERRUPTED
 from femops.cli.hydro.command import hydro
+from femops.cli.options import WrongUsage
+from femops.cli.output import printable, tell
 from femops.cli.ranks import one_voice, refuse_ranks
 from femops.cli.remap.command import remap
 
@@ -22,10 +26,32 @@ ERROR = 1
 """Exit code of an error that femops explains. Wrong usage has exit code 2."""
 
 
+class _Commands(typer.core.TyperGroup):
+    """The commands. What they quote in their errors is made fit for a terminal."""
+
+    def make_context(self, *given: Any, **options: Any) -> Any:
+        with _printable_errors():
+            return super().make_context(*given, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _printable_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    try:
+        yield
+    except WrongUsage as error:
+        error.message = printable(error.message)
+        raise
+
+
 def build() -> typer.Typer:
     """Return the application. On a terminal, help has a layout for terminals."""
     app = typer.Typer(
         name="femops",
+        cls=_Commands,
         help="High-order finite element operators, applied without matrices.",
         no_args_is_help=True,
         add_completion=False,
@@ -105,7 +131,7 @@ def _tell(error: Exception, line: str) -> None:
     launch = sys.modules.get("femops.parallel.launch")
 
     def write() -> None:
-        sys.stderr.write(f"femops: {line}\n")
+        tell(line)
 
     if launch is None:
         write()

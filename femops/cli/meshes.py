@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,7 @@ from femops.cli.options import (
     paragraphs,
     whole_number,
 )
-from femops.cli.output import Output, one_line_warnings
+from femops.cli.output import Output, one_line_warnings, tell
 
 if TYPE_CHECKING:
     from femops_meshes import Mesh, Partition
@@ -240,5 +239,5 @@ def _write(name: str, out: Path, times: int = 0, *, split: bool = False) -> None
         else:
             femops.save(out, mesh)
         for lost in not_kept(mesh, out.suffix):
-            sys.stderr.write(f"femops: note: {out} does not keep {lost}\n")
+            tell(f"note: {out} does not keep {lost}")
         Output().say(f"wrote {out}: {mesh.num_elements} elements")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Callable
 from enum import StrEnum
 from math import inf
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 # The texts that float() may read here: no underscores, and no digits but ASCII's.
 _PLAIN = re.compile(r"[0-9A-Za-z+. -]*")
+
+WrongUsage: Any = typer.BadParameter.__base__
+"""Errors of wrong usage. Typer has them from click, or has its own."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -177,11 +182,20 @@ def paragraphs(command: Command) -> Command:
 
     Paragraphs that begin with click's mark \b do not change.
     """
-    parts = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    parts = inspect.cleandoc(documentation(command)).split("\n\n")
     command.__doc__ = "\n\n".join(
         part if part.startswith("\b") else " ".join(part.split()) for part in parts
     )
     return command
+
+
+def documentation(command: Callable[..., Any]) -> str:
+    """Return the docstring of a command, its help: from the source under ``python -OO``."""
+    if command.__doc__ is not None:
+        return command.__doc__
+    (function,) = ast.parse(textwrap.dedent(inspect.getsource(command))).body
+    assert isinstance(function, ast.FunctionDef)
+    return ast.get_docstring(function) or ""
 
 
 def load_mesh(name: str, refine: int = 0, *, split: bool = False) -> Mesh:

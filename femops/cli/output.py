@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, final
+from types import FrameType
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_WIDE = 10_000  # columns of a terminal in which all tables fit
 
 
 @final
@@ -76,7 +84,7 @@ class Output:
     def json(self, document: Any) -> None:
         """Print a document, if the output is JSON."""
         if self.as_json:
-            _print(json.dumps(document, indent=2, allow_nan=False))
+            _write(json.dumps(document, indent=2, allow_nan=False))
 
     def say(self, text: str) -> None:
         """Print a line, unless the output is JSON."""
@@ -101,9 +109,15 @@ class Output:
         if self.as_json:
             return
         if self.terminal:
-            _rich_table(title, columns, rows)
-        else:
-            _plain_table(title, columns, rows)
+            from rich.console import Console
+            from rich.measure import Measurement
+
+            console, table = Console(), _rich_table(title, columns, rows)
+            words = Measurement.get(console, console.options.update_width(_WIDE), table).minimum
+            if words <= console.width:  # else rich would cut numbers
+                console.print(table)
+                return
+        _plain_table(title, columns, rows)
 
     def records(
         self, title: str, columns: Sequence[Column], records: Sequence[dict[str, Any]]
@@ -129,9 +143,13 @@ class Output:
             yield lambda _: None
             return
         from rich.console import Console
+        from rich.text import Text
 
-        with Console(stderr=True).status(what) as status:
-            yield status.update
+        with (
+            _cursor_shown_at_end(),
+            Console(stderr=True).status(Text(printable(what))) as status,
+        ):
+            yield lambda text: status.update(Text(printable(text)))
 
     @contextmanager
     def counting(self, what: str) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
@@ -146,13 +164,16 @@ class Output:
             yield (lambda _: None), (lambda _: None)
             return
         from rich.console import Console
-        from rich.progress import Progress
+        from rich.progress import Progress, TextColumn
 
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task, begun = bar.add_task(what, total=None), iter(range(-1, 10**9))
+        _, *shown = Progress.get_default_columns()
+        words = TextColumn("{task.description}", markup=False)
+        progress = Progress(words, *shown, console=Console(stderr=True), transient=True)
+        with _cursor_shown_at_end(), progress as bar:
+            task, begun = bar.add_task(printable(what), total=None), iter(range(-1, 10**9))
 
             def step(text: str) -> None:
-                bar.update(task, description=text, completed=next(begun) + 1)
+                bar.update(task, description=printable(text), completed=next(begun) + 1)
 
             yield (lambda count: bar.update(task, total=count)), step
 
@@ -184,32 +205,70 @@ class Output:
         begin = perf_counter()
 
         def tell(line: str) -> None:
-            sys.stderr.write(f"{perf_counter() - begin:6.1f} s  {line}\n")
+            sys.stderr.write(f"{perf_counter() - begin:6.1f} s  {printable(line)}\n")
             sys.stderr.flush()
 
         yield tell
 
 
-def _print(text: str) -> None:
+def printable(text: str) -> str:
+    """Write the characters that a terminal would obey, or not show, as escapes of Python.
+
+    Names of files and texts in files may have such characters.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def tell(line: str) -> None:
+    """Print a line of femops on standard error."""
+    sys.stderr.write(f"femops: {printable(line)}\n")
+
+
+def _print(line: str) -> None:
+    _write(printable(line))
+
+
+def _write(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
+@contextmanager
+def _cursor_shown_at_end() -> Iterator[None]:
+    """Let a request to terminate (SIGTERM) show the cursor again before this process ends.
+
+    Rich hides the cursor, and shows it at the end of its block, which the signal does not reach.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        os.write(sys.stderr.fileno(), b"\x1b[?25h\n")
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _rich_table(
     title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
-) -> None:
+) -> Table:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     headed = any(heading for heading, _ in columns)
-    table = Table(title=title, title_justify="left", box=box.ROUNDED, show_header=headed)
+    named = Text(printable(title), style="table.title")
+    table = Table(title=named, title_justify="left", box=box.ROUNDED, show_header=headed)
     for heading, justify in columns:
         table.add_column(heading, justify="right" if justify == "right" else "left")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
 
 
 def _plain_table(
@@ -233,7 +292,7 @@ def one_line_warnings() -> Iterator[None]:
     """Print each warning as one line on standard error, without its file and line number."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        sys.stderr.write(f"femops: warning: {' '.join(str(message).split())}\n")
+        tell(f"warning: {' '.join(str(message).split())}")
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 PACKAGES = ("numpy", "scipy", "llvmlite", "pyamg")
 """Packages on which the bits of results depend. A record has their versions."""
 
-# Options that do not change the result.
-_OUTPUTS = (
+OUTPUTS = (
     "checkpoint",
     "checkpoint_every",
     "every",
@@ -30,6 +29,7 @@ _OUTPUTS = (
     "save",
     "threads",
 )
+"""Options that do not change the result. A record does not have them."""
 
 
 def record_of(
@@ -60,7 +60,7 @@ def record_of(
     import femops
     from femops_kernels.cpu import machine
 
-    given = {name: value for name, value in options.items() if name not in _OUTPUTS}
+    given = {name: value for name, value in options.items() if name not in OUTPUTS}
     facts = machine.describe()
     here = "processor", "architecture", "llvm_cpu", "lanes_float64", "lanes_float32"
     return {

@@ -22,6 +22,7 @@ from femops.cli.options import (
     RefineOption,
     ReproducibleOption,
     ThreadsOption,
+    documentation,
     number,
     paragraphs,
     positive,
@@ -145,7 +146,7 @@ def problem(own: Callable[..., Make]) -> Callable[..., None]:
         make = own(**{name: given.pop(name) for name in options})
         _solve(_Asked(make, ["solve", own.__name__, given["mesh"]], named), **given)
 
-    command.__name__, command.__doc__ = own.__name__, own.__doc__
+    command.__name__, command.__doc__ = own.__name__, documentation(own)
     command.__annotations__ = {}
     parameters = [
         p.replace(kind=inspect.Parameter.KEYWORD_ONLY)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json as json_format
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from femops.cli.options import JsonOption, ThreadsOption, paragraphs
-from femops.cli.output import Output
-from femops.cli.record import file_hashes
+from femops.cli.options import JsonOption, ThreadsOption, WrongUsage, paragraphs
+from femops.cli.output import Output, tell
+from femops.cli.record import OUTPUTS, file_hashes
 
 OTHER = 1
 """Exit code if bits differ, or if the run cannot be repeated."""
@@ -35,6 +36,7 @@ _CURE = "give the output of `femops solve ... --json` or `femops hydro ... --jso
 
 @paragraphs
 def verify(
+    context: typer.Context,
     run: Annotated[
         Path,
         typer.Argument(
@@ -58,6 +60,7 @@ def verify(
     """  # noqa: D301  (\b is click's mark for lines to keep)
     output = Output(json)
     before = _read(run)
+    _check_options(context, before["run"]["arguments"], run)
     _check_files(before["run"], run)
     with output.working(f"femops {' '.join(before['run']['arguments'])}"):
         here = _repeated(before["run"], threads)
@@ -90,7 +93,7 @@ def _read(path: Path) -> dict[str, Any]:
     """
     try:
         document = json_format.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(
             f"{path} cannot be read ({error}): {_CURE}", param_hint="RUN.json"
         ) from error
@@ -108,6 +111,30 @@ def _is_record(record: Any) -> bool:
     words = record["arguments"]
     files = all(f"--{name}" in words[:-1] for name in record["files"])
     return files and words[:1] in (["solve"], ["hydro"]) and {*map(type, words)} == {str}
+
+
+def _check_options(context: typer.Context, words: list[str], path: Path) -> None:
+    """Raise unless the words are a command with options that shape its result alone.
+
+    A record has no others. They could overwrite files.
+    """
+    command: Any = context.find_root().command
+    left = list(words)
+    while left and (found := getattr(command, "commands", {}).get(left[0])):
+        command = found
+        del left[0]
+    try:
+        named = {parameter.name for parameter in command.make_parser(context).parse_args(left)[2]}
+    except WrongUsage:
+        named = set()
+    if not named or hasattr(command, "commands"):
+        raise typer.BadParameter(f"{path} has no record of a run: {_CURE}", param_hint="RUN.json")
+    for other in sorted(named & {*OUTPUTS, "help", "verify"}):
+        raise typer.BadParameter(
+            f"{path} has --{other.replace('_', '-')}, which does not shape the result of a run: "
+            f"{_CURE}",
+            param_hint="RUN.json",
+        )
 
 
 def _check_files(record: dict[str, Any], path: Path) -> None:
@@ -140,10 +167,14 @@ def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
         The run has failed and has printed the reason.
     """
     more = [] if threads is None else ["--threads", str(threads)]
-    command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        if record["arguments"][0] == "hydro":  # a run that fails writes its last good state
+            state = Path(folder, "last.state")
+            more += ["--checkpoint", str(state), "--checkpoint-every", str(10**17)]
+        command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        sys.stderr.write("femops: the run cannot be repeated here, see above\n")
+        tell("the run cannot be repeated here, see above")
         raise typer.Exit(OTHER)
     return dict(json_format.loads(done.stdout))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, final, get_args
 
 import numpy as np
@@ -23,8 +23,9 @@ from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
-from femops.spaces.vectors import vector_type
-from femops_meshes.arguments import checked, numbers_of, refuse_masked, type_name
+from femops.spaces.functions import parts_of
+from femops.spaces.vectors import as_doubled, has_complex, is_complex, vector_type
+from femops_meshes.arguments import checked, dtype_of, numbers_of, refuse_masked, type_name
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 
@@ -131,18 +132,18 @@ class Probe:
         """True (n,) for points that an element contains."""
         return np.asarray(self.elements >= 0)
 
-    def __call__(self, space: Space, u: Any) -> Floats:
+    def __call__(self, space: Space, u: Any) -> NDArray[Any]:
         """Evaluate a function at the points.
 
         Parameters
         ----------
         space : Space
             Space of any order and family on the mesh of the probe.
-        u : (space.size,) array
+        u : (space.size,) array, real or complex
 
         Returns
         -------
-        (n,) float64 for one component, else (n, ncomp)
+        (n,) float64 for one component, else (n, ncomp); complex128 if u is complex
             NaN at points outside the mesh.
 
         Raises
@@ -152,6 +153,8 @@ class Probe:
         VectorError
             See `Space.check_vector`.
         """
+        if has_complex(u):
+            return self._of_complex(self.__call__, space, u)
         u = self._l_vec(space, u)
         result = np.zeros((len(self.points), *u.shape[1:]))
         for i in self._blocks(space.ncomp * space.p1d**space.dim):
@@ -159,7 +162,7 @@ class Probe:
             result[i] = point_values(space.basis, self.reference[i], e_vec)
         return self._of_all(result)
 
-    def gradient(self, space: Space, u: Any) -> Floats:
+    def gradient(self, space: Space, u: Any) -> NDArray[Any]:
         """Evaluate the gradient of a function in space at the points.
 
         A gradient jumps across faces. If several elements contain a point, the element with the
@@ -168,11 +171,11 @@ class Probe:
         Parameters
         ----------
         space : Space
-        u : (space.size,) array
+        u : (space.size,) array, real or complex
 
         Returns
         -------
-        (n, dim) float64 for one component, else (n, ncomp, dim)
+        (n, dim) float64 for one component, else (n, ncomp, dim); complex128 if u is complex
             NaN at points outside the mesh.
 
         Raises
@@ -182,6 +185,8 @@ class Probe:
         GeometryError
             If the Jacobian determinant is not positive at a point.
         """
+        if has_complex(u):
+            return self._of_complex(self.gradient, space, u)
         u = self._l_vec(space, u)
         result = np.zeros((len(self.points), *u.shape[1:], space.dim))
         with check(self._comm):
@@ -191,6 +196,18 @@ class Probe:
                 slopes, inverse = np.stack(along, axis=-1), self._inverse_jacobians(i)
                 result[i] = physical_gradient(slopes[:, np.newaxis], inverse[:, np.newaxis])[:, 0]
         return self._of_all(result)
+
+    def _of_complex(
+        self, evaluate: Callable[[Space, Any], Floats], space: Space, u: Any
+    ) -> NDArray[np.complex128]:
+        """Evaluate a complex function at the points: both parts of its components at a time."""
+        with check(self._comm):
+            self._check_space(space)
+            both = as_doubled(space, u)
+        values = evaluate(space.doubled, both)
+        result = np.empty((len(values), space.ncomp, *values.shape[2:]), dtype=np.complex128)
+        result.real, result.imag = values[:, ::2], values[:, 1::2]
+        return result if space.ncomp > 1 else result[:, 0]
 
     def load(
         self, space: Space, values: ArrayLike = 1.0, *, dtype: DTypeLike = np.float64
@@ -205,7 +222,7 @@ class Probe:
         space : Space
             Test space.
         values, dtype
-            See `point_load`.
+            See `point_load`. With a complex dtype values may be complex.
 
         Raises
         ------
@@ -216,6 +233,9 @@ class Probe:
         CommunicatorError
             If ranks pass different values.
         """
+        if is_complex(dtype):
+            real, imag = (self.load(space, part) for part in parts_of(values))
+            return (real + 1j * imag).astype(dtype_of(dtype), copy=False)
         with check(self._comm):
             self._check_space(space)
             shape = () if space.ncomp == 1 else (space.ncomp,)

@@ -37,7 +37,7 @@ def point_load(
         several components, a vector for all points or one per point; a number is for all
         components.
     dtype : dtype
-        Type of the result, float64 or float32.
+        Type of the result, float64 or float32; complex128 or complex64, if values may be complex.
 
     Returns
     -------

@@ -34,10 +34,20 @@ def any_vector(space: VectorSpace, vector: Any, what: str) -> Any:
     VectorError
         If the vector has another length or type, or is in another memory.
     """
-    kind = getattr(getattr(vector, "dtype", None), "kind", "")
-    if kind != "c":
+    if not has_complex(vector):
         return space.memory.vector_of(space, vector, what)
     return check_shape(space, space.memory.factor(vector, what), what)
+
+
+def has_complex(vector: Any) -> bool:
+    """True if a user's vector is an array of complex numbers."""
+    return getattr(getattr(vector, "dtype", None), "kind", "") == "c"
+
+
+def as_doubled(space: VectorSpace, vector: Any, what: str = "u") -> Any:
+    """Return a user's complex vector as a vector of `Space.doubled`, after checks."""
+    found = space.memory.xp.ascontiguousarray(any_vector(space, vector, what))
+    return found.view(found.real.dtype)
 
 
 def by_components(space: Any, vectors: Any) -> Any:

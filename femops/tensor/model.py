@@ -219,7 +219,7 @@ def _row(
             known = json.loads(read_private(path).decode())
             if usable(known[key]):
                 return dict(known[key])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass
         known = known if isinstance(known, dict) else {}
         known[key] = measure()

@@ -1,8 +1,10 @@
 """What the system refuses commands: closed streams, long names, folders that others can write."""
 
 import os
+import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,104 @@ def test_a_folder_that_may_not_be_searched(unsearchable):
             work()
         assert str(unsearchable) in str(refused.value)
         assert "\n" not in str(refused.value)
+
+
+class Terminal:
+    """A command on a terminal of some columns."""
+
+    def __init__(self, columns, *words):
+        pty = pytest.importorskip("pty")
+        import fcntl
+        import struct
+        import termios
+
+        self.end, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        command = [sys.executable, "-m", "femops", *words]
+        self.process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other)
+        os.close(other)
+
+    def read(self, until=None):
+        """What the command writes, to a text or to its end."""
+        text = b""
+        while until is None or until not in text:
+            try:
+                text += os.read(self.end, 4096)
+            except OSError:  # the other end is closed
+                break
+        return text
+
+    def close(self):
+        self.process.wait()
+        os.close(self.end)
+
+
+def test_a_request_to_terminate_shows_the_cursor_again():
+    terminal = Terminal(80, "solve", "poisson", "20x20x20", "--order", "4")
+    terminal.read(until=b"\x1b[?25l")
+    terminal.process.send_signal(signal.SIGTERM)
+    assert b"\x1b[?25h" in terminal.read()
+    terminal.close()
+    assert terminal.process.returncode == -signal.SIGTERM
+
+
+def test_numbers_are_whole_on_a_narrow_terminal():
+    terminal = Terminal(20, "mesh", "info", "disc.mesh")
+    words = terminal.read().decode().split()
+    terminal.close()
+    assert "disc.mesh" in words
+    assert not any("…" in word for word in words)
+
+
+HOSTILE = "a\x1b[31m\x07\u202e[bold]b:smile:.mesh"
+
+
+def test_what_a_terminal_would_obey_is_written_as_escapes(run, tmp_path):
+    """In names of files that are there or not, and in values of options."""
+    femops.save(tmp_path / HOSTILE, femops.box((2, 2)))
+    safe = r"a\x1b[31m\x07\u202e[bold]b:smile:.mesh"
+    for words, stream in (
+        (["mesh", "info", HOSTILE], 1),
+        (["mesh", "info", "no" + HOSTILE], 2),
+        (["mesh", "partition", HOSTILE, "--parts", "2"], 1),
+        (["mesh", "convert", HOSTILE, HOSTILE + ".vtu"], 2),
+        (["mesh", "refine", HOSTILE, "out.mesh", "--times", HOSTILE], 2),
+    ):
+        text = run(*words)[stream]
+        assert safe in text
+        assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_names_on_a_terminal_have_no_markup(tmp_path):
+    file = tmp_path / HOSTILE
+    femops.save(file, femops.box((2, 2)))
+    terminal = Terminal(200, "mesh", "info", str(file))
+    text = terminal.read()
+    terminal.close()
+    assert terminal.process.returncode == 0
+    assert rb"a\x1b[31m\x07\u202e[bold]b:smile:.mesh" in text
+
+
+@pytest.mark.parametrize("words", [["solve", "poisson"], ["hydro"], ["bench", "bp1"]], ids=str)
+def test_help_does_not_need_docstrings(words):
+    """Python leaves them out with -OO."""
+    outputs = []
+    for option in ("-O", "-OO"):
+        command = [sys.executable, option, "-m", "femops", *words, "--help"]
+        outputs.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert outputs[0] == outputs[1]
+    assert "Examples" in outputs[1]
+
+
+def test_an_archive_is_refused(tmp_path):
+    """It has no folders, whose files femops reads."""
+    archive = tmp_path / "femops.pyz"
+    with zipfile.ZipFile(archive, "w") as file:
+        for source in Path(femops.__file__).parent.rglob("*.py*"):
+            if "__pycache__" not in source.parts:
+                file.write(source, source.relative_to(Path(femops.__file__).parents[1]))
+        file.writestr("__main__.py", "from femops.cli import main\nmain()\n")
+    command = [sys.executable, archive, "info"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("files of its folder: unpack the archive\n")

@@ -1,11 +1,14 @@
 """``femops verify``: repeated runs, and what is said where bits differ."""
 
+import inspect
 import json
 
 import pytest
 
 import femops
-from femops.cli import verify
+from femops.cli import solve, verify
+from femops.cli.hydro.command import hydro
+from femops.cli.record import OUTPUTS
 
 LOW = "--refine", 1, "--order-kinematic", 1, "--order-thermo", 0
 """Of orders whose kernels are compiled soon."""
@@ -102,6 +105,7 @@ def test_what_is_no_record_is_refused(run, tmp_path):
     for text, message in (
         (None, "cannot be read"),
         ("{", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
         ("[]", "no record of a run"),
         ('{"run": {"result": "1"}}', "no record of a run"),
     ):
@@ -140,3 +144,47 @@ def test_a_run_that_fails_here_is_said(run, recorded, tmp_path):
     path, _ = recorded("solve", "poisson", "own.mesh", "--order", 1, "--reproducible")
     (tmp_path / "own.mesh").unlink()
     assert run("verify", path) == (1, "", "femops: the run cannot be repeated here, see above\n")
+
+
+@pytest.mark.parametrize(
+    "more", [("--save", "u.vtu"), ("--picture=u.vtu",), ("--json",), ("--help",)], ids=str
+)
+def test_an_option_that_does_not_shape_the_result_is_not_repeated(run, recorded, tmp_path, more):
+    """It could overwrite files."""
+    path, document = recorded("solve", "poisson", "disc.mesh", "--order", 1)
+    (tmp_path / "u.vtu").write_text("mine")
+    changed(path, arguments=[*document["run"]["arguments"], *more])
+    code, out, err = run("verify", path)
+    assert (code, out) == (2, "")
+    assert "does not shape the result" in " ".join(err.split())
+    assert (tmp_path / "u.vtu").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["solve"], ["solve", "poisson", "disc.mesh", "--no-such"], ["hydro", "--verify", "1"]],
+    ids=str,
+)
+def test_words_that_are_no_run_are_not_repeated(run, recorded, words):
+    path, _ = recorded("solve", "poisson", "disc.mesh", "--order", 1)
+    changed(path, arguments=words)
+    code, out, err = run("verify", path)
+    assert (code, out, "RUN.json" in err) == (2, "", True)
+
+
+def test_a_repeated_run_that_fails_writes_nothing(run, recorded, tmp_path):
+    """The command itself would write its last good state."""
+    path, document = recorded("hydro", "sedov", *LOW, "--max-steps", 1, "--reproducible")
+    changed(path, arguments=[*document["run"]["arguments"], "--max-steps", "3", "--cfl", "1e300"])
+    before = sorted(tmp_path.iterdir())
+    assert run("verify", path)[0] == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_files_that_options_name_are_no_part_of_a_record():
+    """An option with a path writes a file, but for that of the checkpoint to go on from."""
+    found = {}
+    for command in (solve._solve, hydro):
+        found |= inspect.signature(command, eval_str=True).parameters
+    paths = {name for name, option in found.items() if "Path" in str(option.annotation)}
+    assert paths - {*OUTPUTS} == {"restart"}

@@ -1,5 +1,6 @@
 """What a cache, a fork, a second process and several threads must survive, each case apart."""
 
+import hashlib
 import os
 import re
 import textwrap
@@ -157,6 +158,60 @@ def test_damaged_cache_is_mended(run, tmp_path):
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.kernel")}
     assert run(everything, tmp_path, SMALL) == ""
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.kernel")} == before
+
+
+def test_sealed_files_that_are_no_kernels_are_compiled_again(run, tmp_path):
+    everything = "notice.AFTER = 1e9\nfor number in range(1, 5): kernel(number)"
+    run(everything, tmp_path, SMALL)
+    deep = b"[" * 100_000
+    for number, content in enumerate((b"no kernel", deep, b"{}\n", b'{"entries": 3}\n'), 1):
+        path = tmp_path / f"kernel_{number}.kernel"
+        path.write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        path.with_suffix(".sha256").write_text(f"{digest}  {path.name}\n")
+    said = run(everything, tmp_path, SMALL)
+    assert re.findall(r"kernel kernel_(\d) in .* was damaged", said) == [*"1234"]
+    assert run(everything, tmp_path, SMALL) == ""
+
+
+def test_without_memory_a_kernel_is_an_error(run, tmp_path):
+    """LLVM would end the process."""
+    pytest.importorskip("resource")
+    body = """
+    import resource
+    notice.NOTICE.silent = True  # Python may wait for ever for a thread without memory
+    kernel(1)
+    resource.setrlimit(resource.RLIMIT_AS, (2**20, resource.RLIM_INFINITY))
+    try:
+        kernel(2)
+    except MemoryError as error:
+        said = str(error)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+    assert said == "there is no memory left to compile or load a kernel"
+    kernel(2)
+    """
+    run("notice.AFTER = 1e9\n" + textwrap.dedent(body), tmp_path, SMALL)
+
+
+def test_kernels_used_least_recently_go(run, tmp_path):
+    """Those in use stay, as do the tables and what is locked."""
+    begin = "from femops_kernels.codegen import cache\nnotice.AFTER = 1e9\ncache.MOST_KEPT = 8\n"
+    run(begin + "for number in range(8): kernel(number)", tmp_path, SMALL)
+    for table in ("tuning.json", "limits.json"):
+        (tmp_path / table).write_text("{}")
+    for number in range(8):
+        os.utime(tmp_path / f"kernel_{number}.sha256", (number, number))
+    body = """
+    kernel(0)  # used again
+    with cache.locked(cache.cache_folder() / "kernel_1.lock"):
+        kernel(8)
+    """
+    run(begin + textwrap.dedent(body), tmp_path, SMALL)
+    left = {path.stem for path in tmp_path.glob("kernel_*.sha256")}
+    assert left == {f"kernel_{k}" for k in (0, 1, 4, 5, 6, 7, 8)}
+    assert {path.stem for path in tmp_path.glob("kernel_*")} == left
+    assert len({*tmp_path.glob("*.json")}) == 2
+    run(begin + "for number in range(9): kernel(number)", tmp_path, SMALL)
 
 
 def test_two_processes_at_once(run, tmp_path):

@@ -330,3 +330,25 @@ def test_a_value_has_the_same_bits_whatever_other_points_there_are(family):
         for k in range(20):
             alone = take(V.basis, points[k : k + 1], e_vec[k : k + 1])
             assert np.array_equal(together[k], alone[0])
+
+
+@pytest.mark.parametrize("ncomp", [1, 2])
+@pytest.mark.parametrize("dtype", ["complex128", "complex64"])
+def test_complex_functions(ncomp, dtype):
+    V = femops.H1(femops.disc(2), 3, ncomp=ncomp)
+    rng = np.random.default_rng(1)
+    u = (rng.normal(size=V.size) + 1j * rng.normal(size=V.size)).astype(dtype)
+    probe = femops.Probe(V.mesh, [[0.1, 0.2], [5.0, 0.0], [0.5, -0.5]], outside="nan")
+    for evaluate in (probe, probe.gradient):
+        found = evaluate(V, u)
+        assert found.dtype == np.complex128
+        np.testing.assert_allclose(found.real, evaluate(V, u.real.copy()), atol=1e-12)
+        np.testing.assert_allclose(found.imag, evaluate(V, u.imag.copy()), atol=1e-12)
+    at = femops.Probe(V.mesh, [[0.1, 0.2], [0.5, -0.5]])
+    sources = np.array([1 + 2j, 3j])[:, np.newaxis] * np.ones(ncomp)
+    b = at.load(V, sources if ncomp > 1 else sources[:, 0], dtype=dtype)
+    assert b.dtype == dtype
+    due = (sources * at(V, u).reshape(sources.shape)).sum()
+    assert abs(b @ u - due) < 1e-5 * abs(due)
+    with pytest.raises(VectorError, match="has 3 entries"):
+        probe(V, np.zeros(3, dtype))

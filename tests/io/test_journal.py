@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from femops.errors import FileError
 from femops.io.vtk import journal as module
 from femops.io.vtk.journal import journaled, recover
 
@@ -103,3 +104,14 @@ def test_the_journal_of_a_file_that_is_gone(
     path.unlink()
     recover(path)
     assert names(tmp_path) == ["expected"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", bytes(12), bytes(5000), b"\xff" * 100])
+def test_a_damaged_journal(tmp_path: Path, damage: bytes) -> None:
+    """The file may be half overwritten, so nothing is done."""
+    path = made(tmp_path)
+    journal = tmp_path / ".data-femops-journal"
+    journal.write_bytes(damage)
+    with pytest.raises(FileError, match="femops-journal' is damaged"):
+        recover(path)
+    assert (path.read_bytes(), journal.read_bytes()) == (OLD, damage)

@@ -96,6 +96,50 @@ def test_vector_fields_are_drawn_by_their_length_and_with_arrows(tmp_path):
     assert 0.01 < (np.abs(b - c).max(axis=1) > 0.3).mean() < 0.2
 
 
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_parts_of_complex_fields(tmp_path, dim):
+    """The absolute value is that of the polynomials, not of the values at their nodes."""
+    V = femops.H1(femops.box((2,) * dim), 2)
+    u = V.interpolate(lambda x: 2 * x[0] - 1 + 1j * x[-1], dtype=complex)
+    W = femops.H1(V.mesh, 2, ncomp=2)
+    both = np.stack([u.real, u.imag], axis=1).reshape(-1)
+    drawn = {"real": (V, u.real.copy()), "imag": (V, u.imag.copy()), "abs": (W, both)}
+    for part, (space, field) in drawn.items():
+        options = {"cut": False, "arrows": False, **DRAWN}
+        a, b = (
+            shown(femops.plot(V, u, part=part, **options), dim),
+            shown(femops.plot(space, field, **options), dim),
+        )
+        np.testing.assert_allclose(a, b, atol=1e-12)
+    with pytest.raises(SpaceError, match="part is 'imag', but u is real"):
+        femops.plot(V, u.real.copy(), part="imag")
+    with pytest.raises(SpaceError, match="deform takes a displacement"):
+        femops.plot(V, u, part="abs", deform=1.0)
+    frames = [("a", V, u), ("b", V, 2 * u)]
+    assert femops.io.movie(tmp_path / "u.gif", frames, part="abs").exists()
+
+
+def shown(picture, dim):
+    """Heights of a curve, or colours."""
+    axes = picture.figure.axes[0]
+    if dim == 1:
+        return axes.lines[0].get_ydata()
+    return axes.collections[0].get_array() if dim == 2 else axes.collections[0].get_facecolors()
+
+
+def test_colours_end_at_the_values_at_gauss_nodes():
+    """At the ends of elements the polynomials of a step are far below zero."""
+    V = femops.L2(femops.box((2, 2)), 3)
+    u = V.interpolate(lambda x: np.where(x[0] < 0.1, 0.0, 1.0))
+    picture = femops.plot(V, u, **DRAWN)
+    picture.figure.canvas.draw()
+    shades = picture.figure.axes[0].collections[0]
+    assert shades.get_clim() == (0.0, 1.0)
+    assert shades.get_array().min() < -0.1
+    chosen = femops.plot(V, u, limits=(-1, 2), **DRAWN).figure.axes[0].collections[0]
+    assert chosen.get_clim() == (-1.0, 2.0)
+
+
 def test_arrows_are_spread_and_point_along_the_field():
     points = np.random.default_rng(0).uniform(size=(5000, 2))
     starts, vectors = arrows_of(points, points[:, ::-1], count=10)
@@ -262,6 +306,18 @@ assert isinstance(picture.figure, pyvista.Plotter)
 assert picture._repr_html_() is None  # notebooks show a PNG
 picture.save(path)
 femops.plot(femops.disc(1), backend="pyvista").save(path.with_stem("mesh"))
+picture.figure.close()
+
+def megabytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) / 256
+
+if Path("/proc/self/statm").exists():
+    for k in range(12):
+        femops.plot(V, u).save(path)
+        if k == 3:
+            before = megabytes()
+    print("grew by", megabytes() - before)
+    assert megabytes() - before < 100  # a picture takes 90
 """
     path = tmp_path / "u.png"
     command = [sys.executable, "-c", code, path]

@@ -175,3 +175,19 @@ def test_paths(tmp_path, space):
     saved(tmp_path / "a & <b>.pvd", space, [0.0])
     pyvista = pytest.importorskip("pyvista")
     assert pyvista.PVDReader(str(tmp_path / "a & <b>.pvd")).read()[0].n_cells > 0
+
+
+@pytest.mark.parametrize("suffix", [".pvd", ".vtkhdf"])
+def test_complex_fields(tmp_path, suffix):
+    if suffix == ".vtkhdf":
+        pytest.importorskip("h5py")
+    V = femops.H1(femops.box((2, 1)), 2)
+    u = V.interpolate(lambda x: x[0] + 2j, dtype=complex)
+    path = tmp_path / f"run{suffix}"
+    with femops.io.TimeSeries(path) as series:
+        series.save(0.0, V, u=u)
+    series = femops.io.TimeSeries(path, existing="continue")
+    series.save(1.0, V, u=u)
+    with pytest.raises(FileError, match="differ from"):
+        series.save(2.0, V, u=u.real.copy())
+    assert series.times == (0.0, 1.0)

@@ -32,13 +32,15 @@ def shared(mesh, how, comm):
 
 
 @pytest.mark.parallel(1, 2, 3, 4)
-@pytest.mark.parametrize("how", ["curve", "reproducible", "metis"])
-def test_to_ranks_and_back(comm, folder, how):
+@pytest.mark.parametrize(
+    ("how", "kind"), [("curve", "f4"), ("reproducible", "f4"), ("metis", "f4"), ("metis", "c8")]
+)
+def test_to_ranks_and_back(comm, folder, how, kind):
     whole = SAMPLES["disc"]()
     mesh = shared(whole, how, comm)
     serial = {"u": SPACES["cubic"](whole), "p": SPACES["jumps"](whole)}
     spaces = {"u": SPACES["cubic"](mesh), "p": SPACES["jumps"](mesh)}
-    vectors = {"u": bits(serial["u"].shape, "f8"), "p": bits(serial["p"].shape, "f4")}
+    vectors = {"u": bits(serial["u"].shape, "f8"), "p": bits(serial["p"].shape, kind)}
     mine = {name: share(serial[name], V, vectors[name]) for name, V in spaces.items()}
     path = folder / "run.state"
     given = {name: (V, mine[name]) for name, V in spaces.items()}

@@ -279,3 +279,23 @@ def test_meshio_reads_what_is_saved(tmp_path, dim):
     np.testing.assert_allclose(read.points[block.data][..., :dim], where[:, in_file])
     np.testing.assert_allclose(read.point_data["u"][block.data], values[:, in_file])
     assert read.cell_data["attribute"][0].shape == (V.mesh.num_elements,)
+
+
+@pytest.mark.parametrize("suffix", [".vtu", ".vtkhdf"])
+def test_complex_fields_are_two_arrays(tmp_path, suffix):
+    pyvista = pytest.importorskip("pyvista", reason="needs the extra viz")
+    if suffix == ".vtkhdf":
+        pytest.importorskip("h5py")
+    V = femops.H1(femops.box((2, 1)), 2, ncomp=2)
+    u = V.interpolate(lambda x: (x[0] + 2j * x[1], x[0] * x[1]), dtype=complex)
+    read = pyvista.read(femops.save(tmp_path / f"u{suffix}", V, u=u))
+    apart = pyvista.read(femops.save(tmp_path / f"apart{suffix}", V, a=u.real, b=u.imag))
+    assert set(read.point_data) == {"u_real", "u_imag"}
+    assert np.array_equal(read["u_real"], apart["a"])
+    assert np.array_equal(read["u_imag"], apart["b"])
+    assert femops.io.to_pyvista(V, u)["u_imag"].shape == (15, 3)
+    for fields in ({"u": u, "u_real": u.real}, {"u_imag": u.real, "u": u}):
+        with pytest.raises(FileError, match="two fields are 'u_"):
+            femops.save(tmp_path / f"u{suffix}", V, **fields)
+    with pytest.raises(VectorError, match="has 3 entries"):
+        femops.save(tmp_path / f"u{suffix}", V, u=u[:3])

@@ -91,8 +91,8 @@ def save_state(
     path : path ending in .state
         Path of the file, the same on all ranks.
     vectors : mapping
-        {name: (space, vector)}, at least one. Vectors are (space.size,). Spaces are `H1` or `L2`,
-        on meshes of the same ranks.
+        {name: (space, vector)}, at least one. Vectors are (space.size,), real or complex. Spaces
+        are `H1` or `L2`, on meshes of the same ranks.
     values : mapping, optional
         {name: value}, the same on all ranks. Values are numbers, texts, True, False, None, and
         lists and dicts of these. NumPy numbers become Python numbers, and tuples become lists.
@@ -285,11 +285,16 @@ def _write(
     if comm.size > 1:
         order = _order(space)
         cuts = _whole_blocks(order.cuts, contents.fields[name].rows)
-        rows = moved(order.forward(rows), order.cuts, cuts, comm)
+        rows = moved(order.forward(_as_real(rows)), order.cuts, cuts, comm).view(rows.dtype)
     with check(comm), refused(target):
         sums = write_rows(file, contents, name, int(cuts[comm.rank]), rows)
     arrived = comm.exchange({0: sums} if len(sums) else {})
     return np.concatenate([np.empty(0, dtype=np.uint32), *arrived.values()])
+
+
+def _as_real(rows: NDArray[Any]) -> NDArray[Any]:
+    """View complex rows (n, ncomp) as real ones (n, 2 ncomp), which ranks exchange."""
+    return np.ascontiguousarray(rows).view(rows.real.dtype)
 
 
 def _flush(file: BinaryIO) -> None:
@@ -338,5 +343,5 @@ def _read(reader: StateReader, name: str, space: Space) -> Vector:
     with check(comm):
         rows = reader.rows(name, first, end - first)
     if order is not None:
-        rows = order.backward(moved(rows, cuts, order.cuts, comm))
+        rows = order.backward(moved(_as_real(rows), cuts, order.cuts, comm)).view(rows.dtype)
     return rows.reshape(-1)

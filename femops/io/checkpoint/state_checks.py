@@ -15,6 +15,7 @@ from femops.parallel.comm import Communicator, Serial
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.restriction import Vector
+from femops.spaces.vectors import any_vector, has_complex
 from femops_meshes.arguments import type_name
 
 
@@ -49,7 +50,8 @@ def checked_vectors(vectors: Any, comm: Communicator) -> dict[str, tuple[Space, 
             )
         space, vector = pair
         check_space(space, name, comm)
-        found[name] = space, space.check_vector(vector, name)
+        checked = any_vector if has_complex(vector) else type(space).check_vector
+        found[name] = space, checked(space, vector, name)
     return found
 
 

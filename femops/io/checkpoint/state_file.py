@@ -7,7 +7,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -39,7 +39,7 @@ _PAGE = 4096
 _LEAST = {"order": 0, "ncomp": 1, "dofs": 1, "elements": 1, "rows": 1}
 """Least values of the numbers of a `Field`."""
 
-_TEXTS = {"space": "H1|L2", "family": r"\w+", "dtype": "<f[48]", "mesh": "[0-9a-f]{16}"}
+_TEXTS = {"space": "H1|L2", "family": r"\w+", "dtype": "<f[48]|<c(8|16)", "mesh": "[0-9a-f]{16}"}
 """Patterns of the texts of a `Field`."""
 
 
@@ -53,7 +53,7 @@ class Field:
     space : {"H1", "L2"}
     order, ncomp : int
     family : str
-    dtype : {"<f4", "<f8"}
+    dtype : {"<f4", "<f8", "<c8", "<c16"}
     dofs : int
         Number of nodes of the space on all ranks. The vector has a row of `ncomp` numbers per node.
     elements : int
@@ -253,7 +253,7 @@ class StateReader:
             )
         if length > size - _FIXED:
             raise self._not_whole(size, f"at least {_FIXED + length}")
-        text = file.read(length)
+        text = self._read_text(length)
         if zlib.crc32(prefix[_PREFIX.size :] + text) != self.checksum:
             raise self._damaged("its head")
         try:
@@ -265,16 +265,53 @@ class StateReader:
             ) from error
         if size != self.contents.size:
             raise self._not_whole(size, f"{self.contents.size}")
-        self._sums = self._read_table(of_table)
+        self._check_table(of_table)
+        self._check_gaps()
 
-    def _read_table(self, checksum: int) -> dict[str, Sums]:
-        """Checksums of the blocks of each vector."""
-        counts = [entry.blocks for entry in self.contents.fields.values()]
-        table = self._file.read(4 * sum(counts))
-        if zlib.crc32(table) != checksum:
+    def _read_text(self, length: int) -> bytes:
+        """Read the text. A file with holes stops it early, before these take memory."""
+        parts = []
+        for part in self._blocks(length):
+            if b"\0" in part:
+                raise self._damaged("its head")
+            parts.append(part)
+        return b"".join(parts)
+
+    def _check_table(self, checksum: int) -> None:
+        """Check the checksums of blocks. They stay in the file: a vector reads its own."""
+        found = 0
+        for part in self._blocks(4 * sum(entry.blocks for entry in self.contents.fields.values())):
+            found = zlib.crc32(part, found)
+        if found != checksum:
             raise self._damaged("the table of checksums")
-        parts = np.split(np.frombuffer(table, dtype="<u4"), np.cumsum(counts))[:-1]
-        return dict(zip(self.contents.fields, parts, strict=True))
+
+    def _check_gaps(self) -> None:
+        """Check that the bytes before each vector, behind the one before, are zeros."""
+        end = self._file.tell()
+        for name, entry in self.contents.fields.items():
+            start = self.contents.offsets[name]
+            self._file.seek(end)
+            if any(self._file.read(start - end)):
+                raise CheckpointError(
+                    f"'{self._path}' is damaged: bytes {end} to {start - 1} before '{name}' are "
+                    "not zeros; take another checkpoint"
+                )
+            end = start + entry.dofs * entry.row
+
+    def _blocks(self, length: int) -> Iterator[bytes]:
+        """Read some bytes of the file in blocks."""
+        for start in range(0, length, BLOCK):
+            yield self._file.read(min(BLOCK, length - start))
+
+    def _sums(self, name: str, first: int, count: int) -> Sums:
+        """Checksums (count,) of blocks of a vector."""
+        before = 0
+        for other, entry in self.contents.fields.items():
+            if other == name:
+                break
+            before += entry.blocks
+        self._file.seek(_FIXED + len(self.contents.text) + 4 * (before + first))
+        return np.frombuffer(self._file.read(4 * count), dtype="<u4")
 
     def rows(self, name: str, first: int, count: int) -> Array:
         """Read rows (count, ncomp) of a vector. ``first`` is the start of a block.
@@ -286,13 +323,14 @@ class StateReader:
         """
         entry = self.contents.fields[name]
         start = self.contents.offsets[name] + first * entry.row
-        self._file.seek(start)
         rows = np.empty((count, entry.ncomp), dtype=entry.dtype)
         data, length = _as_bytes(rows), entry.rows * entry.row
-        for at in range(0, len(data), length):
-            block, number = data[at : at + length], first // entry.rows + at // length
+        sums = self._sums(name, first // entry.rows, -(-count // entry.rows))
+        self._file.seek(start)
+        for number, at in enumerate(range(0, len(data), length)):
+            block = data[at : at + length]
             read = self._file.readinto(block)  # type: ignore[attr-defined]
-            if read != len(block) or zlib.crc32(block) != self._sums[name][number]:
+            if read != len(block) or [zlib.crc32(block)] != [*sums[number : number + 1]]:
                 raise self._damaged(
                     f"bytes {start + at} to {start + at + len(block) - 1}, of '{name}',"
                 )

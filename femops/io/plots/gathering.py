@@ -12,6 +12,7 @@ from femops.errors import SpaceError
 from femops.parallel.collective_checks import check
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.h1_l2 import L2, Space
+from femops.spaces.vectors import as_doubled, has_complex
 from femops_meshes import Mesh
 
 Floats = NDArray[np.float64]
@@ -40,9 +41,10 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
         space = what
     e_vec = np.zeros((part.mesh.num_elements, 0))
     if space is not None:
+        both = space.doubled if has_complex(u) else space
         with check(comm):
-            u = space.check_vector(u, "u")
-        found = space.restriction.gather(space.l_vec(u))
+            u = as_doubled(space, u) if has_complex(u) else space.check_vector(u, "u")
+        found = both.restriction.gather(both.l_vec(u))
         e_vec = _rows(found).astype(np.float64)
     nodes = _rows(part.mesh.coordinates)
     tables = part.elements, part.vertices[part.mesh.elements], nodes, e_vec
@@ -56,7 +58,8 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
     if space is None:
         return whole, None
     target = L2(whole, space.order, ncomp=space.ncomp, family=space.basis.family)
-    return target, e_vec[order].reshape(-1)
+    vector = e_vec[order].reshape(-1)
+    return target, vector.view(np.complex128) if len(vector) > target.size else vector
 
 
 def _rows(tables: NDArray[Any]) -> NDArray[Any]:

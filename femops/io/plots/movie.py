@@ -13,12 +13,11 @@ import numpy as np
 from femops.errors import FileError, SpaceError
 from femops.io.atomic import checked_path, replacing
 from femops.io.plots.gathering import gathered, shared
-from femops.io.plots.plot import plot
+from femops.io.plots.plot import nodal_limits, part_of_field, plot
 from femops.io.plots.sampling import Sampler
 from femops.io.plots.scene import magnitude
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import communicator
-from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space
 from femops_meshes.arguments import checked, shown, type_name
 from femops_meshes.coordinates.interpolation import equispaced
@@ -103,7 +102,8 @@ def _check(frames: Any, seconds: float) -> None:
 def _write(
     target: Path, frames: list[tuple[str, Space, Any]], seconds: float, options: dict[str, Any]
 ) -> None:
-    pictures = {"backend": "matplotlib", "limits": _limits(frames), **options}
+    limits = _limits(frames, options.get("part", "real"))
+    pictures = {"backend": "matplotlib", "limits": limits, **options}
     images = []
     for title, space, u in frames:
         buffer = BytesIO()
@@ -119,15 +119,15 @@ def _write(
         )
 
 
-def _limits(frames: list[tuple[str, Space, Any]]) -> tuple[float, float] | None:
+def _limits(frames: list[tuple[str, Space, Any]], part: Any) -> tuple[float, float] | None:
     """Return the lowest and the highest value in all frames. None if they are equal."""
-    ends = []
+    ends: list[float] = []
     for _, space, u in frames:
         if not isinstance(space, Space):
             raise SpaceError(f"a frame has {type_name(type(space))}: give (title, space, u)")
-        sampler = Sampler(space.mesh, GridFunction(space, space.check_vector(u, "u")))
-        grid = [equispaced(2 * space.order + 3)] * space.dim
+        field = part_of_field(space, u, part)
+        sampler, grid = Sampler(space.mesh, field), [equispaced(2 * space.order + 3)] * space.dim
         values = magnitude(sampler(np.arange(space.mesh.num_elements), *grid)[..., 3:])
-        ends += [float(values.min()), float(values.max())]
+        ends += nodal_limits(field) or (float(values.min()), float(values.max()))
     low, high = min(ends), max(ends)
     return (low, high) if low < high else None

@@ -14,17 +14,19 @@ from femops.io.atomic import checked_path
 from femops.io.plots.gathering import gathered, shared
 from femops.io.plots.picture import Picture
 from femops.io.plots.sampling import Sampler
-from femops.io.plots.scene import make_scene
+from femops.io.plots.scene import magnitude, make_scene
 from femops.io.plots.with_matplotlib import MatplotlibPicture
 from femops.io.plots.with_pyvista import PyVistaPicture, check_pyvista
 from femops.parallel.collective_checks import check
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space
+from femops.spaces.vectors import as_doubled, has_complex
 from femops_meshes import Mesh
 from femops_meshes.arguments import checked, number_of, type_name
 
 Backend = Literal["pyvista", "matplotlib"]
+Part = Literal["real", "imag", "abs"]
 
 
 @checked(SpaceError)
@@ -33,6 +35,7 @@ def plot(
     u: Any = None,
     *,
     name: str = "u",
+    part: Part = "real",
     cut: bool | str | None = None,
     deform: float | GridFunction | None = None,
     arrows: bool | None = None,
@@ -53,9 +56,12 @@ def plot(
     what : Space, GridFunction, Mesh or DistributedMesh
         Space of `u`, a field, or a mesh to draw without a field.
     u : (size,) array, optional
-        Vector of the field. For several components colours show the Euclidean length.
+        Vector of the field, real or complex. For several components colours show the Euclidean
+        length.
     name : str
         Name of the field, for the colour bar.
+    part : {"real", "imag", "abs"}
+        What is drawn of a complex field: its real or imaginary part, or its absolute value.
     cut : bool or str, optional
         In 3-D, the part on the viewer's side to remove, so that the inside is visible: "x" for a
         half of the mesh, "xy" for a quarter, "xyz" or True for an octant, False for nothing. By
@@ -69,7 +75,7 @@ def plot(
         Whether to draw the edges of the elements.
     limits : (float, float), optional
         Lowest and highest value of the colour scale, or of a curve's axis. By default those of the
-        field.
+        field; of a space whose nodes are Gauss points, those at the nodes.
     title : str, optional
     interactive : bool
         Whether a notebook shows the picture in a viewer, in which it can be turned. PyVista draws
@@ -90,7 +96,7 @@ def plot(
     SpaceError
         `what` is no space, field or mesh, or is shared by many ranks. The space of the field is
         missing. The cut, displacement, arrows or backend are not possible, or a picture by
-        Matplotlib was to be interactive.
+        Matplotlib was to be interactive. The part is not real, but the field is.
     VectorError
         The field does not fit the space.
 
@@ -102,14 +108,17 @@ def plot(
     """
     what, u = _unpacked(what, u)
     space, mesh = _space_and_mesh(what, u)
-    field = None if space is None else GridFunction(space, space.check_vector(u, "u"))
-    sampler = Sampler(mesh, field, *_displacement(mesh, field, deform))
-    limits = _limits(limits, field)
-    axes, along = _axes(cut, mesh.dim), _along(field, arrows, deformed=deform is not None)
+    field = None if space is None else part_of_field(space, u, part)
+    name, vector = _label(name, u, part), None if part == "abs" else field
+    sampler = Sampler(mesh, field, *_displacement(mesh, vector, deform))
+    limits = _limits(limits, field) or nodal_limits(field)
+    axes, along = _axes(cut, mesh.dim), _along(vector, arrows, deformed=deform is not None)
     by_pyvista = _by_pyvista(_backend(backend, interactive=interactive), mesh.dim)
     if mesh.dim == 1:
         return MatplotlibPicture(sampler, name, title, limits)
-    scene = replace(make_scene(sampler, name, axes, along, edges), limits=limits)
+    single = part == "abs" or field is None or field.space.ncomp == 1
+    label = name if single else f"length of {name}"
+    scene = replace(make_scene(sampler, label, axes, along, edges), limits=limits)
     if by_pyvista:
         return PyVistaPicture(scene, title, interactive=interactive)
     return MatplotlibPicture(scene, name, title)
@@ -166,6 +175,40 @@ def _unpacked(what: Any, u: Any) -> tuple[Any, Any]:
     if u is not None:
         raise SpaceError("a picture was asked of a GridFunction and of u: give one of them")
     return what.space, what.vector
+
+
+def part_of_field(space: Space, u: Any, part: Part) -> GridFunction:
+    """Return the real field to draw.
+
+    The absolute value is the Euclidean length of the parts of all components, in `Space.doubled`.
+    """
+    if not has_complex(u):
+        if part != "real":
+            raise SpaceError(f"part is {part!r}, but u is real: omit it")
+        return GridFunction(space, space.check_vector(u, "u"))
+    both = as_doubled(space, u)
+    if part == "abs":
+        return GridFunction(space.doubled, both)
+    return GridFunction(space, both[part == "imag" :: 2].copy())
+
+
+def _label(name: str, u: Any, part: Part) -> str:
+    """Name of what is drawn, on the colour bar."""
+    if not has_complex(u):
+        return name
+    return {"real": f"Re {name}", "imag": f"Im {name}", "abs": f"|{name}|"}[part]
+
+
+def nodal_limits(field: GridFunction | None) -> tuple[float, float] | None:
+    """Lowest and highest value at the nodes, if these are Gauss points; else None.
+
+    At the ends of elements the polynomials are extrapolated, far beyond the values at the nodes.
+    """
+    if field is None or field.space.basis.family != "gauss":
+        return None
+    values = magnitude(field.space.components(field.vector))
+    low, high = float(values.min()), float(values.max())
+    return (low, high) if low < high else None
 
 
 def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:

@@ -52,8 +52,8 @@ class Scene:
         Convex polygons, counterclockwise from outside. The last corner may be repeated.
     edges : (n, 2, 3 + ncomp) float64
         Line segments along the elements' edges.
-    name : str
-        Name of the field.
+    label : str
+        Label of the colour scale.
     arrows : bool
         Whether to show arrows of a vector field.
     outline : (n, 2, 2) float64
@@ -66,7 +66,7 @@ class Scene:
     dim: int
     patches: Floats
     edges: Floats
-    name: str
+    label: str
     arrows: bool
     outline: Floats
     limits: tuple[float, float] | None = None
@@ -75,11 +75,6 @@ class Scene:
     def has_field(self) -> bool:
         """True if the scene has a field, and not only a mesh."""
         return bool(self.patches.shape[2] > 3)
-
-    @property
-    def label(self) -> str:
-        """Label of the colour scale."""
-        return self.name if self.patches.shape[2] == 4 else f"length of {self.name}"
 
     @property
     def shades(self) -> Floats:
@@ -122,14 +117,14 @@ def points_per_line(count: int, dim: int, degree: int) -> int:
     return int(np.clip(affordable, 2, 6 * degree + 10)) + 1
 
 
-def make_scene(sampler: Sampler, name: str, cut: str | None, arrows: bool, edges: bool) -> Scene:
+def make_scene(sampler: Sampler, label: str, cut: str | None, arrows: bool, edges: bool) -> Scene:
     """Sample a mesh in 2-D or 3-D, and make the scene.
 
     Parameters
     ----------
     sampler : Sampler
-    name : str
-        Name of the field.
+    label : str
+        Label of the colour scale.
     cut : str or None
         Axes among x, y and z. In 3-D the part on the viewer's side of the middle along these axes
         is left out. None lets the field decide.
@@ -154,7 +149,7 @@ def make_scene(sampler: Sampler, name: str, cut: str | None, arrows: bool, edges
             patches = np.concatenate([widened(outer, width), widened(inner, width)])
             lines = np.concatenate([outside_corner(lines, planes), inner_lines])
     outline = lines[..., :2] if arrows and mesh.dim == 2 else lines[:0, :, :2]
-    return Scene(mesh.dim, patches, lines if edges else lines[:0], name, arrows, outline)
+    return Scene(mesh.dim, patches, lines if edges else lines[:0], label, arrows, outline)
 
 
 def _chosen_cut(sampler: Sampler, patches: Floats) -> str:

@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import refused, replacing, to_disk
+from femops.io.atomic import replacing, to_disk
 from femops.io.vtk.hdf_file import (
     ATTRIBUTES,
     PLACES,
@@ -21,6 +21,7 @@ from femops.io.vtk.hdf_file import (
     append_fields,
     append_piece,
     check_hdf_names,
+    check_layout,
     check_rows,
     growing,
     h5py,
@@ -94,12 +95,13 @@ class HdfFile(Store):
             with h5py().File(self.path, "r") as file:
                 if _MESH not in file[ROOT].attrs:
                     raise FileError(f"'{self.path}' was not written by femops: choose another name")
+                check_layout(file)
                 self._times = _times(file[ROOT])
                 self._mesh = file[ROOT].attrs[_MESH]
                 self._fields = {*file[ROOT]["Steps/PointDataOffsets"]} if self._times else None
-        except (OSError, KeyError) as error:
-            if isinstance(error, FileError):
-                raise
+        except FileError:
+            raise
+        except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise FileError(
                 f"'{self.path}' is not a series that can be read ({error}): choose another name"
             ) from error
@@ -119,47 +121,45 @@ class HdfFile(Store):
     def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
         """See `Store.add`. The step is counted last, so a file of a program that stopped is whole.
 
-        Each change of the file takes place at once, by a journal. Numbers that a stopped program
-        left are overwritten, or stay without a step.
+        The last rank counts it. Each change of the file takes place at once, by a journal. Numbers
+        that a stopped program left are overwritten, or stay without a step.
         """
         with check(self._comm):
             check_hdf_names(fields)
         first, found = same_fields(space, fields, "TimeSeries.save")
         piece = lagrange_piece(first, found, in_memory=True, warn=self._comm.rank == 0)
-        with check(self._comm), refused(self.path):
-            if self._comm.rank == 0:
-                with h5py().File(self.path, "r") as file:
-                    check_steps(self.path, _times(file[ROOT]) == self._times)
-                    check_rows(file[ROOT], piece, self.path)
         mesh = self._fingerprint(piece)
         same = bool(self._times) and mesh == self._mesh
         self._mesh = mesh if same else ""
 
-        def append(root: Any) -> dict[str, Any]:
-            if same:
-                return append_fields(root, piece)
-            root.attrs[_MESH] = ""
-            return append_piece(root, piece, self._comm.rank > 0)
-
-        places = in_turns(self.path, self._comm, piece, append)
-        with check(self._comm), refused(self.path):
+        def append(root: Any) -> None:
             if self._comm.rank == 0:
-                with opened(self.path) as root:
-                    self._count(root, time, places)
-                    root.attrs[_MESH] = mesh
+                check_steps(self.path, _times(root) == self._times)
+                check_rows(root, piece, self.path)
+            if not same:
+                root.attrs[_MESH] = ""
+                places = append_piece(root, piece, self._comm.rank > 0)
+            else:
+                places = append_fields(root, piece)
+            if self._comm.rank == 0:
+                self._place(root["Steps"], time, places)
+            if self._comm.rank == self._comm.size - 1:
+                root["Steps"].attrs["NSteps"] = len(self._times) + 1
+                root.attrs[_MESH] = mesh
+
+        in_turns(self.path, self._comm, piece, append)
         self._times, self._mesh = (*self._times, time), mesh
         return self.path
 
-    def _count(self, root: Any, time: float, places: dict[str, Any]) -> None:
-        """Store where a step begins, in the first rank's places, and count the step."""
-        steps, count = root["Steps"], len(self._times)
+    def _place(self, steps: Any, time: float, places: dict[str, Any]) -> None:
+        """Store where a step begins: the places of the first rank, before the step is counted."""
+        count = len(self._times)
         if PLACES[0] not in places:  # the mesh is that of the step before
             places |= {name: steps[name][count - 1] for name in (*PLACES, ATTRIBUTES)}
         for name, place in places.items():
             _put(steps, name, count, place)
         _put(steps, "NumberOfParts", count, 1)
         _put(steps, "Values", count, time)
-        steps.attrs["NSteps"] = count + 1
 
     def _fingerprint(self, piece: Piece) -> str:
         """Hash of the cells of all ranks and of their attributes. Collective."""
@@ -172,15 +172,25 @@ class HdfFile(Store):
 
 
 def _times(root: Any) -> tuple[float, ...]:
-    """Times of the steps that are complete."""
+    """Times of the steps that are complete.
+
+    Raises
+    ------
+    ValueError
+        There are more than the file has room for: reading them could take any memory.
+    """
     steps = root["Steps"]
-    return tuple(steps["Values"][: steps.attrs["NSteps"]].tolist())
+    values, count = steps["Values"], int(steps.attrs["NSteps"])
+    stored = values.id.get_storage_size() // values.dtype.itemsize
+    if not 0 <= count <= min(len(values), stored):
+        raise ValueError(f"it has {count} steps")
+    return tuple(values[:count].tolist())
 
 
 def _put(steps: Any, name: str, step: int, value: Any) -> None:
     """Store the number of a step."""
-    if name not in steps:
-        growing(steps, name, (), np.dtype(np.int64))
-    array = steps[name]
+    array = steps.get(name)
+    if array is None:
+        array = growing(steps, name, (), np.dtype(np.int64))
     array.resize(step + 1, axis=0)
     array[step] = value

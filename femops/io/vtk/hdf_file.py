@@ -247,6 +247,41 @@ def write_empty(path: Path, attributes: dict[str, str], *, series: bool = False)
     path.write_bytes(memory.getvalue())
 
 
+def check_layout(file: Any) -> None:
+    """Raise unless femops can append to a file: it has the arrays of a series, and no links.
+
+    Links of HDF5 lead to other files, and so may arrays that are not in chunks.
+
+    Raises
+    ------
+    KeyError, ValueError
+        An array is missing, or is not as femops writes it.
+    """
+    with h5py().File(io.BytesIO(), "w") as model:
+        _make_layout(model)
+        _make_steps(model[ROOT])
+        _check_group(file, model, None)
+
+
+def _check_group(group: Any, model: Any, numbers: str | None) -> None:
+    """Compare a group with that of a new file. It may have more arrays, of a kind of numbers."""
+    for name in {*model, *(group if numbers else ())}:
+        if not isinstance(group.get(name, getlink=True), h5py().HardLink):
+            raise ValueError(f"{name!r} is a link")
+        item, due = group[name], model.get(name)
+        if not isinstance(item, h5py().Dataset if due is None else type(due)):
+            raise ValueError(f"{name!r} is of another kind")
+        if isinstance(item, h5py().Group):
+            free = {"PointData": "f", "PointDataOffsets": "i"}
+            _check_group(item, due, free.get(name))
+            continue
+        same = item.dtype.kind == numbers
+        if due is not None:
+            same = (item.dtype, item.shape[1:]) == (due.dtype, due.shape[1:])
+        if not same or item.chunks is None or item.maxshape[0] is not None:
+            raise ValueError(f"{name!r} is an array of another kind")
+
+
 def _make_layout(file: Any) -> None:
     """Make the groups and arrays of a file without grids."""
     root = file.create_group(ROOT)
@@ -310,19 +345,19 @@ def append_fields(root: Any, piece: Piece) -> dict[str, Any]:
     }
 
 
-def growing(group: Any, name: str, row: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def growing(group: Any, name: str, row: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     """Make an array without rows, to which rows of a shape can be appended."""
     rows = max(1, _CHUNK // (dtype.itemsize * max(1, int(np.prod(row)))))
     if group.name.endswith("Steps"):
         rows = 64
-    group.create_dataset(name, (0, *row), dtype, maxshape=(None, *row), chunks=(rows, *row))
+    return group.create_dataset(name, (0, *row), dtype, maxshape=(None, *row), chunks=(rows, *row))
 
 
 def _append(group: Any, name: str, values: NDArray[Any]) -> int:
     """Append rows to an array, and return the number of its rows before."""
-    if name not in group:
-        growing(group, name, values.shape[1:], values.dtype)
-    array = group[name]
+    array = group.get(name)
+    if array is None:
+        array = growing(group, name, values.shape[1:], values.dtype)
     start = len(array)
     array.resize(start + len(values), axis=0)
     array[start:] = values

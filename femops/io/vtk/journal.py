@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, final
 
+from femops.errors import FileError
 from femops.io.atomic import replacing, to_disk
 
 _PAGE = 4096  # bytes that are held together
@@ -152,25 +153,42 @@ def recover(path: Path) -> None:
 
     Raises
     ------
+    FileError
+        The journal is damaged.
     OSError
         The system refuses.
     """
     journal = _journal(path)
     if not journal.exists():
         return
-    data = journal.read_bytes()
-    length, checksum = _HEAD.unpack_from(data)
-    entries = memoryview(data)[_HEAD.size :]
-    if path.exists() and zlib.crc32(entries) == checksum:
-        with path.open("r+b") as file:
-            step = _PLACE.size + _PAGE
-            for start in range(0, len(entries), step):
-                file.seek(_PLACE.unpack_from(entries, start)[0])
-                file.write(entries[start + _PLACE.size : start + step])
-            file.truncate(length)
-            file.flush()
-            os.fsync(file.fileno())
+    if path.exists():
+        with journal.open("rb") as entries:
+            head, found = entries.read(_HEAD.size), 0
+            for entry in _entries(entries):
+                found = zlib.crc32(entry, found)
+            length, checksum = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
+            # a change never makes a file longer here: new bytes were written before the journal
+            if found != checksum or not 0 < length <= path.stat().st_size:
+                raise FileError(
+                    f"'{journal}' is damaged, so the change of '{path}' that it holds cannot be "
+                    "finished: take a copy of the series, or remove the journal and check the file"
+                )
+            entries.seek(_HEAD.size)
+            with path.open("r+b") as file:
+                for entry in _entries(entries):
+                    (place,) = _PLACE.unpack(entry[: _PLACE.size].ljust(_PLACE.size, b"\xff"))
+                    if place < length:
+                        file.seek(place)
+                        file.write(entry[_PLACE.size :])
+                file.truncate(length)
+                file.flush()
+                os.fsync(file.fileno())
     journal.unlink()
+
+
+def _entries(journal: IO[bytes]) -> Iterator[bytes]:
+    """Read the entries of a journal, from its place on: a place and a page each."""
+    return iter(lambda: journal.read(_PLACE.size + _PAGE), b"")
 
 
 @contextmanager

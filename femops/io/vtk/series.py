@@ -14,7 +14,7 @@ from femops.io.atomic import checked_path, refused
 from femops.io.vtk.hdf import HdfFile
 from femops.io.vtk.pvd import PvdFiles
 from femops.io.vtk.store import Existing, Store
-from femops.io.vtk.vtu import Owner, first_space
+from femops.io.vtk.vtu import Owner, file_names, first_space
 from femops.io.vtk.vtu_file import check_name
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
@@ -147,15 +147,15 @@ class TimeSeries:
             self._check_step(space, fields)
         check_same(self._comm, "a step of a series", {"time": moment})
         file = self._store.add(moment, space, fields)
-        self._fields = set(fields)
+        self._fields = _names(fields)
         return file
 
     def _check_step(self, owner: Any, fields: Mapping[str, Any]) -> None:
         if self._closed:
             raise FileError(f"'{self.path}' is closed: open it with existing='continue'")
-        if self._fields is not None and self._fields != set(fields):
+        if self._fields is not None and self._fields != (names := _names(fields)):
             raise FileError(
-                f"fields {sorted(fields)} differ from {sorted(self._fields)}, those of the steps "
+                f"fields {sorted(names)} differ from {sorted(self._fields)}, those of the steps "
                 f"before, in '{self.path}': save the same at each step"
             )
         ours, theirs = self._comm, first_space(owner, fields, "TimeSeries.save").comm
@@ -198,3 +198,7 @@ class TimeSeries:
                 f"'{self.path}': save steps in their order; until= removes those after a checkpoint"
             )
         return moment
+
+
+def _names(fields: Mapping[str, Any]) -> set[str]:
+    return {name for key, field in fields.items() for name in file_names(key, field)}

@@ -25,6 +25,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import H1, L2, Space
 from femops.spaces.product import Product
+from femops.spaces.vectors import any_vector, has_complex
 from femops_meshes.arguments import checked, type_name
 from femops_meshes.coordinates.interpolation import equispaced
 from femops_meshes.coordinates.mapping import positions
@@ -71,6 +72,7 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
         Fields by their names in the file. Vectors of the space or of the product's spaces, or
         GridFunctions of other spaces on the mesh, such as stresses. If the number of components is
         the dimension of the mesh, the file has 3-D vectors, with zeros in the missing directions.
+        A complex vector u is in the file as ``u_real`` and ``u_imag``.
 
     Returns
     -------
@@ -230,7 +232,20 @@ def checked_fields(
         check_name(name, "the field")
     if isinstance(owner, Mesh | DistributedMesh):
         owner = first
-    return {name: _field(first, owner, name, u) for name, u in fields.items()}
+    found: dict[str, tuple[Space, Array]] = {}
+    for name, u in fields.items():
+        space, vector = _field(first, owner, name, u)
+        parts = (vector.real, vector.imag) if has_complex(vector) else (vector,)
+        for file_name, part in zip(file_names(name, vector), parts, strict=True):
+            if file_name in found or (len(parts) > 1 and file_name in fields):
+                raise FileError(f"two fields are {file_name!r} in a file: choose another name")
+            found[file_name] = space, np.ascontiguousarray(part)
+    return found
+
+
+def file_names(name: str, field: Any) -> list[str]:
+    """Names of a field in a file. A complex vector has two: of its real and imaginary part."""
+    return [f"{name}_real", f"{name}_imag"] if has_complex(field) else [name]
 
 
 def lagrange_piece(
@@ -283,6 +298,8 @@ def _field(first: Space, owner: Owner, name: str, given: Any) -> tuple[Space, Ar
     if not isinstance(space, Space):
         has = "no space is given" if owner is None else f"{owner!r} has no space of this name"
         raise SpaceError(f"{name} is a bare vector, and {has}: give femops.GridFunction(V, {name})")
+    if has_complex(given):
+        return space, any_vector(space, given, name)
     return space, space.check_vector(given, name)
 
 

@@ -11,7 +11,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
+from time import time
 from typing import TypeVar
 
 from femops_kernels.codegen.private import private_folder, read_private
@@ -29,6 +31,12 @@ Result = TypeVar("Result")
 
 TABLES = "tuning.json", "limits.json"
 """Tables of measurements. A temporary cache folder begins with copies of them."""
+
+MOST_KEPT = 5000
+"""Number of kernels and traces in a cache folder, about 700 MB, above which old ones go."""
+
+_DAY = 86400.0  # seconds
+_seals = count()  # since this process began
 
 _temporary: set[Path] = set()
 _refusals: list[str] = []  # the system's reasons for no longer writing to the wanted folder
@@ -214,6 +222,30 @@ def seal(path: Path) -> None:
     """Record the checksums of a kernel's compiled files."""
     lines = [f"{_digest(file)}  {file.name}\n" for file in _compiled(path)]
     write_whole(_record(path), "".join(lines).encode())
+    if next(_seals) % 64 == 0:  # it reads the folder
+        with suppress(OSError):
+            _remove_old(path.parent)
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove the kernels and traces used least recently, if there are more than `MOST_KEPT`."""
+    files: dict[str, list[str]] = {}
+    used: list[tuple[float, str]] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            stem, _, suffix = entry.name.partition(".")
+            files.setdefault(stem, []).append(entry.name)
+            if suffix == "sha256" or stem.startswith("trace_"):
+                used.append((entry.stat().st_mtime, stem))
+    if len(used) <= MOST_KEPT:
+        return
+    for _, stem in sorted(used)[: len(used) - MOST_KEPT * 3 // 4]:
+        with suppress(OSError), (folder / f"{stem}.lock").open("a") as file:
+            if fcntl is not None:  # a process that compiles or loads the kernel holds its lock
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # the record goes first: without it no process takes the others for whole
+            for name in sorted(files[stem], key=lambda name: not name.endswith(".sha256")):
+                (folder / name).unlink(missing_ok=True)
 
 
 def _recorded(path: Path) -> dict[Path, str]:
@@ -246,12 +278,25 @@ def usable(path: Path) -> bool:
     # no checksums: files are missing, or the compiler was stopped before `seal`, which is no damage
     known = _recorded(path)
     if known and all(_is_whole(file, digest) for file, digest in known.items()):
+        note_use(_record(path))
         return True
     if known:
-        message = f"compiled kernel {path.stem} in {path.parent} was damaged: compiled again"
-        warnings.warn(message, CacheWarning, stacklevel=5)
+        warn_damaged(path)
     discard(path)
     return is_temporary(path.parent) and _copied(path)
+
+
+def note_use(file: Path) -> None:
+    """Set the time of a file, at most once a day. Systems need not note when files are read."""
+    with suppress(OSError):
+        if time() - file.stat().st_mtime > _DAY:
+            os.utime(file)
+
+
+def warn_damaged(path: Path) -> None:
+    """Warn that a kernel is compiled again."""
+    message = f"compiled kernel {path.stem} in {path.parent} was damaged: compiled again"
+    warnings.warn(message, CacheWarning, stacklevel=6)
 
 
 def _copied(path: Path) -> bool:

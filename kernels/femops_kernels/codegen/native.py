@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import mmap
 import os
 import re
 import threading
@@ -27,6 +28,8 @@ _SKELETONS = re.compile(SKELETON.format("(.*)"))
 
 _NUMBERS = int, float, bool
 _CACHE_LINE = 64  # bytes
+_ROOM = 1 << 25  # bytes, more than a kernel takes
+_LEAST = 64  # bytes of an object file: more than its header
 _SMALL = 40  # instructions of a function that is put into each function that calls it
 _writing = threading.Lock()  # one module is written at a time
 _SYSTEM = ctypes.pythonapi
@@ -63,6 +66,7 @@ def compiled(name: str, text: str, path: str, known: Mapping[str, Any] | None = 
     known : mapping, optional
         Further globals of the source.
     """
+    _check_memory()
     names = {**(known or {}), "__name__": name, "__file__": path, **NAMES}
     own, *shared = _SKELETONS.split(text)
     skeletons = map(_python_of_skeleton, shared[::2], shared[1::2])
@@ -77,6 +81,14 @@ def compiled(name: str, text: str, path: str, known: Mapping[str, Any] | None = 
         "constants": {k: v for k, v in names.items() if k[0].isupper() and isinstance(v, _NUMBERS)},
     }
     return json.dumps(head).encode() + b"\n" + code
+
+
+def _check_memory() -> None:
+    """Raise a `MemoryError` if the system has no room for a kernel. LLVM would end the process."""
+    try:
+        mmap.mmap(-1, _ROOM).close()
+    except OSError as error:
+        raise MemoryError("there is no memory left to compile or load a kernel") from error
 
 
 def _python(text: str, path: str) -> CodeType:
@@ -261,6 +273,9 @@ def loaded(name: str, content: bytes) -> CompiledKernel:
     """Load a kernel from the content of its compiled file."""
     head, code = content.split(b"\n", 1)
     known = json.loads(head)
+    _check_memory()
+    if not known["entries"] or known["constants"] is None or len(code) < _LEAST:
+        raise ValueError("the compiled file has no code")  # LLVM would end the process
     _announce()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -270,6 +285,8 @@ def loaded(name: str, content: bytes) -> CompiledKernel:
     for each in known["entries"]:
         symbol = f"{name}.{each['name']}"
         addresses[each["name"]] = engine.get_function_address(symbol)
+        if not addresses[each["name"]]:
+            raise ValueError(f"the compiled file has no {symbol}")
         if each["called"]:
             place = engine.get_function_address(symbol + _SUFFIX)
             functions[each["name"]] = _callable(each["name"], place)

@@ -135,11 +135,16 @@ def _load_in(folder: Path, name: str, text: str) -> CompiledKernel:
     path = folder / f"{name}.py"
     with kernel_cache.locked(folder / f"{name}.lock"):
         kernel_cache.write_once(path, text)
-        if not kernel_cache.usable(path):  # removes unusable files
-            with _notice(folder), _no_collection():
-                content = compiled(name, text, str(path))
-            kernel_cache.write_whole(path.with_suffix(_SUFFIX), content)
-            kernel_cache.seal(path)
+        if kernel_cache.usable(path):  # removes unusable files
+            try:
+                return loaded(name, read_private(path.with_suffix(_SUFFIX)))
+            except (ValueError, LookupError, TypeError, RuntimeError):  # sealed, but no kernel
+                kernel_cache.warn_damaged(path)
+                kernel_cache.discard(path)
+        with _notice(folder), _no_collection():
+            content = compiled(name, text, str(path))
+        kernel_cache.write_whole(path.with_suffix(_SUFFIX), content)
+        kernel_cache.seal(path)
         return loaded(name, read_private(path.with_suffix(_SUFFIX)))
 
 
