@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, final
@@ -12,10 +11,11 @@ import numpy as np
 from femops.adjoint.maps import Map, OperatorMap, Vector
 from femops.adjoint.solve_map import SolveMap
 from femops.errors import OperatorError
+from femops_kernels.exclusive import Reentrant
 
 Mask = tuple[bool, ...]
 
-_ALONE = threading.RLock()
+_ALONE = Reentrant()
 """Held during a call, because other libraries call from threads of their own."""
 
 

@@ -83,7 +83,8 @@ def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
             several = isinstance(problem.A.space, Product)
             advised = (_PER_FIELD if several else _PRECONDITIONERS)[solver]
             return f"Give {advised}, or a larger maxiter."
-        higher = f", as {M.higher}" if isinstance(M, Multigrid) and M.higher else ""
+        own = isinstance(M, Multigrid) and M.operator is problem.A  # else it is of a similar one
+        higher = f", as {M.higher}" if own and M.higher else ""
         return f"Give a larger maxiter, or another M{higher}."
     if info.residual > 0.1 * MOST_GROWTH * problem.norm:
         return "The residual grows: A is singular to round-off, or A or M is not symmetric."

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from threading import RLock
 from typing import Any, Generic, TypeVar, final
 from weakref import WeakKeyDictionary, ref
+
+from femops_kernels.exclusive import Reentrant
 
 Owner = TypeVar("Owner")
 Value = TypeVar("Value")
@@ -42,7 +43,7 @@ class Derived(Generic[Owner, Value]):
 
     def __init__(self, *, weak: bool = False) -> None:
         self._weak = weak
-        self._lock = RLock()
+        self._lock = Reentrant()
         self._slots: WeakKeyDictionary[Owner, dict[Hashable, _Slot]] = WeakKeyDictionary()
 
     def get(self, owner: Owner, make: Callable[[], Value], *key: Hashable) -> Value:
@@ -89,5 +90,5 @@ class _Slot:
     """Place of one value; ``kept`` is None until the value is computed."""
 
     def __init__(self) -> None:
-        self.lock = RLock()
+        self.lock = Reentrant()
         self.kept: Callable[[], Any] | None = None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import count
-from threading import Lock
+from threading import Lock, RLock
 from typing import TypeVar, final
 from weakref import WeakSet
 
@@ -25,6 +27,11 @@ class Exclusive:
     def __init__(self) -> None:
         self._number, self._lock = next(_numbers), Lock()
         _all.add(self)
+
+    @property
+    def lock(self) -> Lock:
+        """The lock of this process, which a forked process replaces."""
+        return self._lock
 
     def __reduce__(self) -> tuple[type[Exclusive], tuple[()]]:
         return Exclusive, ()
@@ -46,11 +53,60 @@ def _nested(ordered: Sequence[Exclusive], work: Callable[[], Result]) -> Result:
         return _nested(ordered[1:], work)
 
 
+@final
+class Reentrant:
+    """Lock that one thread of Python holds at a time, any number of times.
+
+    It is free in a forked process, unless the thread that forks holds it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        _all_reentrant.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def free(self) -> None:
+        """Release the lock in a forked process, unless this thread holds it."""
+        self._lock = usable(self._lock)
+
+
+_all_reentrant: WeakSet[Reentrant] = WeakSet()
+
+
+def usable(lock: RLock) -> RLock:
+    """Return the lock, or a new one if another thread holds it."""
+    if not lock.acquire(blocking=False):
+        return RLock()
+    lock.release()
+    return lock
+
+
 def _freed() -> None:
     """Release all locks in a forked process: the threads that hold them are in the parent."""
     for one in _all:
         one._lock = Lock()
+    for reentrant in _all_reentrant:
+        reentrant.free()
+    if sys.version_info < (3, 12):
+        _free_properties()
 
+
+def _free_properties() -> None:
+    """Release the locks of cached properties, which Python 3.11 holds while it computes one."""
+    modules = [m for name, m in sys.modules.items() if name.split(".")[0] in _PACKAGES]
+    classes = {v for m in modules for v in vars(m).values() if isinstance(v, type)}
+    for one in classes:
+        for value in vars(one).values():
+            if isinstance(value, cached_property):
+                value.lock = usable(value.lock)
+
+
+_PACKAGES = "femops", "femops_kernels", "femops_meshes"
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_freed)

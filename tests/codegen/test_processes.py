@@ -251,6 +251,68 @@ def test_a_fork_while_a_thread_compiles(run, tmp_path):
     run(body, tmp_path, SMALL)
 
 
+SOLVES = """
+import os, signal, threading, time
+from functools import cached_property
+def child(work):
+    if (pid := os.fork()) == 0:
+        signal.alarm(20)  # ends one who waits
+        try:
+            work()
+            # a thread may get the number of one of the parent, who holds the preconditioner
+            others = []
+            thread = threading.Thread(target=lambda: others.append(M @ b))
+            thread.start()
+            thread.join()
+            os._exit(0 if np.array_equal(others[0], right) else 1)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+V = femops.H1(femops.box((8, 8)), 2)
+A = femops.diffusion(V).constrained(V.boundary_dofs())
+b = femops.load(V, 1.0)
+M = femops.multigrid(A)
+right = M @ b
+def solved():
+    assert np.array_equal(M @ b, right)
+    assert femops.cg(A, b, M=M)[1].converged
+def solve():
+    while True:
+        femops.cg(A, b, M=M, callback=lambda _: time.sleep(1e-3))  # forks find the lock held
+threading.Thread(target=solve, daemon=True).start()
+for _ in range(50):
+    child(solved)
+# locks of tables and of cached properties, which threads hold while they compute a value
+begun, end = threading.Event(), threading.Event()
+def slowly():
+    begun.set()
+    end.wait(20)
+    return 1
+table = Derived()
+class Slow:
+    value = cached_property(lambda self: slowly())
+femops.Slow = Slow  # a class of the package
+for first, second in (
+    (lambda: table.get(V, slowly), lambda: table.get(V, lambda: 2)),
+    (lambda: Slow().value, lambda: setattr(femops, "made", Slow().value)),
+):
+    begun.clear(), end.clear()
+    thread = threading.Thread(target=first)
+    thread.start()
+    begun.wait()
+    def other():
+        end.set()
+        second()
+    child(other)
+    end.set()
+    thread.join()
+"""
+
+
+def test_no_fork_inherits_a_lock_that_a_thread_holds(run, warm):
+    run(SOLVES, warm, "from femops_kernels.derived import Derived\n" + PROGRAM)
+
+
 THREADS = """
 import os, signal, threading
 from concurrent.futures import ThreadPoolExecutor

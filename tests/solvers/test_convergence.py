@@ -129,6 +129,10 @@ def test_advice_names_a_degree_that_there_is() -> None:
         solve = partial(femops.minres, A, b, M=femops.multigrid(A, degree=degree))
         (text,), _ = told(partial(solve, maxiter=1, rtol=1e-14))
         assert words in text
+    waves = femops.helmholtz(V, k=4.0).constrained(V.boundary_dofs())  # which multigrid refuses
+    M = femops.multigrid(A, dtype="float64")
+    (text,), _ = told(lambda: femops.minres(waves, b, M=M, maxiter=1, rtol=1e-14))
+    assert "multigrid(A" not in text and "larger maxiter" in text
 
 
 def flow() -> tuple[femops.Operator, femops.Product]:

@@ -312,10 +312,13 @@ class Level:
             ratio = energy / before if k else 0.0
             step(direction, z, None, scales, None, (1.0, 0.0, 0.0, ratio))
             self.compiled.apply(direction, self.product)
-            length = energy / self.dot(direction, self.product)
-            alphas.append(1.0 / length + (ratio / lengths[-1] if k else 0.0))
+            curvature = self.dot(direction, self.product)
+            alphas.append(curvature / energy + (ratio / lengths[-1] if k else 0.0))
             if k:
                 betas.append(ratio**0.5 / lengths[-1])
+            if not curvature > 0.0:  # as of a direction in the null space
+                break
+            length = energy / curvature
             lengths.append(length)
             step(r, self.product, None, scales, None, (-length, 0.0, 0.0, 1.0))
         self._first[:] = self._second[:] = 0.0

@@ -30,6 +30,7 @@ from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
+from femops_kernels.exclusive import Exclusive
 from femops_meshes.arguments import Degree, checked
 
 Vector = NDArray[Any]
@@ -105,7 +106,8 @@ class Multigrid(Preconditioner):
         if self.precision != rounded:  # factors of the matrix
             self.reason = self.hierarchy.reason
         self.relaxation, self.relaxation_reason = choice.relaxation, choice.reason
-        sums, self._lock, self._user = Sums(A.space), Lock(), 0
+        sums, self._exclusive = Sums(A.space), Exclusive()
+        self._user: tuple[Lock | None, int] = None, 0
         self._plain = updates.directions(sums.edges, sums, A.dtype, A.dtype)
         constrained, identity = A.constrained_dofs, A.constraints.identity
         self._constrained = updates.put(constrained)
@@ -186,8 +188,7 @@ class Multigrid(Preconditioner):
     def __reduce__(self) -> tuple[Any, ...]:
         """Set copies and pickles up again from the operator."""
         given = self.operator, self.degree, self.precision, self.relaxation
-        kept = {"reason": self.reason, "relaxation_reason": self.relaxation_reason}
-        return Multigrid, given, kept
+        return _again, (*given, self.reason, self.relaxation_reason)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -198,17 +199,18 @@ class Multigrid(Preconditioner):
         SolverError
             This thread has reserved them already.
         """
-        if self._user == get_ident():
+        lock = self._exclusive.lock
+        if self._user == (lock, get_ident()):
             raise SolverError(
                 "M is used by a callback of the solve that it runs in: make another for that, "
                 "as femops.multigrid(A)"
             )
-        with self._lock:
-            self._user = get_ident()
+        with lock:
+            self._user = lock, get_ident()
             try:
                 yield
             finally:
-                self._user = 0
+                self._user = None, 0
 
     def _apply(self, x: Vector, result: Vector) -> None:
         """Scale x by a power of two to a norm near 1, run a cycle, and scale the result back."""
@@ -352,9 +354,10 @@ class Multigrid(Preconditioner):
 
     @property
     def higher(self) -> str:
-        """Call that makes a preconditioner of a higher degree. Empty at the highest degree."""
+        """Call that makes a preconditioner of a higher degree. Empty if that changes nothing."""
         degree = min(2 * self.degree, _MOST_DEGREE)
-        return f"femops.multigrid(A, degree={degree})" if degree > self.degree else ""
+        more = degree > self.degree and bool(self.levels)
+        return f"femops.multigrid(A, degree={degree})" if more else ""
 
     @property
     def complexity(self) -> float:
@@ -382,6 +385,20 @@ class Multigrid(Preconditioner):
 
     def _repr_html_(self) -> str:
         return as_table(self, self.hierarchy.solver.name)
+
+
+def _again(
+    A: Operator,
+    degree: int,
+    dtype: np.dtype[Any],
+    relaxation: Relaxation,
+    reason: str,
+    relaxation_reason: str,
+) -> Multigrid:
+    """Set up a copied or unpickled preconditioner, with the reasons of the first one."""
+    M = Multigrid(A, degree, dtype, relaxation)
+    M.reason, M.relaxation_reason = reason, relaxation_reason
+    return M
 
 
 @checked(SolverError)
@@ -469,13 +486,16 @@ def multigrid(
             "similar real operator on the same space, as femops.diffusion(V) + femops.mass(V)"
         )
     space = A.space
+    if A.test_space is not space:
+        raise SolverError(f"{A!r} is not square, and multigrid needs that: give another operator")
     if isinstance(space, Product):
         blocks = ", ".join(f"{name}=..." for name in space.names)
+        name = next((n for n in space.names if A[n, n] is not None), space.names[0])
         raise SolverError(
             f"multigrid takes operators on one field, got one on {space!r}: make it of a block, as "
-            f"A[{space.names[0]!r}, {space.names[0]!r}], for femops.block_diagonal(W, {blocks})"
+            f"A[{name!r}, {name!r}], for femops.block_diagonal(W, {blocks})"
         )
-    if A.test_space is not space or not A.symmetric:
+    if not A.symmetric:
         raise SolverError(
             f"{A!r} is not symmetric, and multigrid needs that: use femops.gmres with "
             "femops.jacobi, or with multigrid of a symmetric operator that is like this one"
@@ -484,13 +504,20 @@ def multigrid(
     if all(joined):
         raise SolverError(
             f"{A!r} has only integrals over faces between elements, and multigrid needs one over "
-            "the elements: use femops.block_jacobi"
+            "the elements: add it, as femops.mass(V)"
         )
-    if not isinstance(space, H1) and not (any(joined) and space.order):
-        raise SolverError(
-            "multigrid takes operators on H1 spaces, or with integrals over faces between "
-            f"elements, as femops.interior_penalty has; got one on {space!r}: use block_jacobi"
-        )
+    if not isinstance(space, H1):
+        if not any(joined):
+            raise SolverError(
+                f"{A!r} on {space!r} has no integrals over faces between elements, so each element "
+                "is a system of its own, and multigrid is for others: use femops.block_jacobi(A), "
+                "the inverse of a mass, or femops.interior_penalty(V) for diffusion on a mesh of "
+                "several elements"
+            )
+        if not space.order:
+            raise SolverError(
+                f"multigrid takes L2 spaces of order 1 or more, got {space!r}: use femops.jacobi"
+            )
     kind = None if dtype is None else float_type(dtype)
     given = {"degree": degree, "dtype": kind, "relaxation": relaxation}
     check_same(space.comm, "multigrid", given, error=SolverError)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from threading import RLock
 from typing import TypeVar
 
 from femops_kernels.codegen.private import private_folder, read_private
 from femops_kernels.errors import CacheError, CacheWarning, KernelError, UnwritableError
+from femops_kernels.exclusive import Reentrant
 
 try:
     import fcntl
@@ -32,7 +32,7 @@ TABLES = "tuning.json", "limits.json"
 
 _temporary: set[Path] = set()
 _refusals: list[str] = []  # the system's reasons for no longer writing to the wanted folder
-_choosing = RLock()
+_choosing = Reentrant()
 
 
 def _wanted() -> Path:

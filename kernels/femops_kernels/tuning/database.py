@@ -16,17 +16,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from threading import RLock
 from typing import Any, final
 
 from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.private import read_private
 from femops_kernels.errors import CacheWarning
+from femops_kernels.exclusive import Reentrant
 
 SHIPPED = Path(__file__).parent / "shipped.json"
 """The table that comes with the package."""
 
-_reading = RLock()
+_reading = Reentrant()
 
 Settings = Mapping[str, int | str]
 """Settings of a kernel by name: integers from 1 on, and a word for the setting ``level``."""

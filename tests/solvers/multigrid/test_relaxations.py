@@ -357,3 +357,14 @@ def test_a_load_that_no_solution_has_is_told() -> None:
     M = femops.multigrid(A, relaxation="direct")
     with pytest.warns(ConvergenceWarning, match=r"it takes constants.*no x solves A x = b"):
         femops.cg(A, noise(A), M=M, rtol=1e-9)
+
+
+def test_one_free_element() -> None:
+    """A step of the measurement goes along constants, which have no energy."""
+    V = femops.H1(femops.box(1), order=3)
+    A = femops.diffusion(V)
+    b = femops.load(V, lambda x: x[0] - 0.5)
+    M = femops.multigrid(A, relaxation="elements")
+    u, info = femops.cg(A, b, M=M, rtol=1e-10)
+    assert M.relaxation == "elements" and info.converged
+    assert np.allclose(A.assemble() @ u, b, atol=1e-9)
