@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 import femops
 from femops_meshes import hints
 
+ROOT = Path(__file__).parents[2]
 HEAVY = ["numpy", "numba", "llvmlite", "scipy", "matplotlib", "pyvista", "vtk", "mpi4py"]
 HEAVY += ["cupy", "cuda", "nvidia", "jax", "torch", "petsc4py"]
 
@@ -55,6 +57,17 @@ print(json.dumps([name for name in ("matplotlib", "pyvista") if name in sys.modu
     assert {name for name in loaded if name.startswith("femops")} == {"femops", "femops._lazy"}
     assert len(loaded) < 60
     assert later == to_draw == []
+
+
+def test_a_program_on_the_host_loads_no_code_of_gpus():
+    """Only the abstract class of devices, which annotations name."""
+    program = re.search("```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    used = program.replace("order=4", "order=2").replace("refine=1", "refine=0")
+    kept = "".join(line for line in used.splitlines(True) if "femops.plot" not in line)
+    named = "n for n in sys.modules if n.startswith('femops_kernels.cuda')"
+    *_, loaded = run(f"{kept}\nprint(json.dumps(sorted({named})))")
+    device = "femops_kernels.cuda.device"
+    assert loaded == ["femops_kernels.cuda", device, f"{device}.device"]
 
 
 def test_optional_modules_say_what_to_install():
