@@ -89,6 +89,19 @@ for name, package in (("jax", "jax"), ("petsc", "petsc4py"), ("torch", "torch"))
         assert text.endswith("docs/petsc.md" if name == "petsc" else f"pip install {name}")
 
 
+def test_a_petsc_built_for_another_numpy_is_explained(tmp_path):
+    """Its import raises a ValueError."""
+    (tmp_path / "petsc4py.py").write_text("raise ValueError('numpy.dtype size changed')")
+    use = f"""
+sys.path.insert(0, {str(tmp_path)!r})
+try:
+    import femops.petsc
+except ImportError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "(numpy.dtype size changed), built for NumPy 2: see" in run(use)[1]
+
+
 def test_every_name_is_there_and_listed():
     assert set(femops.__all__) <= set(dir(femops))
     for name in femops.__all__:
