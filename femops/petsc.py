@@ -27,7 +27,7 @@ from femops_meshes.arguments import checked, shown
 
 try:
     from petsc4py import PETSc
-except ImportError as error:
+except (ImportError, ValueError) as error:  # ValueError: it was built for NumPy 1
     raise MissingExtraError(
         f"femops.petsc needs petsc4py ({error}), built for NumPy 2: see docs/petsc.md"
     ) from error

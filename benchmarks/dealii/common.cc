@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <iostream>
 #include <sstream>
 #include <boost/property_tree/json_parser.hpp>
@@ -45,10 +46,16 @@ std::uint64_t morton(const std::array<unsigned, 3> &index) {
     return code;
 }
 
-// The polynomial of compare.py, so that the quadratic forms can be compared.
-struct Polynomial : Function<3> {
+// The pseudo-random values of compare.py, so that the quadratic forms can be compared.
+struct Noise : Function<3> {
     double value(const Point<3> &x, const unsigned) const override {
-        return x[0] * x[0] + 0.5 * x[1] * x[2] - 0.3 * x[2] + 0.7 * x[0] * x[1] + 0.2;
+        std::uint64_t code = 0;
+        for (int d = 0; d < 3; ++d) {
+            code ^= std::uint64_t(std::int64_t(std::floor(x[d] * 0x1p20 + 0.3)));
+            code *= 0x9E3779B97F4A7C15;
+            code ^= code >> 29;
+        }
+        return double((code * 0xBF58476D1CE4E5B9) >> 11) * 0x1p-52 - 1.0;
     }
 };
 
@@ -90,7 +97,7 @@ Problem::Problem(int degree, int cells, bool morton_order) : fe(degree) {
     constraints.close();
     make_data(degree + 2);
     lexicographic = FETools::hierarchic_to_lexicographic_numbering<3>(degree);
-    VectorTools::interpolate(mapping, dofs, Polynomial(), x);
+    VectorTools::interpolate(mapping, dofs, Noise(), x);
 }
 
 void Problem::make_mesh(unsigned cells, bool morton_order) {

@@ -120,10 +120,17 @@ class Row(NamedTuple):
 # --- the process of femops ------------------------------------------------------------------------
 
 
-def polynomial(x: NDArray[np.float64]) -> NDArray[Any]:
-    """Values of the polynomial to which both sides apply the operators."""
-    values: NDArray[Any] = x[0] * x[0] + 0.5 * x[1] * x[2] - 0.3 * x[2] + 0.7 * x[0] * x[1] + 0.2
-    return values
+def noise(x: NDArray[np.float64]) -> NDArray[Any]:
+    """Pseudo-random values in [-1, 1), the vector to which both sides apply the operators.
+
+    They are a hash of the coordinates in units of 2**-20, so that round-off does not change them.
+    """
+    code = np.zeros(x.shape[1:], np.uint64)
+    for place in np.floor(x * 2.0**20 + 0.3).astype(np.int64).view(np.uint64):
+        code = (code ^ place) * np.uint64(0x9E3779B97F4A7C15)
+        code ^= code >> np.uint64(29)
+    code = (code * np.uint64(0xBF58476D1CE4E5B9)) >> np.uint64(11)
+    return code * 2.0**-52 - 1.0
 
 
 def measure(operator: Operator, x: NDArray[Any], seconds: float) -> dict[str, Any]:
@@ -145,7 +152,7 @@ def measure(operator: Operator, x: NDArray[Any], seconds: float) -> dict[str, An
 def serve(order: int, footprint: str) -> None:
     """Answer requests on the standard input by measurements of femops."""
     space = make_space(PROBLEMS["bp1"], "multilinear", order, default_dofs(footprint, order))
-    x = space.interpolate(polynomial)
+    x = space.interpolate(noise)
     choices = [(name, level) for name in NAMES for level in LEVELS]
     operators = {choice: PROBLEMS[choice[0]].operator(space, choice[1]) for choice in choices}
     with using(1):

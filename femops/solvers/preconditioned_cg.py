@@ -59,8 +59,7 @@ def solve(
             raise SolverError(
                 f"M works in {M.right.dtype}, A in {A.dtype}: make it of A, as femops.multigrid(A)"
             )
-        with M.alone():
-            count, size, spare = _iterate(problem, M, watch, goal, x)
+        count, size, spare = M.alone(lambda: _iterate(problem, M, watch, goal, x))
     else:
         count, size, spare = _iterate_any(problem, watch, goal, x, natural)
     difference = A.apply(x, spare)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from femops.bench.timing import Fastest
 from femops.bench.tune import TuneSettings, run_tune
 from femops.operators.levels import auto
 from femops_kernels.cpu.kernels.kernel import PREFETCH_BYTES
-from femops_kernels.cpu.machine import tuning_key
+from femops_kernels.cpu.machine import processor, tuning_key
 from femops_kernels.cpu.tensor.contraction import ContractionKernel
 from femops_kernels.tuning import database
 
@@ -143,3 +145,12 @@ def test_wrong_settings() -> None:
     ):
         with pytest.raises(femops.errors.OperatorError, match=message):
             searched(**given)
+
+
+def test_settings_are_kept_by_a_name_of_the_processor_on_arm_too(tmp_path):
+    """Linux has no model name there: all such machines were 'unknown'."""
+    (tmp_path / "cpuinfo").write_text(
+        "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n"
+    )
+    named = processor(tmp_path / "cpuinfo")
+    assert named == f"{platform.machine()} {llvm.get_host_cpu_name()}"

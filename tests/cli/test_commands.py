@@ -7,12 +7,13 @@ import sys
 
 import numpy as np
 import pytest
+import typer
 
 import femops
 import femops.bench
 from femops.bench.gpu import GpuSettings
 from femops.bench.scaling import Settings
-from femops.cli.app import explained
+from femops.cli.app import build, explained
 from femops.cli.bench import gpu, operators, scaling
 from femops.cli.options import names, numbers
 from femops.cli.output import Output, quantity
@@ -30,7 +31,7 @@ COMMANDS = [
     ["bench"],
     *(
         ["bench", name]
-        for name in ("bp1", "bp6", "all", "cg", "scaling", "gpu", "machine", "compare")
+        for name in ("bp1", "bp6", "all", "cg", "scaling", "gpu", "machine", "compare", "soak")
     ),
     ["cost"],
     ["info"],
@@ -47,6 +48,17 @@ def test_help_has_examples(run):
         assert f"\n    femops {' '.join(command)}" in out
         assert command[0] in listed + err
     assert run("--version")[1] == f"femops {femops.__version__}\n"
+
+
+def test_arguments_of_any_number_have_no_default():
+    """click below 8.3 takes none for them, not even an empty list."""
+    commands, found = [typer.main.get_command(build())], []
+    while commands:
+        command = commands.pop()
+        commands += getattr(command, "commands", {}).values()
+        found += [p for p in command.params if p.nargs == -1]
+    assert len(found) == 3
+    assert all(p.default is None for p in found)
 
 
 def test_help_is_quick():
@@ -238,6 +250,18 @@ def test_bench_cg_prints_and_draws(run, tmp_path, monkeypatch):
     assert "by bytes" in out
     assert (tmp_path / "cg.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads(run(*arguments, "--json")[1])["rows"][0]["level"] == "partial"
+
+
+@pytest.mark.parametrize("failures", [[], ["memory grew by 40, more than 32"]])
+def test_bench_soak_fails_if_something_grows(run, monkeypatch, failures):
+    row = {"work": "io", "seconds": 1.0, "first": "ab", "last": "ab", "differs": None}
+    result = {"machine": {"processor": "one"}, "cycles": 6, "minutes": 0.1, "rows": [row]}
+    result |= {"growth": [], "failures": failures}
+    monkeypatch.setattr("femops.bench.soak.run_soak", lambda *_, **__: result)
+    code, out, _ = run("bench", "soak", "--minutes", 0.1)
+    assert code == len(failures)
+    assert "6 cycles in 0.1 minutes" in out
+    assert all(f"failed: {line}" in out for line in failures)
 
 
 @pytest.mark.skipif(mpi_runs.why_not() is not None, reason=str(mpi_runs.why_not()))

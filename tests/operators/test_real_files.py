@@ -12,7 +12,7 @@ from support.oracles.naive import Oracle
 
 @pytest.mark.sample(3)
 @NEEDED
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_numbering_and_operators(path):
     p = 3
     mesh = femops.read_mesh(path)

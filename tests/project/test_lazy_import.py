@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 import femops
 from femops_meshes import hints
 
+ROOT = Path(__file__).parents[2]
 HEAVY = ["numpy", "numba", "llvmlite", "scipy", "matplotlib", "pyvista", "vtk", "mpi4py"]
 HEAVY += ["cupy", "cuda", "nvidia", "jax", "torch", "petsc4py"]
 
@@ -57,6 +59,17 @@ print(json.dumps([name for name in ("matplotlib", "pyvista") if name in sys.modu
     assert later == to_draw == []
 
 
+def test_a_program_on_the_host_loads_no_code_of_gpus():
+    """Only the abstract class of devices, which annotations name."""
+    program = re.search("```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    used = program.replace("order=4", "order=2").replace("refine=1", "refine=0")
+    kept = "".join(line for line in used.splitlines(True) if "femops.plot" not in line)
+    named = "n for n in sys.modules if n.startswith('femops_kernels.cuda')"
+    *_, loaded = run(f"{kept}\nprint(json.dumps(sorted({named})))")
+    device = "femops_kernels.cuda.device"
+    assert loaded == ["femops_kernels.cuda", device, f"{device}.device"]
+
+
 def test_optional_modules_say_what_to_install():
     """The module of femops imports the library, which is not there, and not itself."""
     use = """
@@ -74,6 +87,19 @@ for name, package in (("jax", "jax"), ("petsc", "petsc4py"), ("torch", "torch"))
         assert kind == "MissingExtraError"
         assert text.startswith(f"femops.{name} needs ")
         assert text.endswith("docs/petsc.md" if name == "petsc" else f"pip install {name}")
+
+
+def test_a_petsc_built_for_another_numpy_is_explained(tmp_path):
+    """Its import raises a ValueError."""
+    (tmp_path / "petsc4py.py").write_text("raise ValueError('numpy.dtype size changed')")
+    use = f"""
+sys.path.insert(0, {str(tmp_path)!r})
+try:
+    import femops.petsc
+except ImportError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "(numpy.dtype size changed), built for NumPy 2: see" in run(use)[1]
 
 
 def test_every_name_is_there_and_listed():

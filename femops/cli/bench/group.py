@@ -13,6 +13,7 @@ from femops.cli.bench.multivector import multivector
 from femops.cli.bench.operators import PROBLEMS, all_problems, cg, operator
 from femops.cli.bench.report import PlotCommand
 from femops.cli.bench.scaling import scaling
+from femops.cli.bench.soak import soak
 from femops.cli.bench.solve import solve
 from femops.cli.options import paragraphs
 
@@ -39,5 +40,5 @@ for _name, _what in PROBLEMS.items():
 app.command("all", cls=PlotCommand)(paragraphs(all_problems))
 for _command in (cg, solve, scaling, multivector, gemm, eigen, gpu):
     app.command(cls=PlotCommand)(paragraphs(_command))
-for _plain in (faces, machine, compare):
+for _plain in (faces, machine, compare, soak):
     app.command()(paragraphs(_plain))

@@ -69,14 +69,14 @@ def _refuse_idle(given: dict[str, Any], named: set[str]) -> None:
 def hydro(
     context: typer.Context,
     what: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="PROBLEM",
             help="taylor-green, sedov, sod, triple-point, gresho, riemann-12, riemann-6 or "
             "rayleigh-taylor; with --restart that of the checkpoint if omitted; with --verify the "
             "numbers of reference runs, all if there are none.",
         ),
-    ] = [],  # noqa: B006  (typer needs a list)
+    ] = None,
     dim: Annotated[
         int | None, _option(whole_number(1), "D", "Dimension; 2 if the problem has it.")
     ] = None,
@@ -237,6 +237,6 @@ def hydro(
     with one_line_warnings():
         set_threads(threads)
         if verify:
-            verify_runs(output, what, 1e-8 if cg_tol is None else cg_tol)
+            verify_runs(output, what or [], 1e-8 if cg_tol is None else cg_tol)
             return
-        run_problem(output, what, given)
+        run_problem(output, what or [], given)

@@ -31,14 +31,14 @@ def _option(reader: Any, metavar: str, text: str, *names: str) -> Any:
 def remap(
     context: typer.Context,
     what: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="PROBLEM",
             help="0 (a bump) or 5 (shapes with jumps) on a fixed mesh, 10 (a bump) or 14 (a "
             "slotted disc) under a mesh that moves; with --verify the numbers of published runs, "
             "all if there are none.",
         ),
-    ] = [],  # noqa: B006  (typer needs a list)
+    ] = None,
     mesh: Annotated[
         str | None,
         typer.Option(
@@ -114,6 +114,6 @@ def remap(
     with one_line_warnings():
         set_threads(threads)
         if verify:
-            verify_runs(output, what)
+            verify_runs(output, what or [])
         else:
-            run_problem(output, what, given)
+            run_problem(output, what or [], given)

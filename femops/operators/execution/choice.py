@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from femops.operators.execution.backend import Backend
-from femops.operators.execution.device import DeviceBackend
 from femops.operators.execution.host import HOST
 from femops.spaces.memory import HasMemory
 
@@ -11,4 +10,8 @@ from femops.spaces.memory import HasMemory
 def backend_of(space: HasMemory) -> Backend:
     """Return the backend of the machine on which the vectors of a space are stored."""
     device = space.memory.device
-    return HOST if device is None else DeviceBackend(device)
+    if device is None:
+        return HOST
+    from femops.operators.execution.device import DeviceBackend  # a host program loads no kernels
+
+    return DeviceBackend(device)

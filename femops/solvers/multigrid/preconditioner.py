@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from threading import Lock, get_ident
 from time import perf_counter
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -34,6 +33,7 @@ from femops_kernels.exclusive import Exclusive
 from femops_meshes.arguments import Degree, checked
 
 Vector = NDArray[Any]
+Result = TypeVar("Result")
 _log = logging.getLogger("femops")
 
 _DEGREE, _HIGH = 4, 6  # measured, with `reduced`; and the order above which one more pays
@@ -190,14 +190,15 @@ class Multigrid(Preconditioner):
         given = self.operator, self.degree, self.precision, self.relaxation
         return _again, (*given, self.reason, self.relaxation_reason)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Reserve the preconditioner's vectors for this thread, as `cycle` needs. Others wait.
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """Call ``work`` while this thread has the vectors that `cycle` needs. Others wait.
+
+        An interrupt at any point releases them, which a generator's context would not.
 
         Raises
         ------
         SolverError
-            This thread has reserved them already.
+            This thread has them already.
         """
         lock = self._exclusive.lock
         if self._user == (lock, get_ident()):
@@ -206,9 +207,9 @@ class Multigrid(Preconditioner):
                 "as femops.multigrid(A)"
             )
         with lock:
-            self._user = lock, get_ident()
             try:
-                yield
+                self._user = lock, get_ident()
+                return work()
             finally:
                 self._user = None, 0
 
@@ -222,10 +223,13 @@ class Multigrid(Preconditioner):
             # in double precision, whatever the types are: the numbers need not be in their range
             exponent = max(math.frexp(size)[1], -_LEAST_EXPONENT)
             double = {"dtype": np.float64, "casting": "same_kind"}
-            with self.alone():
+
+            def scaled_cycle() -> None:
                 right = self.right[: len(x)]
                 multiply(result, 2.0**-exponent, out=right, **double)
                 multiply(self.cycle()[: len(x)], math.ldexp(1.0, exponent), out=result, **double)
+
+            self.alone(scaled_cycle)
         elif size:
             result[:] = np.nan
         result[held] = self._at_constrained * x[held]
@@ -369,8 +373,7 @@ class Multigrid(Preconditioner):
 
         Takes 40 cycles or more. Collective if ranks share dofs.
         """
-        with self.alone():
-            return report(self)
+        return self.alone(lambda: report(self))
 
     def __repr__(self) -> str:
         rows, columns = self.shape

@@ -22,6 +22,7 @@ from femops_kernels.tuning.database import TuningKey
 # Bytes of the widest SIMD register, by LLVM's name of the feature that brings it.
 _REGISTER_BYTES = (("avx512f", 64), ("avx", 32), ("sve", 16), ("neon", 16), ("sse2", 16))
 
+_FACTS = Path("/proc/cpuinfo")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 2**10, "M": 2**20}
 
@@ -201,13 +202,15 @@ def tuning_key(kernel: str) -> TuningKey:
 
 
 @cache
-def processor() -> str:
-    """Name of the processor as the operating system reports it."""
+def processor(facts: Path = _FACTS) -> str:
+    """Name of the processor as Linux reports it, or where it does not (ARM) as LLVM does."""
     try:
-        with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
+        with facts.open(encoding="utf-8") as file:
             for line in file:
                 if line.startswith("model name"):
                     return line.split(":", 1)[1].strip()
     except OSError:
         pass
-    return platform.processor() or "unknown"
+    import llvmlite.binding as llvm
+
+    return f"{platform.machine()} {llvm.get_host_cpu_name()}"

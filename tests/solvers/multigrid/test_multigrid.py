@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import sys
 from queue import SimpleQueue
-from threading import current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import femops
 from femops.errors import MissingExtraError, SolverError
 from femops.operators.execution import transfer
-from femops.solvers.multigrid import hierarchy
+from femops.solvers.multigrid import hierarchy, preconditioner
 from femops_kernels.cpu.machine import set_threads
 from support import fixtures
 from support.cases.multigrid import (
@@ -160,6 +161,40 @@ def test_a_copy_is_made_anew_of_the_operator():
         assert repr(twin) == repr(M)
         assert twin.degree == 3
         np.testing.assert_array_equal(twin @ noise(A), M @ noise(A))
+
+
+def test_an_interrupted_cycle_leaves_the_preconditioner_free():
+    """A handler may use it at once, wherever the interrupt came: where calls begin or end."""
+    A = poisson(femops.box((3, 3)), 3)
+    M, b, found = femops.multigrid(A), noise(A), []
+    expected, files = M @ b, (contextlib.__file__, preconditioner.__file__)
+    count, left, before = 0, 0, sys.gettrace()
+
+    def interrupt(frame, *_):
+        nonlocal left
+        if frame.f_code.co_filename not in files:
+            return None
+        frame.f_trace_lines = False
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        return interrupt
+
+    while left == 0:  # until it comes after the end
+        count, left = count + 1, count + 1
+        try:
+            sys.settrace(interrupt)
+            M @ b
+        except KeyboardInterrupt:
+            sys.settrace(before)
+            np.testing.assert_array_equal(M @ b, expected)
+            other = Thread(target=lambda: found.append(M @ b), daemon=True)
+            other.start()
+            other.join(20.0)
+            np.testing.assert_array_equal(found.pop(), expected)
+        finally:
+            sys.settrace(before)
+    assert count > 10
 
 
 def test_a_callback_cannot_use_the_preconditioner_of_its_solve():
