@@ -167,26 +167,6 @@ def run_soak(minutes: float = 60.0, *, progress: Progress = lambda _: None) -> d
 
     Everything is made anew in each cycle: meshes, spaces, operators, solvers, files. Growth is the
     least of the last cycles less the most of the first ones, which load kernels and libraries.
-
-    Parameters
-    ----------
-    minutes : float
-        Time after which no cycle begins. There are six cycles at least.
-    progress : callable
-
-    Returns
-    -------
-    dict
-        ``machine``, ``cycles``, ``minutes``; ``rows`` with each ``work``, its ``seconds`` per
-        cycle, hashes of its results in the ``first`` and the ``last`` cycle, and the number of the
-        first cycle that ``differs``, or None; ``growth`` with each ``quantity``, its ``start``,
-        ``end``, ``most``, ``growth`` and ``bound``; ``failures``, a line for each work with other
-        bits and each growth beyond its bound.
-
-    Raises
-    ------
-    OperatorError
-        The system does not tell the size of a process: Linux does.
     """
     if not Path("/proc/self/task").is_dir():
         raise OperatorError(
