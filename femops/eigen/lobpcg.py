@@ -325,7 +325,9 @@ class _Solve:
             ritz = _Ritz(values, self._norms(X, left, values), self._tolerance(values))
             largest = float(ritz.norms[: self.k].max())
             best, since = (largest, 0) if largest < _FALLEN * best else (best, since + 1)
-            done = largest <= ritz.tolerance and self.iterations >= first + least
+            active = np.flatnonzero(ritz.norms > ritz.tolerance)
+            enough = self.iterations >= first + least or not active.size
+            done = largest <= ritz.tolerance and enough
             if not done:
                 limit = limit or self._limit(X, largest, since, maxiter)
             if (done or limit) and not fresh:  # linear combinations have round-off of their own
@@ -336,7 +338,6 @@ class _Solve:
             self.watch.tell(self.iterations, largest, partial(getattr, X.x, "panels"))
             if done or limit:
                 return X, ritz, "" if done else limit
-            active = np.flatnonzero(ritz.norms > ritz.tolerance)
             scale = size_of_wanted(values, self.k, X.x.dtype)
             X, P, values = self._improved(X, P, left, active, scale)
             fresh = False

@@ -337,10 +337,12 @@ def least_change(dtype: np.dtype[Any], norm: float) -> float:
 
 def indefinite(solve: Solve, A: Operator, least: float) -> str:
     """Return the message for an operator that is not positive definite. Collective."""
-    if not math.isfinite(solve.residual):
+    r = solve.right - A.apply(solve.x)
+    energy = abs(Sums(A.space).dot(r, A.apply(r)))  # not a number after overflow
+    if not (math.isfinite(solve.residual) and energy < float(np.finfo(A.dtype).max)):
         return (
-            "squares of the residual overflow: give a first guess nearer to the solution or none, "
-            "or make A in float64, or scale it"
+            "squares of the residual overflow, or its energy does: give a first guess nearer to "
+            "the solution or none, or make A in float64, or scale it"
         )
     return (
         f"after {solve.iterations} iterations the operator (or preconditioner) is found not to "

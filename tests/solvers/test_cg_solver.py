@@ -278,6 +278,16 @@ def test_a_guess_whose_residual_overflows_is_blamed_for_it():
                 solve(np.ones(A.shape[0], dtype), np.full(A.shape[0], 1e5, dtype))
 
 
+def test_a_guess_whose_residual_has_an_energy_that_overflows_is_blamed_for_it():
+    """A was said not to be positive definite."""
+    V = femops.H1(femops.box((8, 4), upper=(1.0, 1e-3)), 2)
+    A = femops.diffusion(V, 1e12, dtype="float32") + 1e11 * femops.mass(V, dtype="float32")
+    b, far = noise(A), noise(A, 1.0)
+    for solve in (femops.CGSolver(A).solve, functools.partial(femops.cg, A)):
+        with pytest.raises(SolverError, match="or its energy does: give a first guess"):
+            solve(b, far)
+
+
 @pytest.mark.usefixtures("one_thread_each")
 def test_copies_begin_solves_of_their_own():
     (A,) = masses(5)
