@@ -66,7 +66,7 @@ class FieldSymbol(Symbolic):
 
     def __init__(self, name: str, argument: Argument, grad: Objects) -> None:
         self._name = name
-        self._grad = symbol_array(grad)
+        self._grad: Objects = symbol_array(grad)
         value, slopes = map(symbol_array, (argument.values, argument.derivatives))
         self.value: Any = value[0] if len(value) == 1 else value
         self.reference_grad: Any = slopes[0] if len(slopes) == 1 else slopes

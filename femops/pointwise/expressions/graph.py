@@ -286,7 +286,7 @@ class SymbolArray(np.ndarray[Any, np.dtype[Any]]):
                 found = np.frompyfunc(function, 2, 1)(found, np.asarray(bound, dtype=object))
         return found
 
-    def dot(self, b: Any, out: Any = None) -> Any:  # type: ignore[override]  # noqa: ARG002
+    def dot(self, b: Any, out: Any = None) -> Any:  # noqa: ARG002
         """See `numpy.dot`."""
         return np.dot(self, b)
 
