@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from femops.adjoint.controls import Control, control_of
 from femops.adjoint.equations import LinearEquations
-from femops.adjoint.lagrangian import Lagrangian
+from femops.adjoint.lagrangian import Lagrangian, check_finite
 from femops.adjoint.pieces import pieces_of
 from femops.errors import OperatorError
 from femops.forms import diffusion, mass
@@ -205,7 +205,8 @@ def gradient(
     OperatorError
         A goal that is no functional, unknown controls, a coefficient that is a function of x, has
         different values in the goal and in F, or is called "mesh", "load" or "dirichlet". An
-        operator that is a transpose, a Jacobian or a block of another one.
+        operator that is a transpose, a Jacobian or a block of another one. Derivatives that are not
+        finite at finite values, as beyond the range of float32.
     SolverError
         The adjoint equation is singular, or the linear solver fails.
     TraceError
@@ -246,10 +247,10 @@ def gradient(
     >>> slopes["kappa"].shape == K.shape, bool(abs(slopes["f"] - mean(u)) < 1e-12)
     (True, True)
     """
-    found = _gradients([(goal, u)], F, wrt, (linear, preconditioner, rtol, level), warn=warn)[0]
+    found = _gradients([(goal, u)], F, wrt, (linear, preconditioner, rtol, level), warn=warn)
     if b is not None and warn:
-        found._problem.check_solved(b)
-    return found
+        _check_solved(found, b)
+    return found[0]
 
 
 @checked(OperatorError)
@@ -263,6 +264,7 @@ def gradients(
     preconditioner: Preconditioning = "jacobi",
     rtol: Fraction = 1e-10,
     level: str = "partial",
+    b: Any = None,
     warn: bool = True,
 ) -> list[Gradient]:
     """Derivatives of several goals, or of a goal for several load cases, by their controls.
@@ -279,6 +281,8 @@ def gradients(
         that of one column.
     wrt, linear, preconditioner, rtol, level, warn
         See `femops.gradient`.
+    b : (size,) or (size, cases) array or 0.0, optional
+        The right-hand side of all states, or those of the columns. See `femops.gradient`.
 
     Returns
     -------
@@ -288,8 +292,13 @@ def gradients(
     Raises
     ------
     OperatorError
-        See `femops.gradient`. Numbers of goals and of columns that differ.
+        See `femops.gradient`. Numbers of goals, of columns of u and of columns of b that differ.
     SolverError, TraceError, VectorError
+        See `femops.gradient`.
+
+    Warns
+    -----
+    ConvergenceWarning
         See `femops.gradient`.
 
     Examples
@@ -307,7 +316,23 @@ def gradients(
     ((), True)
     """
     options = linear, preconditioner, rtol, level
-    return _gradients(_cases(goal, u), F, wrt, options, warn=warn)
+    found = _gradients(_cases(goal, u), F, wrt, options, warn=warn)
+    if b is not None and warn:
+        _check_solved(found if getattr(u, "ndim", 1) == 2 else found[:1], b)
+    return found
+
+
+def _check_solved(found: Sequence[Gradient], b: Any) -> None:
+    """Warn if a state does not solve the equation with its right-hand side. Collective."""
+    rights = [b] * len(found)
+    if getattr(b, "ndim", 1) == 2 and not hasattr(b, "toarray"):  # sparse: refused as a vector
+        rights = [b[:, j].copy() for j in range(b.shape[1])]
+    if len(rights) != len(found):
+        raise OperatorError(
+            f"b has {len(rights)} columns for {len(found)} states: give one for each, or a vector"
+        )
+    for gradient, right in zip(found, rights, strict=True):
+        gradient._problem.check_solved(right)
 
 
 def _cases(goal: Functional | Sequence[Functional], u: Any) -> list[tuple[Functional, Any]]:
@@ -450,8 +475,10 @@ class _Problem:
 
     @property
     def right(self) -> Vector:
-        """Right-hand side of the adjoint equation."""
-        return self.goal.derivative.residual(self.state)
+        """Right-hand side of the adjoint equation. Collective."""
+        found = self.goal.derivative.residual(self.state)
+        check_finite(self.space, found, self.state, ["u"])
+        return found
 
     def derivatives(self, adjoint: Vector | None) -> dict[str, Vector]:
         """Derivatives by all controls, in the order in which they were asked for."""

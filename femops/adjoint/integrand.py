@@ -17,7 +17,13 @@ import numpy as np
 from femops.errors import TraceError
 from femops.pointwise.diagnostics import definition
 from femops.pointwise.expressions.derivative import derivatives, gradients
-from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
+from femops.pointwise.expressions.graph import (
+    Graph,
+    Node,
+    ancestors,
+    substitute,
+    symbol_array,
+)
 from femops.pointwise.expressions.tensors import det, inv
 from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
 from femops.pointwise.sides import SIDES, TwoSided, factors_by_side, plain_entry
@@ -231,7 +237,7 @@ class _Point:
         self.controls: dict[str, Any] = {}
         for name, shape in variables.controls.items():
             values = np.asarray(given[place_of(name)].value, dtype=object).reshape(shape)
-            self.controls[name] = values if shape else values[()]
+            self.controls[name] = symbol_array(values) if shape else values[()]
             self.leaves[name] = _Leaf(values)
 
     def _symbols(self, name: str, shape: tuple[int, ...]) -> Objects:
@@ -341,7 +347,7 @@ class _Place:
         normals = [point.carried(found["n"]) for point in self._points]
         lengths = [np.sqrt(np.sum(normal**2)) for normal in normals]
         self.volume = self.volume * lengths[0]
-        found["n"], h = normals[0] / lengths[0], found["h"]
+        found["n"], h = symbol_array(normals[0] / lengths[0]), found["h"]
         if self._two_sided:
             found["h"] = TwoSided.of_values("h", h.minus / lengths[0], h.plus / lengths[1])
         else:

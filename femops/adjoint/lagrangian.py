@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from femops.adjoint.controls import Control
@@ -18,12 +19,24 @@ from femops.adjoint.integrand import (
     state_name,
 )
 from femops.adjoint.pieces import Piece
+from femops.errors import OperatorError
 from femops.operators import Residual
 from femops.operators.integrals.nonlinear import NONE, NonlinearIntegral
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 
 Vector = NDArray[Any]
+
+
+def check_finite(space: Space | Product, found: Vector, given: Vector, by: Sequence[str]) -> None:
+    """Raise if derivatives are not finite, but the vectors that they depend on are. Collective."""
+    xp, comm = space.memory.xp, space.comm
+    broken, bad = (int(not xp.isfinite(vector).all()) for vector in (found, given))
+    if comm.max(broken) and not comm.max(bad):
+        cure = "do not exist, or are beyond the range of float64"
+        if found.dtype == np.float32:
+            cure = "are beyond the range of float32: take dtype='float64', or scale"
+        raise OperatorError(f"derivatives by {', '.join(by)} are not finite: they {cure}")
 
 
 @final
@@ -82,6 +95,7 @@ class Lagrangian:
             if name in known:
                 whole[product.slice(name)] = known[name]
         found = residual.residual(whole)
+        check_finite(self.space, found, whole, by)
         return {name: found[product.slice(place_of(name))] for name in by}
 
     def parts(self, vector: Vector, names: Sequence[str]) -> dict[str, Vector]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
-from femops.errors import TraceError
+from femops.errors import OperatorError, TraceError
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import product_of_factors
@@ -73,7 +74,15 @@ class Functional(Summable):
 
         Shapes: `u` (size,).
         """
-        return sum(factor * value.evaluate(u)[1][ENERGY] for factor, value in self._values)
+        found = sum(factor * value.evaluate(u)[1][ENERGY] for factor, value in self._values)
+        if not math.isfinite(found) and self.dtype == np.float32:
+            broken = not self.space.memory.xp.isfinite(u).all()
+            if not self.space.comm.max(int(broken)):
+                raise OperatorError(
+                    f"the functional is {found} at a finite u: numbers are beyond the range of "
+                    "float32, or the function has no value there: take dtype='float64', or scale"
+                )
+        return found
 
     def update(self, **coefficients: Any) -> Functional:
         """Copy of the functional with new values of some coefficients; see `Residual.update`."""

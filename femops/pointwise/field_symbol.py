@@ -10,7 +10,7 @@ import numpy as np
 
 from femops.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.complex_symbols import called
-from femops.pointwise.expressions.graph import Node, Symbolic
+from femops.pointwise.expressions.graph import Node, Symbolic, symbol_array
 from femops.pointwise.expressions.tensors import maximum, minimum
 from femops_meshes.hints import OF_FIELDS, did_you_mean
 
@@ -57,8 +57,8 @@ class FieldSymbol(Symbolic):
 
     def __init__(self, name: str, argument: Argument, grad: Objects) -> None:
         self._name = name
-        self._grad = grad
-        value, slopes = argument.values, argument.derivatives
+        self._grad: Objects = symbol_array(grad)
+        value, slopes = map(symbol_array, (argument.values, argument.derivatives))
         self.value: Any = value[0] if len(value) == 1 else value
         self.reference_grad: Any = slopes[0] if len(slopes) == 1 else slopes
 

@@ -13,7 +13,7 @@ import numpy as np
 from femops.errors import FemopsError, TraceError
 from femops.pointwise.diagnostics import definition, explain, line_of, vector_hint
 from femops.pointwise.expressions.derivative import derivatives
-from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
+from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute, symbol_array
 from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
 from femops.pointwise.sides import (
     SIDES,
@@ -126,9 +126,10 @@ def _hermitian(parts: Objects) -> Objects:
 
 
 def _fixed(array: Objects) -> Objects:
-    """Make an array read-only and return it. So a form can't overwrite it."""
+    """Array of symbols that a form can't overwrite: read-only."""
     array.flags.writeable = False
-    return array
+    found: Objects = symbol_array(array)
+    return found
 
 
 def name_of(function: FormFunction) -> str:

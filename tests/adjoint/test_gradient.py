@@ -276,6 +276,34 @@ def test_a_state_that_is_no_solution():
     assert femops.gradient(goal, F, V.interpolate(1.0), "k", linear=direct, b=0.0)["k"] < 1e-12
 
 
+def test_states_of_load_cases_that_are_no_solutions():
+    A = femops.diffusion(V, 2.0).constrained(V.boundary_dofs())
+    B = np.stack([A.rhs(femops.load(V, f)) for f in (1.0, lambda x: x[0])], axis=1)
+    U = np.stack([direct(A, b, 0.0) for b in B.T], axis=1)
+    goal, options = femops.functional(lambda u: u**2, V), {"linear": direct}
+    assert len(femops.adjoint.gradients(goal, A, U, "kappa", b=B, **options)) == 2
+    with pytest.warns(femops.errors.ConvergenceWarning, match="does not solve"):
+        femops.adjoint.gradients(goal, A, U, "kappa", b=B[:, ::-1], **options)
+    with pytest.raises(OperatorError, match="b has 1 columns for 2 states"):
+        femops.adjoint.gradients(goal, A, U, "kappa", b=B[:, :1], **options)
+
+
+def test_derivatives_beyond_float32():
+    """A derivative of 1e50, a value of 1e50, and inputs that are not finite themselves."""
+    k = femops.GridFunction(V, V.interpolate(1e-25))
+    J = femops.functional(lambda u, k: u**2 / k, V, dtype="float32", k=k)
+    u = np.ones(V.size, dtype=np.float32)
+    assert np.isfinite(J(u))
+    with pytest.raises(OperatorError, match=r"derivatives by k are not finite.*float64"):
+        femops.gradient(J, u=u, wrt="k")
+    high = femops.functional(lambda u: 1e30 * u**2, V, dtype="float32")
+    with pytest.raises(OperatorError, match=r"functional is inf at a finite u.*float64"):
+        high(1e10 * u)
+    u[0] = np.nan
+    assert np.isnan(high(u))
+    assert np.isnan(femops.gradient(J, u=u, wrt="k")["k"]).any()
+
+
 def test_reference_slopes_have_a_gradient():
     """By a coefficient, and by the nodes of the mesh, against differences."""
     k, d = (V.interpolate(f) for f in (lambda x: 1.0 + x[0], lambda x: np.sin(3.0 * x[1])))

@@ -7,11 +7,14 @@ weight of its point, is the function at an entry of the vector.
 from __future__ import annotations
 
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import femops
+from femops.errors import TraceError
 
 FUNCTIONS = (
     *(np.exp, np.log, np.sin, np.cos, np.tan, np.tanh, np.sinh, np.cosh, np.arctan, np.sqrt),
@@ -103,3 +106,49 @@ def test_derivatives_do_not_cancel(dtype):
     a, b, c, d, e = u[:5].astype(np.longdouble)
     wanted = [1 / np.cosh(a) ** 2, np.exp(b), 1 / np.sqrt(1 - c**2), -1 / np.sqrt(1 - d**2)]
     np.testing.assert_allclose(J / weights, [[*wanted, 1 / (1 + e)]] * 4, rtol=16 * eps)
+
+
+def test_arrays_of_a_form_are_clipped_entry_by_entry():
+    """In a form, and in the derivative by a coefficient. Products keep symbols without an axis."""
+    V = femops.H1(femops.box((2, 2)), order=2)
+    W = femops.H1(V.mesh, order=1, ncomp=2)
+    u = V.interpolate(lambda x: np.sin(7 * x[0]) + x[1])
+    k = femops.GridFunction(W, W.interpolate(lambda x: (1 + x[0], x[1])))
+
+    def clipped(u, k, x):
+        return np.clip(u.grad, -1, k) @ np.clip(2 * k, None, 1.5) * np.clip(x, 0.2, 0.7)[0]
+
+    def by_entry(u, k, x):
+        parts = (np.clip(u.grad[i], -1, k[i]) * np.clip(2 * k[i], None, 1.5) for i in range(2))
+        return sum(parts) * np.clip(x[0], 0.2, 0.7)
+
+    J, same = (femops.functional(f, V, k=k) for f in (clipped, by_entry))
+    assert J(u) == same(u)
+    assert np.array_equal(J.derivative.residual(u), same.derivative.residual(u))
+    by_k, wanted = (femops.gradient(one, u=u, wrt="k")["k"] for one in (J, same))
+    np.testing.assert_allclose(by_k, wanted, atol=1e-15)
+    signs = femops.residual(lambda u: {"value": (np.dot(u.grad, u.grad) > 1) * u}, V)
+    other = femops.residual(lambda u: {"value": (femops.inner(u.grad, u.grad) > 1) * u}, V)
+    assert np.array_equal(signs.residual(u), other.residual(u))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_fractions_are_numbers(dtype):
+    V = femops.H1(femops.box((2,)), order=1)
+    third, u = Fraction(1, 3), np.arange(3.0).astype(dtype)
+    A, B = (
+        femops.form(lambda u, f=f: {"value": f * u + u / f, "grad": u.grad * f}, V, dtype=dtype)
+        for f in (third, 1 / 3)
+    )
+    assert np.array_equal(A @ u, B @ u)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [(Decimal("0.3"), "a Decimal"), ("a", "a str"), (10**400, "beyond the range of float64")],
+)
+def test_what_is_no_number(other, message):
+    V = femops.H1(femops.box((2,)), order=1)
+    for result in (lambda u: other * u, lambda u: np.minimum(other, u.value), lambda u: other):
+        with pytest.raises(TraceError, match=message):
+            femops.residual(lambda u, f=result: {"value": f(u)}, V)

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import TraceError
-from femops.pointwise.expressions.graph import Graph, Node, Symbolic
+from femops.pointwise.expressions.graph import REAL, Graph, Node, SymbolArray, Symbolic
 from femops.pointwise.expressions.operations import BITWISE, FUNCTIONS, LOGICAL, UFUNCS
 
 _BY_PARTS = ("add", "sub", "pos", "neg")
@@ -19,7 +19,7 @@ _ALLOWED = (
 
 
 @final
-class ComplexArray(np.ndarray[Any, np.dtype[Any]]):
+class ComplexArray(SymbolArray):
     """Array of complex symbols."""
 
     @property  # type: ignore[misc]  # NumPy's can be set
@@ -126,7 +126,7 @@ class ComplexSymbol(Symbolic):
         return f"({self.re!r} + {self.im!r}j)"
 
 
-_OPERANDS = (ComplexSymbol, Node, bool, int, float, complex, np.number, np.bool_, np.ndarray)
+_OPERANDS = (ComplexSymbol, Node, bool, complex, *REAL, np.bool_, np.ndarray)
 
 
 def each(function: Callable[..., Any], *inputs: Any) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -83,12 +84,15 @@ class Graph:
             return value
         if isinstance(value, np.ndarray) and value.ndim == 0:
             return self.node(value.item())
-        if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        if isinstance(value, bool | np.bool_) or not isinstance(value, REAL):
             raise TraceError(
                 f"a symbol is combined with {type_name(type(value))}: give a real number or an "
                 "array of them"
             )
-        return self.constant(float(value))
+        try:
+            return self.constant(float(value))
+        except OverflowError as error:
+            raise TraceError("a constant is beyond the range of float64") from error
 
     def unary(self, op: str, a: Node) -> Node:
         """Node of an operation on one node, simplified if that is exact."""
@@ -254,6 +258,35 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin, ABC):
     __iand__ = __ior__ = __ixor__ = __imatmul__ = __ifloordiv__ = __imod__ = _not_in_place
 
 
+def symbol_array(array: Any) -> Any:
+    """View of an array of symbols as `SymbolArray`. Other values are returned unchanged."""
+    return array.view(SymbolArray) if type(array) is np.ndarray else array
+
+
+class SymbolArray(np.ndarray[Any, np.dtype[Any]]):
+    """Array of symbols, whose `clip` goes entry by entry. NumPy's would compare symbols."""
+
+    def clip(self, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:  # type: ignore[override]  # noqa: ARG002
+        """See `numpy.clip`, which calls this."""
+        found: Any = self
+        for function, bound in ((np.maximum, a_min), (np.minimum, a_max)):
+            if bound is not None:
+                found = np.frompyfunc(function, 2, 1)(found, np.asarray(bound, dtype=object))
+        return found
+
+    def dot(self, b: Any, out: Any = None) -> Any:  # noqa: ARG002
+        return np.dot(self, b)
+
+    # Results without an axis are symbols, as those of plain arrays are.
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        found = super().__array_wrap__(array, context, return_scalar)
+        return found if found.ndim else found[()]
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        found = super().__array_function__(function, types, args, kwargs)
+        return found[()] if isinstance(found, SymbolArray) and not found.ndim else found
+
+
 @final
 class Node(Symbolic):
     """Symbol: stands for a number whose value is known when a kernel runs.
@@ -292,8 +325,11 @@ class Node(Symbolic):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if any(isinstance(value, complex | np.complexfloating) for value in inputs):
             raise TraceError(_COMPLEX)
-        if not all(isinstance(value, _OPERANDS) for value in inputs):
+        others = [value for value in inputs if not isinstance(value, _OPERANDS)]
+        if any(isinstance(value, Symbolic) for value in others):
             return NotImplemented  # a field, whose own method then continues with its value
+        for value in others:
+            self.graph.node(value)  # raises
         if ufunc is np.matmul:
             raise TraceError("`@` multiplies vectors and matrices, one of these is a scalar: use *")
         op = UFUNCS.get(ufunc)
@@ -399,7 +435,10 @@ _COMPLEX = (
     "a complex number in a form of real numbers: make the form with dtype='complex128', which "
     "femops.form takes"
 )
-_OPERANDS = (Node, bool, int, float, np.number, np.bool_, np.ndarray)
+REAL = (int, float, Fraction, np.number)
+"""Types of real numbers in forms. Truth values are no numbers."""
+
+_OPERANDS = (Node, bool, *REAL, np.bool_, np.ndarray)
 
 
 def same(a: Sequence[Node], b: Sequence[Node]) -> bool:
