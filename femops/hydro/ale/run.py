@@ -8,6 +8,7 @@ from typing import Annotated, Any, final
 from femops.errors import HydroError
 from femops.hydro.ale.relaxation import Relaxation, quality
 from femops.hydro.ale.transfer import PointFields, transferred
+from femops.hydro.ale.walls import check_flat
 from femops.hydro.problems import POSITIVE
 from femops.hydro.simulation import Simulation
 from femops_meshes.arguments import Count, checked, whole_numbers
@@ -40,7 +41,7 @@ class ArbitraryLagrangianEulerian:
     Raises
     ------
     HydroError
-        The run is on a device.
+        The run is on a device, or a wall of its initial mesh is bent or oblique.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ArbitraryLagrangianEulerian:
         equations = run.equations
         if equations.space.device is not None:
             raise HydroError("remaps work on the host only: give --ale 0, or leave out the device")
+        check_flat(equations)
         self.run, self._every, self._least = run, every, least
         self._relaxation = Relaxation(equations, length)
         own = {"ale": every, "ale_length": length, "ale_quality": least}
