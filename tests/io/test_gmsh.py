@@ -435,14 +435,15 @@ def test_other_nodes_on_a_common_side_are_refused(tmp_path):
     path.write_text(of_mesh(femops.box((2, 1), order=2), 2, []))
     assert femops.read_mesh(path).continuous
     nodes, sign, elements = path.read_text().partition("$Elements")
-    first, last = (line.split() for line in elements.split("\n")[2:4])
+    rows = [line.split() for line in elements.split("\n")]
+    first, last = (row for row in rows if row[1:2] == ["10"])
     (common,) = {*first[9:13]} & {*last[9:13]}
-    line = " ".join(last)
-    other = " ".join(word if word != common else last[13] for word in last)
+    line, other = (
+        " ".join(word if word != common else new for word in last) for new in (common, "16")
+    )
+    nodes = nodes.replace("$Nodes\n15", "$Nodes\n16").replace("$EndN", "16 0.55 0.5 0\n$EndN")
     path.write_text(nodes + sign + elements.replace(line, other))
-    with pytest.raises(
-        MeshError, match=r"2 element\(s\) have other nodes on a common face or edge"
-    ):
+    with pytest.raises(MeshError, match=r"1 element\(s\) have other nodes on a common face"):
         femops.read_mesh(path)
 
 
