@@ -311,7 +311,7 @@ def _surrounded(elements: Ints, topology: Topology) -> Ints:
     outside = np.zeros(topology.num_entities[0], dtype=np.bool_)
     outside[vertices] = True
     at_outside = outside[elements]
-    inner = (faces[:, 1] >= 0) & at_outside.any(axis=1)[faces[:, 0]]
+    inner = (faces[:, 1] >= 0) & np.asarray(at_outside.any(axis=1))[faces[:, 0]]
     vertices, first = corners(inner, 0)
     _, second = corners(inner, 1)
     known = np.flatnonzero(at_outside)
