@@ -28,11 +28,6 @@ class WallMomentum:
 
     A velocity is zero across walls, so the equations of the basis functions there are not solved,
     and the momentum in them would be lost. It goes to the nodes that come next inwards.
-
-    Parameters
-    ----------
-    equations : Lagrangian
-        All their ranks make the object together.
     """
 
     def __init__(self, equations: Lagrangian) -> None:
@@ -49,11 +44,6 @@ class WallMomentum:
         """Velocity (V.size,) with the integrals (V.size,) of its momentum against the basis.
 
         Collective.
-
-        Raises
-        ------
-        HydroError
-            The iteration for the momentum at walls does not converge.
         """
         equations, walls = self._equations, self._walls
         scale = exact_sum(np.abs(momentum), equations.comm)
@@ -95,12 +85,7 @@ def check_flat(equations: Lagrangian) -> None:
 def _pairs(equations: Lagrangian) -> tuple[Ints, Ints]:
     """Wall components that have a free neighbour inwards, and these neighbours. Collective.
 
-    Returns
-    -------
-    walls : (n,) int64
-        Positions in a vector of this rank, in the order of ``equations.walls``.
-    inner : (n,) int64
-        Positions in the vector of all ranks.
+    Shapes: `walls` (n,), `inner` (n,).
     """
     V, comm = equations.V, equations.comm
     starts, rows = _starts(V), _rows(equations)

@@ -65,40 +65,21 @@ class _Content:
 @final
 @dataclass(frozen=True)
 class MixedMesh:
-    """Contents of a file with straight triangles, tetrahedra or prisms.
+    """Contents of a file with straight triangles, tetrahedra or prisms."""
 
-    Attributes
-    ----------
-    elements, boundary
-        For each of MFEM's geometry numbers, the attributes (n,) and the vertex numbers (n, k) of
-        its elements, in the file's order. The geometry 1 is a segment, 2 a triangle, 3 a
-        quadrilateral, 4 a tetrahedron, 5 a hexahedron, 6 a prism and 7 a pyramid.
-    positions
-        Shape (nv, dim): positions of the vertices.
-    element_names, boundary_names
-        Attributes of each name.
-    """
-
+    # elements and boundary: for each of MFEM's geometry numbers, the attributes (n,) and the
+    # vertex numbers (n, k) of its elements, in the file's order. The geometry 1 is a segment, 2 a
+    # triangle, 3 a quadrilateral, 4 a tetrahedron, 5 a hexahedron, 6 a prism and 7 a pyramid.
     elements: dict[int, tuple[Ints, Ints]]
     boundary: dict[int, tuple[Ints, Ints]]
-    positions: Floats
+    positions: Floats  # shape (nv, dim): positions of the vertices
+    # element_names and boundary_names: attributes of each name
     element_names: Names
     boundary_names: Names
 
 
 def read_mixed(path: str | os.PathLike[str]) -> MixedMesh | None:
-    """Read a file whose elements have several shapes. Return None if it has no simplex or prism.
-
-    Raises
-    ------
-    MeshFileError
-        If the file can't be read.
-    MeshFormatError
-        If the file is not in this format, is damaged, or has curved triangles, tetrahedra or
-        prisms.
-    MeshTopologyError
-        If an element or a boundary element comes twice, or an attribute is not positive.
-    """
+    """Read a file whose elements have several shapes. Return None if it has no simplex or prism."""
     scanner = Scanner(read_text(path), printable(os.fspath(path)))
     if begins_inline(scanner):
         return None
@@ -123,33 +104,7 @@ def read_mixed(path: str | os.PathLike[str]) -> MixedMesh | None:
 
 
 def read_mfem(source: str | os.PathLike[str]) -> Mesh:
-    """Read a mesh in MFEM's format v1.0 to v1.3, or the box that an INLINE mesh file describes.
-
-    Parameters
-    ----------
-    source
-        Path of the file; or its text, if it is a str of more than one line.
-
-    Returns
-    -------
-    mesh
-        The mesh, with elements, local axes and vertices in the file's order. Vertices of no element
-        and names of missing attributes are dropped. Elements whose corners are listed in mirrored
-        order are turned over, curved ones with their nodes. MFEM does the same, but only for
-        quadrilaterals.
-
-    Raises
-    ------
-    MeshFileError
-        If the file can't be read.
-    MeshFormatError
-        If the file is not in this format, is truncated, has wrong counts, or is not supported:
-        triangles, tetrahedra, prisms, pyramids, surfaces in space, NURBS, nonconforming meshes.
-    MeshTopologyError
-        If vertex numbers dangle or elements don't fit together.
-    MeshGeometryError
-        If coordinates are not finite, or elements are inverted in a part of them.
-    """
+    """Read a mesh in MFEM's format v1.0 to v1.3, or the box that an INLINE mesh file describes."""
     if isinstance(source, str) and "\n" in source:
         text, name = source, "mesh text"
     else:
