@@ -76,7 +76,7 @@ def convert(
         typer.Option(
             "--split",
             help="Split triangles into 3 quadrilaterals, tetrahedra into 4 hexahedra, "
-            "prisms into 6 (Gmsh files).",
+            "prisms into 6.",
         ),
     ] = False,
 ) -> None:

@@ -372,6 +372,7 @@ class Lagrangian:
         attributes = _walls(self.part, self.comm, whole_groups=whole_groups)
         dofs = [self.V.boundary_dofs(a, components=a - 1) for a in attributes]
         self.walls = np.concatenate(dofs)
+        self._check_period()
         volume = femops.integrate(femops.L2(mesh, 0), 1.0)
         self.h0 = float(volume / mesh.num_elements) ** (1.0 / mesh.dim) / order_kinematic
         self.density = self._density()
@@ -390,6 +391,22 @@ class Lagrangian:
         V = femops.H1(self.mesh, self.order, ncomp=self.mesh.dim, device=device)
         E = femops.L2(self.mesh, self.order_thermo, device=V.device)
         return femops.Product(position=V, velocity=V, energy=E)
+
+    def _check_period(self) -> None:
+        """Raise if a node is not where its element has it, by half of the element. Collective.
+
+        Elements at a period share nodes that they have at its two ends.
+        """
+        position = self.V.interpolate(lambda x: x)
+        nodal = self.V.restriction.gather(self.V.l_vec(position))
+        nodes = [nodal.reshape(len(nodal), -1, self.part.dim), self.part.coordinates]
+        at, own = (np.stack([x.min(axis=1), x.max(axis=1)]) for x in nodes)
+        away = (np.abs(at - own) > 0.5 * (own[1] - own[0])).any()
+        if self.comm.max(int(away)):
+            raise HydroError(
+                "the mesh is periodic, so that a node has two positions: give a mesh with walls on "
+                "all sides"
+            )
 
     def _density(self) -> Any:
         """Initial density: a number, or a field of the energy's space."""

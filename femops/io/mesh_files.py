@@ -13,14 +13,16 @@ import femops_meshes
 from femops.errors import FileError
 from femops.io.atomic import checked_path
 from femops.io.gmsh.file import begins_like_gmsh
-from femops.io.gmsh.objects import is_mesh_object, object_arrays
+from femops.io.gmsh.objects import is_mesh_object, mixed_arrays, object_arrays
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes import Mesh, MeshArgumentError, MeshFormatError
 from femops_meshes.arguments import Kind, checked
+from femops_meshes.formats.mfem_reader import MixedMesh, read_mixed
 from femops_meshes.formats.scanner import printable
+from femops_meshes.names import names_of
 
 _CURE = "the path of a mesh file, a meshio.Mesh, or gmsh.model"
 MeshSource = Annotated[
@@ -93,10 +95,11 @@ def read_mesh(
         Whether to order the elements along a Hilbert curve. `Mesh.file_elements` has the file's
         order.
     split
-        Whether to split each triangle of a Gmsh file into three quadrilaterals, each tetrahedron
-        into four hexahedra and each prism into six. Then quadrilaterals are split into four and
-        hexahedra into eight, so that all fit together. Curved geometry, attributes, names and
-        periodic sides are kept. A file without triangles, tetrahedra and prisms is not changed.
+        Whether to split each triangle into three quadrilaterals, each tetrahedron into four
+        hexahedra and each prism into six. Then quadrilaterals are split into four and hexahedra
+        into eight, so that all fit together. Curved geometry (of Gmsh, not of MFEM), attributes,
+        names and periodic sides are kept. Exterior faces that the file does not list are listed.
+        A file without triangles, tetrahedra and prisms is not changed.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that each get a part. The call is collective.
     method, reproducible
@@ -172,11 +175,11 @@ def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
             mesh = mesh_from(*object_arrays(path), split=split)
         else:
             mesh = read_gmsh(path, split=split)
-        mesh = mesh.refine(refine)
-        return (
-            mesh.reordered(femops_meshes.hilbert_order(mesh.element_centers())) if reorder else mesh
-        )
+        return _finished(mesh, refine, reorder)
     try:
+        mixed = read_mixed(path) if split else None
+        if mixed is not None:
+            return _finished(_split_mixed(mixed, printable(os.fspath(path))), refine, reorder)
         return femops_meshes.read_mesh(path, refine, reorder)
     except MeshFormatError as error:
         if Path(path).suffix.lower() != ".msh":
@@ -186,3 +189,18 @@ def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
             "version 2.2 or 4.1 does: let Gmsh save it again (unpacked, with Mesh.MshFileVersion = "
             "4.1)"
         ) from error
+
+
+def _split_mixed(mixed: MixedMesh, name: str) -> Mesh:
+    from femops.io.gmsh.reader import mesh_from
+
+    mesh = mesh_from(mixed_arrays(mixed), name, split=True)
+    return mesh.with_names(
+        names_of(mixed.element_names, mesh.element_attributes),
+        names_of(mixed.boundary_names, mesh.boundary_attributes),
+    )
+
+
+def _finished(mesh: Mesh, refine: int, reorder: bool) -> Mesh:
+    mesh = mesh.refine(refine)
+    return mesh.reordered(femops_meshes.hilbert_order(mesh.element_centers())) if reorder else mesh

@@ -10,6 +10,7 @@ from femops_meshes.arguments import array_of, number_of, numbers_of, refusal, sh
 from femops_meshes.coordinates.interpolation import gauss_legendre
 from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
+from femops_meshes.topology.entities import entity_corners
 from femops_meshes.topology.sides import looks_out, outward_corners
 from femops_meshes.topology.topology import Topology, check_dangling, listed
 
@@ -183,7 +184,8 @@ def folds(elements: Ints, topology: Topology) -> None:
     """Check that the two elements of each face lie on different sides of it.
 
     The elements are not inverted, and have the same positions on common faces. Then their corners
-    decide: a face that looks out of both elements has both on one side, where they overlap.
+    decide: a face that looks out of both elements has both on one side, where they overlap. And
+    elements that surround a vertex completely leave no room there for other elements.
     """
     two = topology.faces[:, 1] >= 0
     faces, codes = topology.faces[two], topology.face_codes[two]
@@ -196,6 +198,66 @@ def folds(elements: Ints, topology: Topology) -> None:
             f"elements {bad[0, 0]} and {bad[0, 1]} the first (counted from 0): correct the numbers "
             "of their corners"
         )
+    surrounded = _surrounded(elements, topology)
+    if len(surrounded):
+        raise MeshGeometryError(
+            f"elements overlap at {len({*elements.ravel()[surrounded].tolist()})} vertex(es) that "
+            f"others surround completely, as element {surrounded[0] // elements.shape[1]} does "
+            "(counted from 0): correct the numbers of their corners"
+        )
+
+
+def _surrounded(elements: Ints, topology: Topology) -> Ints:
+    """Corners (n,), numbered through all elements, whose vertex is outside and yet surrounded.
+
+    Elements at a vertex that are joined by faces there are a fan. A fan without outer faces
+    surrounds the vertex. If the vertex has an outer face, this face belongs to another fan.
+    """
+    dim, faces = topology.dim, topology.faces
+    local = np.array(
+        [np.resize(entity_corners(dim, code), 2 ** (dim - 1)) for code in range(3**dim)]
+    )
+
+    def corners(of: NDArray[np.bool_], side: int) -> tuple[Ints, Ints]:
+        """Vertices of faces in ascending order, and their corners in the elements on one side."""
+        places = faces[of, side][:, None] * 2**dim + local[topology.face_codes[of, side]]
+        vertices = elements.ravel()[places]
+        order = np.argsort(vertices, axis=1)
+        return np.take_along_axis(vertices, order, 1), np.take_along_axis(places, order, 1)
+
+    outer = (faces[:, 0] >= 0) & (faces[:, 1] < 0)
+    vertices, of_outer = corners(outer, 0)
+    outside = np.zeros(topology.num_entities[0], dtype=np.bool_)
+    outside[vertices] = True
+    at_outside = outside[elements]
+    inner = (faces[:, 1] >= 0) & np.asarray(at_outside.any(axis=1))[faces[:, 0]]
+    vertices, first = corners(inner, 0)
+    _, second = corners(inner, 1)
+    known = np.flatnonzero(at_outside)
+    first, second = (np.searchsorted(known, each[outside[vertices]]) for each in (first, second))
+    fan, before = np.arange(len(known)), np.zeros(0, dtype=np.int64)
+    while not np.array_equal(fan, before):
+        before = fan.copy()
+        least = np.minimum(fan[first], fan[second])
+        np.minimum.at(fan, first, least)
+        np.minimum.at(fan, second, least)
+        fan = fan[fan]
+    has_outer = np.zeros(len(known), dtype=np.bool_)
+    has_outer[fan[np.searchsorted(known, of_outer)]] = True
+    return known[~has_outer[fan]]
+
+
+def gaps(coordinates: Floats, topology: Topology) -> NDArray[np.bool_]:
+    """True (ne,) for elements that put a node of a shared face or edge elsewhere than others do."""
+    n = geometry_degree(coordinates.shape[1], topology.dim)
+    numbers = topology.lattice(n)
+    shared = np.empty((topology.lattice_size(n), topology.dim))
+    shared[numbers] = coordinates
+    gap = np.abs(shared[numbers] - coordinates)
+    # of each element's own extent in each direction: a period may be much shorter than others
+    size = np.ptp(coordinates, axis=1, keepdims=True)
+    round_off = 8 * np.finfo(np.float64).eps * np.abs(coordinates)
+    return np.asarray((gap > 1e-10 * size + round_off).any(axis=(1, 2)))
 
 
 def shapes(mesh: Any) -> None:

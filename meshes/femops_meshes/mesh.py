@@ -232,14 +232,7 @@ class Mesh:
     @cached_property
     def continuous(self) -> bool:
         """True if neighbours have the same positions on shared faces; False for periodic meshes."""
-        numbers = self.topology.lattice(self.order)
-        shared = np.empty((self.topology.lattice_size(self.order), self.dim))
-        shared[numbers] = self.coordinates
-        gap = np.abs(shared[numbers] - self.coordinates)
-        # of each element's own extent in each direction: a period may be much shorter than others
-        size = np.ptp(self.coordinates, axis=1, keepdims=True)
-        round_off = 8 * np.finfo(np.float64).eps * np.abs(self.coordinates)
-        return bool((gap <= 1e-10 * size + round_off).all())
+        return not checks.gaps(self.coordinates, self.topology).any()
 
     def bounding_box(self) -> tuple[Floats, Floats]:
         """Smallest and largest coordinates (dim,) of the nodes. Curved sides may bulge further.

@@ -35,6 +35,13 @@ WRONG = {
         lambda _: Lagrangian(SEDOV, femops.box((3, 3), periodic=(True, True))),
         "other attributes than 1 to 2, or there is none",
     ),
+    "period": (
+        lambda _: Lagrangian(
+            SEDOV,
+            femops.box((3, 3), periodic=(True, False)).with_attributes(boundary=np.full(6, 2)),
+        ),
+        "the mesh is periodic, so that a node has two positions",
+    ),
     "order": (lambda _: Lagrangian(SEDOV, MESH, 0), "order_kinematic is 0: give a whole number"),
     "energy": (lambda _: Lagrangian(SEDOV, MESH, 2, -1), "order_thermo is -1: give a whole"),
     "orders": (lambda _: Lagrangian(SEDOV, MESH, 1, 3), "order_thermo is 3 .*: give at most 2"),

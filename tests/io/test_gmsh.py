@@ -381,6 +381,7 @@ DAMAGES = {
     "a section twice": ("$Elements", "$Nodes\n0\n$EndNodes\n$Elements", r"second section \$Nodes"),
     "a name": ('"stone"', "stone", 'line 6 .a name should come as: 2 7 "plate"'),
     "names": ('1\n2 9 "stone"', '2\n2 9 "stone"', "number of names, 1"),
+    "two names": ('1\n2 9 "stone"', '2\n2 9 "stone"\n2 9 "sand"', "group 9 of .* has two names"),
     "other tags": ("2 3 2 9 2 2 3 6 5", "2 3 4 9 2 7 1 2 3 6 5", "number of partitions"),
 }
 
@@ -409,6 +410,51 @@ def test_elements_that_overlap_are_refused(tmp_path):
     path = written(tmp_path, nodes, [(3, 1, 1, *LEFT), (3, 1, 1, 2, 7, 8, 5)])
     with pytest.raises(MeshError, match=r"both elements of 1 face.*same side.*elements 0 and 1"):
         femops.read_mesh(path)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_elements_at_a_surrounded_vertex_are_refused(tmp_path, dim):
+    """One wrong number draws a corner of the last element inwards, over the elements beside it."""
+    mesh = femops.box((4,) * dim)
+    where = np.zeros((mesh.num_vertices, 3))
+    where[mesh.elements, :dim] = mesh.coordinates
+    middle, near = (int(np.flatnonzero((where[:, :dim] == x).all(axis=1))[0]) for x in (0.5, 0.75))
+    last = int(mesh.element_centers().sum(axis=1).argmax())
+    around = [0, 1, 3, 2] if dim == 2 else [0, 1, 3, 2, 4, 5, 7, 6]
+    cells = mesh.elements.copy()
+    cells[last][cells[last] == near] = middle
+    rows = [({2: 3, 3: 5}[dim], 1, 1, *row) for row in (cells[:, around] + 1).tolist()]
+    # no element is inverted, and no face has both elements on the same side
+    with pytest.raises(MeshError, match=r"overlap at 1 vertex\(es\) that others surround"):
+        femops.read_mesh(written(tmp_path, where, rows))
+
+
+def test_other_nodes_on_a_common_side_are_refused(tmp_path):
+    """Of quadratic elements; corners are the same, and what lies between them is not."""
+    path = tmp_path / "a.msh"
+    path.write_text(of_mesh(femops.box((2, 1), order=2), 2, []))
+    assert femops.read_mesh(path).continuous
+    nodes, sign, elements = path.read_text().partition("$Elements")
+    rows = [line.split() for line in elements.split("\n")]
+    first, last = (row for row in rows if row[1:2] == ["10"])
+    (common,) = {*first[9:13]} & {*last[9:13]}
+    line, other = (
+        " ".join(word if word != common else new for word in last) for new in (common, "16")
+    )
+    nodes = nodes.replace("$Nodes\n15", "$Nodes\n16").replace("$EndN", "16 0.55 0.5 0\n$EndN")
+    path.write_text(nodes + sign + elements.replace(line, other))
+    with pytest.raises(MeshError, match=r"1 element\(s\) have other nodes on a common face"):
+        femops.read_mesh(path)
+
+
+def test_an_entity_that_comes_twice(tmp_path):
+    path = written(tmp_path, SQUARE, [(3, 4, 1, *LEFT), (3, 8, 2, *RIGHT)])
+    new = convert(path, tmp_path / "b.msh", 4.1, 0)
+    text = new.read_text()
+    assert "\n2 1 0 0 2 1 0 1 8 0" in text
+    new.write_text(text.replace("\n2 1 0 0 2 1 0 1 8 0", "\n1 1 0 0 2 1 0 1 8 0"))
+    with pytest.raises(MeshError, match=r"\$Entities is damaged .*entity 1 of dimension 2 comes"):
+        femops.read_mesh(new)
 
 
 def test_names_hold_no_escapes(tmp_path):

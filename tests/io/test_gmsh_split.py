@@ -139,6 +139,152 @@ def test_degrees_that_no_hexahedron_has():
         split_simplices(one_element("Tetrahedron", 10, lambda x: x))
 
 
+# --- files of MFEM --------------------------------------------------------------------------------
+
+FLAT = """MFEM mesh v1.3
+
+dimension
+2
+
+elements
+3
+4 3 0 1 4 3
+9 2 1 2 4
+4 2 2 5 4
+
+attribute_sets
+2
+"both"
+2
+4 9
+"right"
+1
+9
+
+boundary
+3
+2 1 0 1
+7 1 2 5
+5 1 4 1
+
+bdr_attribute_sets
+1
+"in and out"
+2
+2 7
+
+vertices
+6
+2
+0 0
+2 0
+3 0
+0 1
+2 1
+3 1
+
+mfem_mesh_end
+"""
+WEDGES = """MFEM mesh v1.0
+dimension
+3
+elements
+3
+2 6 0 1 3 4 5 7
+1 5 1 2 9 3 5 6 10 7
+3 4 4 5 7 8
+boundary
+3
+1 2 0 3 1
+2 3 0 1 5 4
+3 2 4 5 8
+vertices
+11
+3
+0 0 0
+1 0 0
+2 0 0
+0 1 0
+0 0 1
+1 0 1
+2 0 1
+0 1 1
+0 0 2
+2 1 0
+2 1 1
+"""
+
+
+def volumes(mesh):
+    points, weights = np.polynomial.legendre.leggauss(3)
+    scale = np.prod(np.meshgrid(*[weights / 2] * mesh.dim), axis=0).ravel()
+    each = determinants(jacobians(mesh.coordinates, (points + 1) / 2)) @ scale
+    return {
+        int(a): each[mesh.element_attributes == a].sum() for a in np.unique(mesh.element_attributes)
+    }
+
+
+def test_triangles_of_mfem(tmp_path):
+    path = tmp_path / "a.mesh"
+    path.write_text(FLAT)
+    mesh = femops.read_mesh(path, split=True)
+    assert mesh.num_elements == 4 + 3 + 3
+    assert volumes(mesh) == pytest.approx({4: 2.5, 9: 0.5})
+    assert mesh.element_names == {"both": (4, 9), "right": (9,)}
+    assert mesh.boundary_names == {"in and out": (2, 7)}
+    numbers, counts = np.unique(mesh.boundary_attributes, return_counts=True)
+    # two faces of each side; the last is between elements, and 1 has the faces that are not listed
+    assert dict(zip(numbers.tolist(), counts.tolist(), strict=True)) == {1: 8, 2: 2, 5: 2, 7: 2}
+    finer = femops.read_mesh(path, refine=1, split=True, reorder=False)
+    assert (finer.num_elements, finer.continuous) == (40, True)
+
+
+def test_tetrahedra_and_prisms_of_mfem(tmp_path):
+    path = tmp_path / "a.mesh"
+    path.write_text(WEDGES)
+    mesh = femops.read_mesh(path, split=True)
+    assert mesh.num_elements == 6 + 8 + 4
+    assert volumes(mesh) == pytest.approx({1: 1.5, 2: 0.5, 3: 1 / 6})
+    assert mesh.continuous
+    numbers, counts = np.unique(mesh.boundary_attributes, return_counts=True)
+    # the outer faces are 4 triangles and 7 quadrilaterals; 4 has those that are not listed
+    assert dict(zip(numbers.tolist(), counts.tolist(), strict=True)) == {1: 3, 2: 4, 3: 3, 4: 30}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("vertices\n6\n2\n", "vertices\n6\nnodes\n", "only straight ones are split"),
+        ("9 2 1 2 4", "0 2 1 2 4", "attributes of elements must be integers from 1"),
+        ("4 2 2 5 4", "4 2 1 2 4", r"1 element\(s\) have the same vertices as another triangle"),
+        ("7 1 2 5", "7 1 1 0", "1 boundary element"),
+        ("7 1 2 5", "7 2 2 5 1", "boundary element of geometry 2, a triangle: .* 1, a segment"),
+        ("9 2 1 2 4", "9 4 1 2 4 0", "must be 2, a triangle or 3, a square"),
+        ("9 2 1 2 4", "9 2 1 2", "element of 4 numbers: a triangle has 5"),
+        ("9 2 1 2 4", "9 2 1 2 6", "are not in the file"),
+        ("mfem_mesh_end", "3 4", "the file should end here"),
+    ],
+)
+def test_what_cannot_be_split_of_mfem(tmp_path, old, new, message):
+    path = tmp_path / "a.mesh"
+    assert old in FLAT
+    path.write_text(FLAT.replace(old, new))
+    with pytest.raises(femops.errors.MeshError, match=message) as caught:
+        femops.read_mesh(path, split=True)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_of_mfem_without_simplices_is_not_split(tmp_path):
+    path = tmp_path / "a.mesh"
+    mesh = femops.box((2, 2), order=2).with_attributes(elements=[1, 2, 1, 2])
+    femops.save(path, mesh)
+    read = femops.read_mesh(path, split=True, reorder=False)
+    assert np.array_equal(read.coordinates, mesh.coordinates)
+    path.write_text(FLAT)
+    with pytest.raises(MeshFormatError, match="split=True"):
+        femops.read_mesh(path)
+
+
 # --- files that Gmsh makes ------------------------------------------------------------------------
 
 _MAKE = """

@@ -15,7 +15,7 @@ from femops.errors import HydroError
 from femops.fields.norms import exact_sum
 from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.hydro.ale.relaxation import Relaxation, quality
-from femops.hydro.ale.walls import WallMomentum
+from femops.hydro.ale.walls import WallMomentum, check_flat
 from femops.hydro.lagrangian import Fluid, Lagrangian
 from femops.hydro.problems import POSITIVE
 from femops.hydro.remap.conservative import ConservativeRemap
@@ -326,7 +326,7 @@ class ArbitraryLagrangianEulerian:
     Raises
     ------
     HydroError
-        The run is on a device.
+        The run is on a device, or a wall of its initial mesh is bent or oblique.
     """
 
     def __init__(
@@ -340,6 +340,7 @@ class ArbitraryLagrangianEulerian:
         equations = run.equations
         if equations.space.device is not None:
             raise HydroError("remaps work on the host only: give --ale 0, or leave out the device")
+        check_flat(equations)
         self.run, self._every, self._least = run, every, least
         self._relaxation = Relaxation(equations, length)
         own = {"ale": every, "ale_length": length, "ale_quality": least}

@@ -13,6 +13,7 @@ from femops.fields.norms import exact_sum
 from femops.geometry.boundary import face_digits, nodes_inwards
 from femops.hydro.lagrangian import Lagrangian
 from femops.hydro.remap.neighbours import Elements
+from femops_meshes.coordinates.mapping import geometry_degree
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -57,6 +58,28 @@ class WallMomentum:
             if exact_sum(np.abs(moved - before), equations.comm) <= _ROUND_OFF * scale:
                 return velocity
         raise HydroError("the momentum at walls has not converged: take a finer mesh")
+
+
+def check_flat(equations: Lagrangian) -> None:
+    """Raise if a wall is bent or oblique, so that nodes that slide along it leave it. Collective.
+
+    The position across a wall may differ by round-off of the size of the element.
+    """
+    part, dim = equations.part, equations.V.dim
+    n, digits = geometry_degree(part.coordinates.shape[1], dim) + 1, dict(face_digits(dim))
+    bent = 0
+    for (element, code), attribute in zip(
+        part.topology.boundary_faces, part.boundary_attributes, strict=True
+    ):
+        nodes = part.coordinates[element]
+        across = nodes[nodes_inwards(digits[int(code)], n)[: n ** (dim - 1)], attribute - 1]
+        bent += int(np.ptp(across) > 1e-10 * np.ptp(nodes))
+    count = int(equations.comm.sum(bent))
+    if count:
+        raise HydroError(
+            f"{count} face(s) of walls are bent or oblique, or have the attribute of another wall: "
+            "the mesh cannot slide along them, so remap on boxes only (--ale 0)"
+        )
 
 
 def _pairs(equations: Lagrangian) -> tuple[Ints, Ints]:

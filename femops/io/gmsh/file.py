@@ -217,7 +217,9 @@ def _names(section: Section) -> dict[tuple[int, int], str]:
         found = _NAME.fullmatch(line)
         if not found:
             raise section.fail('a name should come as: 2 7 "plate"', number)
-        names[int(found[1]), abs(int(found[2]))] = decoded(found[3])
+        key, name = (int(found[1]), abs(int(found[2]))), decoded(found[3])
+        if names.setdefault(key, name) != name:
+            raise section.fail(f"group {key[1]} of dimension {key[0]} has two names", number)
     return {key: name for key, name in names.items() if name}
 
 
@@ -373,10 +375,14 @@ def _entity_groups(
             cursor.row("n")  # the number of partitions
             (ghosts,) = cursor.row("n")
             cursor.whole_table("i", ghosts, 2)
+        seen = set()
         for dim, count in enumerate(cursor.row("nnnn")):
             for _ in range(cursor.checked_count(count)):
                 cursor.begin_row()
                 tag = int(cursor.whole("i", 1)[0])
+                if (dim, tag) in seen:
+                    raise cursor.fail(f"entity {tag} of dimension {dim} comes twice")
+                seen.add((dim, tag))
                 if partitioned:
                     cursor.whole("i", 2)
                     cursor.whole("i", int(cursor.whole("n", 1)[0]))

@@ -1,6 +1,6 @@
-"""Meshes of meshio, and of Gmsh's Python interface.
+"""Meshes of meshio, of Gmsh's Python interface and of MFEM's files, as the arrays of a Gmsh file.
 
-Neither package is imported: an object comes with its own.
+Neither meshio nor Gmsh is imported: an object comes with its own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from femops.io.gmsh.file import Cells, GmshArrays, arrays_of, read_arrays
 from femops.io.gmsh.nodes import KINDS
 from femops_meshes import MeshError, MeshFormatError
+from femops_meshes.formats.mfem_reader import MixedMesh
 from femops_meshes.formats.scanner import printable
 from femops_meshes.formats.temporary import temporary_file
 
@@ -80,6 +81,19 @@ def object_arrays(source: Any) -> tuple[GmshArrays, str]:
                 f"gmsh.model can't be written as a Gmsh file: {printable(str(error))}"
             ) from error
         return read_arrays(file, "gmsh.model"), "gmsh.model"
+
+
+def mixed_arrays(mixed: MixedMesh) -> GmshArrays:
+    """Arrays of a file of MFEM. Its geometry numbers are Gmsh's type numbers of degree 1."""
+    positions = np.zeros((len(mixed.positions), 3))
+    positions[:, : mixed.positions.shape[1]] = mixed.positions
+    cells = [
+        Cells(kind, 0, (tag,), corners[attributes == tag])
+        for entries in (mixed.elements, mixed.boundary)
+        for kind, (attributes, corners) in entries.items()
+        for tag in np.unique(attributes).tolist()
+    ]
+    return arrays_of(np.arange(len(positions)), positions, cells, {}, [])
 
 
 def _write_model(gmsh: Any, file: Path) -> None:

@@ -19,6 +19,7 @@ from femops_meshes import (
     Mesh,
     MeshError,
     MeshFormatError,
+    MeshGeometryError,
     Topology,
     checks,
 )
@@ -134,6 +135,7 @@ def mesh_of(content: GmshArrays) -> Mesh:
     coordinates = coordinates[kept]
     checks.geometry(coordinates)
     boundary, topology = _with_exterior(corners, vertices, sides)
+    _check_joined(coordinates, topology)
     checks.folds(corners, topology)
     links = vertex_links(content, tags[used], content.positions[first[used]])
     if links:
@@ -145,6 +147,16 @@ def mesh_of(content: GmshArrays) -> Mesh:
     numbers[: len(tagged)] = tagged
     mesh = Mesh.assemble(corners, coordinates, vertices, inside.numbers, boundary, numbers)
     return mesh.with_names(inside.names, names_of(outside.names, mesh.boundary_attributes))
+
+
+def _check_joined(coordinates: Floats, topology: Topology) -> None:
+    """Raise if elements that share a face or edge have different nodes on it."""
+    apart = np.flatnonzero(checks.gaps(coordinates, topology))
+    if len(apart):
+        raise MeshGeometryError(
+            f"{len(apart)} element(s) have other nodes on a common face or edge than the elements "
+            f"beside them, number {apart[0]} the first (counted from 0): give them the same nodes"
+        )
 
 
 def _checked_kinds(content: GmshArrays) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Splitting triangles, tetrahedra and prisms of a Gmsh file into quadrilaterals and hexahedra.
+"""Splitting triangles, tetrahedra and prisms of a file into quadrilaterals and hexahedra.
 
 Each element is cut at the middles of its edges, of its faces and of itself, into one part at each
 corner: three for a triangle, four for a tetrahedron, six for a prism. Quadrangles and hexahedra are
@@ -217,7 +217,7 @@ def _check(kind: Kind, degree: int) -> None:
     if kind.shape not in SHAPES:
         raise MeshFormatError(
             f"it holds elements of the shape {kind.shape.lower()}, which cannot be split into "
-            "hexahedra that fit to others: let Gmsh mesh without them"
+            "hexahedra that fit to others: make the mesh without them"
         )
     if kind.degree != degree:
         raise MeshFormatError(

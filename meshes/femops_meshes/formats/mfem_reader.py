@@ -18,7 +18,7 @@ from femops_meshes.coordinates.interpolation import (
     lagrange_matrix,
     tensor_apply,
 )
-from femops_meshes.errors import MeshArgumentError, MeshError, MeshFormatError
+from femops_meshes.errors import MeshArgumentError, MeshError, MeshFormatError, MeshTopologyError
 from femops_meshes.formats.files import read_text
 from femops_meshes.formats.mfem_numbering import h1_numbers
 from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, read_sets
@@ -300,6 +300,15 @@ GEOMETRIES = ("point", "segment", "triangle", "square", "tetrahedron", "cube", "
 _TENSOR = {0: 0, 1: 1, 2: 3, 3: 5}
 """MFEM's geometry number of the reference cube of each dimension."""
 
+_CORNERS = (1, 2, 3, 4, 4, 8, 6, 5)
+"""Number of corners of each geometry."""
+
+_MIXED = {1: (1,), 2: (2, 3), 3: (4, 5, 6, 7)}
+"""All geometry numbers of each dimension."""
+
+_SPLIT = (2, 4, 6)
+"""Geometry numbers of the elements that `femops.read_mesh` can split."""
+
 _HEADERS = ("MFEM mesh v1.0", "MFEM mesh v1.2", "MFEM mesh v1.3")
 _NONCONFORMING = (
     "nonconforming meshes are not supported: give a mesh without hanging vertices, as MFEM writes "
@@ -324,6 +333,47 @@ class _Content:
     boundary_names: Names
 
 
+@final
+@dataclass(frozen=True)
+class MixedMesh:
+    """Contents of a file with straight triangles, tetrahedra or prisms."""
+
+    # elements and boundary: for each of MFEM's geometry numbers, the attributes (n,) and the
+    # vertex numbers (n, k) of its elements, in the file's order. The geometry 1 is a segment, 2 a
+    # triangle, 3 a quadrilateral, 4 a tetrahedron, 5 a hexahedron, 6 a prism and 7 a pyramid.
+    elements: dict[int, tuple[Ints, Ints]]
+    boundary: dict[int, tuple[Ints, Ints]]
+    positions: Floats  # shape (nv, dim): positions of the vertices
+    # element_names and boundary_names: attributes of each name
+    element_names: Names
+    boundary_names: Names
+
+
+def read_mixed(path: str | os.PathLike[str]) -> MixedMesh | None:
+    """Read a file whose elements have several shapes. Return None if it has no simplex or prism."""
+    scanner = Scanner(read_text(path), printable(os.fspath(path)))
+    if begins_inline(scanner):
+        return None
+    end_tag, named = _header(scanner)
+    dim = _dimension(scanner)
+    elements = _mixed_entries(scanner, "element", dim)
+    if not any(geometry in _SPLIT for geometry in elements):
+        return None
+    inside = read_sets(scanner, INSIDE) if named else {}
+    boundary = _mixed_entries(scanner, "boundary element", dim - 1)
+    outside = read_sets(scanner, OUTSIDE) if named else {}
+    count = _vertex_count(scanner)
+    if scanner.peek() == "nodes":
+        scanner.read("")
+        raise scanner.fail(
+            "the elements are curved, as they have nodes, and of triangles, tetrahedra and prisms "
+            "in MFEM's format only straight ones are split: save the mesh with SetCurvature(0)"
+        )
+    positions = _vertices(scanner, dim, count)
+    scanner.end(end_tag)
+    return MixedMesh(elements, boundary, positions, inside, outside)
+
+
 def read_mfem(source: str | os.PathLike[str]) -> Mesh:
     """Read a mesh in MFEM's format v1.0 to v1.3, or the box that an INLINE mesh file describes."""
     if isinstance(source, str) and "\n" in source:
@@ -344,17 +394,13 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
 
 def _parse(scanner: Scanner) -> _Content:
     end_tag, named = _header(scanner)
-    scanner.keyword("dimension")
-    dim = scanner.integer(scanner.read("the dimension"), "the dimension", 1, 3)
-    scanner.keyword("elements")
+    dim = _dimension(scanner)
     elements, element_attributes = _entries(scanner, "element", dim)
     inside = read_sets(scanner, INSIDE) if named else {}
     where = f"{scanner.name} (elements end at line {scanner.line})"
-    scanner.keyword("boundary")
     boundary, boundary_attributes = _entries(scanner, "boundary element", dim - 1)
     outside = read_sets(scanner, OUTSIDE) if named else {}
-    scanner.keyword("vertices")
-    count = scanner.integer(scanner.read("the number of vertices"), "the number of vertices", 0)
+    count = _vertex_count(scanner)
     positions: Floats | tuple[Collection, Floats]
     if scanner.peek() == "nodes":
         positions = _nodes(scanner, dim, len(elements))
@@ -394,37 +440,79 @@ def _header(scanner: Scanner) -> tuple[tuple[str, ...], bool]:
     )
 
 
+def _dimension(scanner: Scanner) -> int:
+    scanner.keyword("dimension")
+    return scanner.integer(scanner.read("the dimension"), "the dimension", 1, 3)
+
+
+def _vertex_count(scanner: Scanner) -> int:
+    scanner.keyword("vertices")
+    return scanner.integer(scanner.read("the number of vertices"), "the number of vertices", 0)
+
+
 def _entries(scanner: Scanner, what: str, dim: int) -> tuple[Ints, Ints]:
     """Read a section of elements: lexicographic corners (n, 2**dim) and attributes (n,)."""
-    least = 1 if what == "element" else 0
-    count = scanner.integer(scanner.read(f"the number of {what}s"), f"the number of {what}s", least)
-    corners = 2**dim
-    scanner.room(count * (corners + 2), f"{count} {what}s")
-    geometry = str(_TENSOR[dim])
-    words: list[str] = []
-    for number in range(count):
-        row = scanner.integer_row(f"{what} {number + 1} of {count}")
-        if len(row) != corners + 2 or row[1] != geometry:
-            _bad_entry(scanner, what, row, dim)
-        words += row
-    table = np.array(list(map(int, words)), dtype=np.int64).reshape(count, corners + 2)
+    rows = _rows(scanner, what, (_TENSOR[dim],))
+    words = [word for row in rows for word in row]
+    table = np.array(list(map(int, words)), dtype=np.int64).reshape(len(rows), 2**dim + 2)
     order = VTK_CORNERS[dim] if dim else [0]
     return table[:, 2:][:, order], table[:, 0]
 
 
-def _bad_entry(scanner: Scanner, what: str, row: list[str], dim: int) -> NoReturn:
-    wanted = _TENSOR[dim]
-    number = int(row[1]) if len(row) > 1 else wanted
-    if number != wanted:
+def _mixed_entries(scanner: Scanner, what: str, dim: int) -> dict[int, tuple[Ints, Ints]]:
+    """Read a section of elements: attributes (n,) and corners (n, k) of each geometry."""
+    rows = _rows(scanner, what, _MIXED[dim])
+    result = {}
+    for geometry in _MIXED[dim]:
+        mine = [row for row in rows if row[1] == str(geometry)]
+        if not mine:
+            continue
+        table = np.array([[*map(int, row)] for row in mine], dtype=np.int64)
+        attributes, corners = table[:, 0], table[:, 2:]
+        checks.attribute_array(attributes, len(mine), f"{scanner.name}: attributes of {what}s")
+        again = len(mine) - len(np.unique(np.sort(corners, axis=1), axis=0))
+        if again:
+            raise MeshTopologyError(
+                f"{scanner.name}: {again} {what}(s) have the same vertices as another "
+                f"{GEOMETRIES[geometry]}: list each once"
+            )
+        result[geometry] = attributes, corners
+    return result
+
+
+def _rows(scanner: Scanner, what: str, geometries: tuple[int, ...]) -> list[list[str]]:
+    """Read the words of each line of a section of elements."""
+    scanner.keyword("elements" if what == "element" else "boundary")
+    least = 1 if what == "element" else 0
+    count = scanner.integer(scanner.read(f"the number of {what}s"), f"the number of {what}s", least)
+    sizes = {str(geometry): _CORNERS[geometry] + 2 for geometry in geometries}
+    scanner.room(count * min(sizes.values()), f"{count} {what}s")
+    rows = []
+    for number in range(count):
+        row = scanner.integer_row(f"{what} {number + 1} of {count}")
+        if len(row) < 2 or len(row) != sizes.get(row[1]):
+            _bad_entry(scanner, what, row, geometries)
+        rows.append(row)
+    return rows
+
+
+def _bad_entry(scanner: Scanner, what: str, row: list[str], wanted: tuple[int, ...]) -> NoReturn:
+    number = int(row[1]) if len(row) > 1 else wanted[0]
+    if number not in wanted:
         known = 0 <= number < len(GEOMETRIES)
         got = f"a {GEOMETRIES[number]}" if known else "unknown"
+        names = " or ".join(f"{one}, a {GEOMETRIES[one]}" for one in wanted)
+        advice = "; supported are meshes of segments, squares or cubes alone"
+        if number in _SPLIT:
+            advice += " (femops.read_mesh(path, split=True) splits triangles, tetrahedra, prisms)"
         raise scanner.fail(
-            f"{what} of geometry {number}, {got}: in this mesh it must be {wanted}, a "
-            f"{GEOMETRIES[wanted]}; supported are meshes of segments, squares or cubes alone"
+            f"{what} of geometry {number}, {got}: in this mesh it must be {names}"
+            + (advice if len(wanted) == 1 else "")
         )
+    corners = _CORNERS[number]
     raise scanner.fail(
-        f"{what} of {len(row)} numbers: a {GEOMETRIES[wanted]} has {2**dim + 2}: attribute, "
-        f"geometry and {2**dim} vertices"
+        f"{what} of {len(row)} numbers: a {GEOMETRIES[number]} has {corners + 2}: attribute, "
+        f"geometry and {corners} vertices"
     )
 
 

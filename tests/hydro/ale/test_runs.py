@@ -119,6 +119,21 @@ def test_wrong_arguments():
         ArbitraryLagrangianEulerian(3)
 
 
+def test_walls_that_are_not_flat_are_refused():
+    """Nodes that slide along x = const would leave a wall that is not there."""
+    bends = {
+        "oblique": lambda x: [x[0] + 0.1 * x[1], x[1]],
+        "bent": lambda x: [x[0] + 0.1 * np.sin(np.pi * x[1]), x[1]],
+    }
+    flat = built_in("square01_quad").refine(1)
+    for bend in bends.values():
+        run = Simulation.begin(Lagrangian(problem("taylor-green"), flat.mapped(bend, order=2)))
+        with pytest.raises(HydroError, match=r"8 face\(s\) of walls are bent or oblique"):
+            ArbitraryLagrangianEulerian(run)
+    inside = flat.mapped(lambda x: x + 0.1 * np.sin(2 * np.pi * x) * np.sin(np.pi * x[::-1]))
+    ArbitraryLagrangianEulerian(Simulation.begin(Lagrangian(problem("taylor-green"), inside)))
+
+
 def test_devices_are_refused(monkeypatch):
     run = begun("sedov", 0).run
     monkeypatch.setattr(run.equations, "space", SimpleNamespace(device="cuda:0"))
