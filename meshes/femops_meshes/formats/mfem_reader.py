@@ -127,7 +127,7 @@ def read_inline(scanner: Scanner) -> Mesh:
     if header != _HEADER:
         raise scanner.fail(f'"{shorten(header)}": the version that is read is "{_HEADER}"')
     fields = _fields(scanner)
-    dim = _dimension(scanner, fields)
+    dim = _inline_dimension(scanner, fields)
     counts = tuple(_count(scanner, fields, name) for name in _COUNTS[:dim])
     sizes = tuple(_size(scanner, fields, name) for name in _SIZES[:dim])
     try:
@@ -167,7 +167,7 @@ def _fields(scanner: Scanner) -> dict[str, str]:
     return fields
 
 
-def _dimension(scanner: Scanner, fields: dict[str, str]) -> int:
+def _inline_dimension(scanner: Scanner, fields: dict[str, str]) -> int:
     kind = fields.get("type", "")
     if kind in _OTHERS:
         raise scanner.fail(
