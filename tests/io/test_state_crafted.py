@@ -63,6 +63,8 @@ def change_text(rng, text):
             b'{"vectors": {"u": ' + b"9" * 5000 + b"}}",
             text[:at] + text,
             b"null",
+            b'"\\u001b[2J"',
+            b'{"vectors": {"u": "\\u001b[2J"}, "values": {}}',
         ]
     )
 
@@ -113,7 +115,8 @@ def test_crafted_contents(tmp_path, whole, seed):
             for spaces in ({}, {"u": SPACE}):
                 try:
                     state = femops.io.load_state(path, spaces)
-                except CheckpointError:
+                except CheckpointError as error:
+                    assert str(error).isprintable()
                     refused += 1
                 else:
                     assert isinstance(state.values, dict)

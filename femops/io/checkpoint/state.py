@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, final
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import CheckpointError, FileError
+from femops.errors import CheckpointError, FemopsError, FileError
 from femops.io.atomic import checked_path, refused, replacing, to_disk
 from femops.io.checkpoint.state_checks import (
     check_same_facts,
@@ -198,14 +198,14 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
             check_space(wanted[name], name, comm)
     check_same_facts(comm, source, {f"vector {name!r}": True for name in names})
     with ExitStack() as stack:
-        with check(comm):
-            file = stack.enter_context(_opened(source))
+        with check(comm), _reading(source):
+            file = stack.enter_context(source.open("rb"))
             reader = StateReader(file, source)
         check_same_facts(comm, source, {"the file's checksum": reader.checksum})
         with check(comm):
             for name in names:
                 _check_fits(reader.contents, name, wanted[name], source)
-        vectors = {name: _read(reader, name, wanted[name]) for name in names}
+        vectors = {name: _read(reader, name, wanted[name], source) for name in names}
     return State(vectors, dict(reader.contents.values))
 
 
@@ -305,9 +305,13 @@ def _flush(file: BinaryIO) -> None:
 # --- what is read ---------------------------------------------------------------------------------
 
 
-def _opened(path: Path) -> BinaryIO:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Convert an error of the system inside the block to a FileError."""
     try:
-        return path.open("rb")
+        yield
+    except FemopsError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a zero in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise FileError(f"cannot read '{path}': {reason}; is this its name?") from error
@@ -333,14 +337,14 @@ def _check_fits(contents: Contents, name: str, space: Space, path: Path) -> None
         )
 
 
-def _read(reader: StateReader, name: str, space: Space) -> Vector:
+def _read(reader: StateReader, name: str, space: Space, path: Path) -> Vector:
     """Read the vector's entries (size,) that this rank owns."""
     comm, cuts = space.comm, np.array([0, space.ndofs])
     order = _order(space) if comm.size > 1 else None
     if order is not None:
         cuts = _whole_blocks(order.cuts, reader.contents.fields[name].rows)
     first, end = int(cuts[comm.rank]), int(cuts[comm.rank + 1])
-    with check(comm):
+    with check(comm), _reading(path):
         rows = reader.rows(name, first, end - first)
     if order is not None:
         rows = order.backward(moved(_as_real(rows), cuts, order.cuts, comm)).view(rows.dtype)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any, BinaryIO, final
 
 import numpy as np
@@ -83,14 +84,17 @@ class Field:
         ValueError
             femops does not write such an object.
         """
-        _expect(isinstance(given, dict) and cls.__dataclass_fields__.keys() <= given.keys(), given)
+        _expect(
+            isinstance(given, dict) and cls.__dataclass_fields__.keys() <= given.keys(),
+            shown(given),
+        )
         found = cls(**{key: given[key] for key in cls.__dataclass_fields__})
         for key, least in _LEAST.items():
             number = getattr(found, key)
-            _expect(type(number) is int and least <= number < 2**63, f"{key} {number!r}")
+            _expect(type(number) is int and least <= number < 2**63, f"{key} {shown(number)}")
         for key, pattern in _TEXTS.items():
             text = getattr(found, key)
-            _expect(isinstance(text, str) and re.fullmatch(pattern, text), f"{key} {text!r}")
+            _expect(isinstance(text, str) and re.fullmatch(pattern, text), f"{key} {shown(text)}")
         return found
 
     @property
@@ -148,7 +152,7 @@ class Contents:
             tree = json.loads(text.decode())
         except RecursionError as error:
             raise ValueError("too many brackets") from error
-        _expect(isinstance(tree, dict), tree)
+        _expect(isinstance(tree, dict), shown(tree))
         parts = tree.get("vectors"), tree.get("values")
         _expect(all(isinstance(part, dict) for part in parts), "no vectors or values")
         _expect(len(parts[0]) > 0, "no vectors")
@@ -183,10 +187,10 @@ class Contents:
         return _PREFIX.pack(MAGIC, zlib.crc32(rest)) + rest + table
 
 
-def _expect(holds: object, found: object) -> None:
+def _expect(holds: object, found: str) -> None:
     """Raise a ValueError that shows ``found`` unless ``holds`` is true."""
     if not holds:
-        raise ValueError(f"it has {str(found)[:80]}")
+        raise ValueError(f"it has {found}")
 
 
 def _offsets(fields: Mapping[str, Field]) -> dict[str, int]:

@@ -7,6 +7,7 @@ A step on the mesh of the step before refers to that mesh.
 from __future__ import annotations
 
 import hashlib
+from operator import index
 from pathlib import Path
 from typing import Any, final
 
@@ -20,6 +21,7 @@ from femops.io.vtk.hdf_file import (
     ROOT,
     append_fields,
     append_piece,
+    check_counts,
     check_hdf_names,
     check_layout,
     check_rows,
@@ -30,7 +32,7 @@ from femops.io.vtk.hdf_file import (
     write_empty,
 )
 from femops.io.vtk.journal import recover
-from femops.io.vtk.store import Existing, Store, check_steps
+from femops.io.vtk.store import Existing, Store, check_steps, check_times
 from femops.io.vtk.vtu import Owner, lagrange_piece, same_fields
 from femops.io.vtk.vtu_file import Piece
 from femops.parallel.collective_checks import check
@@ -97,7 +99,9 @@ class HdfFile(Store):
                     raise FileError(f"'{self.path}' was not written by femops: choose another name")
                 check_layout(file)
                 self._times = _times(file[ROOT])
-                self._mesh = file[ROOT].attrs[_MESH]
+                check_times(self._times)
+                check_counts(file[ROOT], len(self._times))
+                self._mesh = str(file[ROOT].attrs[_MESH])
                 self._fields = {*file[ROOT]["Steps/PointDataOffsets"]} if self._times else None
         except FileError:
             raise
@@ -180,7 +184,7 @@ def _times(root: Any) -> tuple[float, ...]:
         There are more than the file has room for: reading them could take any memory.
     """
     steps = root["Steps"]
-    values, count = steps["Values"], int(steps.attrs["NSteps"])
+    values, count = steps["Values"], index(steps.attrs["NSteps"])
     stored = values.id.get_storage_size() // values.dtype.itemsize
     if not 0 <= count <= min(len(values), stored):
         raise ValueError(f"it has {count} steps")

@@ -11,7 +11,7 @@ from xml.sax.saxutils import quoteattr
 from femops.errors import FileError
 from femops.io.atomic import make_folder, refused, remove, replacing, to_disk
 from femops.io.vtk.pieces import piece_files
-from femops.io.vtk.store import Existing, Store, check_steps
+from femops.io.vtk.store import Existing, Store, check_steps, check_times
 from femops.io.vtk.vtu import Owner, save
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
@@ -119,14 +119,15 @@ class PvdFiles(Store):
             steps = ET.parse(self.path).getroot().findall("./Collection/DataSet")
             times = [float(step.attrib["timestep"]) for step in steps]
             files = [self.path.parent / step.attrib["file"] for step in steps]
-        except (OSError, ET.ParseError, KeyError, ValueError) as error:
+            check_times(times)
+        except (OSError, ET.ParseError, LookupError, ValueError) as error:
             raise FileError(
                 f"'{self.path}' is not a series that can be read ({error}): choose another name"
             ) from error
         for step, file in enumerate(files):
             if file not in self._names(step):
                 raise FileError(
-                    f"'{self.path}' was not written by femops (it names '{file.name}' where "
+                    f"'{self.path}' was not written by femops (it names {file.name!r} where "
                     f"'{self._names(step)[0].name}' is due): choose another name"
                 )
         return list(zip(times, files, strict=True))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
 from femops.errors import FileError
-from femops.io.atomic import checked_path, refused
+from femops.io.atomic import alone_in, checked_path, refused
 from femops.io.vtk.hdf import HdfFile
 from femops.io.vtk.pvd import PvdFiles
 from femops.io.vtk.store import Existing, Store
@@ -102,7 +103,7 @@ class TimeSeries:
                     f"'{self.path}' exists: choose another name, or existing='continue' or "
                     "'replace'"
                 )
-        with refused(self.path):
+        with self._alone(), refused(self.path):
             self._store.begin(existing, math.inf if until is None else until)
         self._fields = self._store.fields
 
@@ -146,9 +147,19 @@ class TimeSeries:
             moment = self._checked_time(time)
             self._check_step(space, fields)
         check_same(self._comm, "a step of a series", {"time": moment})
-        file = self._store.add(moment, space, fields)
+        with self._alone():
+            file = self._store.add(moment, space, fields)
         self._fields = _names(fields)
         return file
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other programs from changing the series meanwhile. Collective."""
+        with ExitStack() as stack:
+            with check(self._comm):
+                if self._comm.rank == 0:
+                    stack.enter_context(alone_in(Path(os.path.realpath(self.path)).parent))
+            yield
 
     def _check_step(self, owner: Any, fields: Mapping[str, Any]) -> None:
         if self._closed:
