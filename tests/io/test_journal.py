@@ -144,7 +144,7 @@ def test_a_journal_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ki
         os.chown(journal, 12345, -1)
     else:
         journal.rename(tmp_path / "elsewhere")
-        make = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("x", path)}
+        make = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: path.symlink_to("x")}
         make[kind](journal)
     with pytest.raises(FileError, match="is no plain file, or is another user's"):
         recover(path)

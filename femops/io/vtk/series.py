@@ -43,6 +43,8 @@ class TimeSeries:
     .vtkhdf file they write one after the other. They may continue a series from another number of
     ranks. Then all methods are collective.
 
+    Programs that write to series in the same folder do so one after the other, but not on Windows.
+
     >>> import femops, tempfile
     >>> V = femops.H1(femops.box((2, 2)), order=2)
     >>> with femops.io.TimeSeries(tempfile.mkdtemp() + "/run.pvd") as series:
