@@ -289,14 +289,7 @@ def bernstein_coefficients(nodes: Floats) -> Floats:
     the product cancels, and each entry is accurate to round-off. The condition number of the matrix
     grows like 2^p: an inverse by elimination would lose that many digits.
 
-    Parameters
-    ----------
-    nodes : (p + 1,) float64
-        Distinct points in [0, 1].
-
-    Returns
-    -------
-    (p + 1, p + 1) float64
+    Shapes: `nodes` (p + 1,), returned (p + 1, p + 1).
     """
     p = len(nodes) - 1
     binomials = np.array([math.comb(p, k) for k in range(p + 1)], dtype=np.float64)

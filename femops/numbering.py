@@ -62,18 +62,7 @@ def touch_order(dim: int, p: int) -> Ints:
 def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
     """Global dof numbers of the nodes of an H1 space of degree p.
 
-    Parameters
-    ----------
-    topology : Topology
-        Entities and orientations of the mesh.
-    p : int
-        Degree, at least 1.
-
-    Returns
-    -------
-    indices : (ne, (p + 1)**dim) int64, C-contiguous
-        Dof of every local node (lexicographic, x fastest).
-    ndofs : int
+    Shapes: `indices` (ne, (p + 1)**dim).
     """
     starts, seen, ndofs = first_touch(topology, p)
     return node_dofs(topology, p, starts, seen), ndofs
@@ -92,22 +81,7 @@ def first_touch(
 ) -> tuple[Ints, Codes, int]:
     """Assign dofs to the entities by first touch.
 
-    Parameters
-    ----------
-    topology : Topology
-    p : int
-        Degree, at least 1.
-    nonowned : (n,) bool, optional
-        Entities, in the order of `entity_offsets`, that get no dofs here.
-
-    Returns
-    -------
-    starts : (n,) int64
-        First dof of each entity; 0 for non-owned entities.
-    seen : (n,) uint8
-        Orientation of each entity in the element that touches it first. The entity's dofs are in
-        this element's order. 0 for non-owned entities.
-    ndofs : int
+    Shapes: `nonowned` (n,), `starts` (n,), `seen` (n,).
     """
     met, kind, orientation = _touched.get(topology, lambda: _touch(topology))
     if nonowned is not None:
@@ -129,11 +103,7 @@ _touched = Derived[Topology, tuple[NDArray[Any], Codes, Codes]]()
 def _touch(topology: Topology) -> tuple[NDArray[Any], Codes, Codes]:
     """Entities in the order in which elements touch them.
 
-    Returns
-    -------
-    met, kind, orientation : (n,) int32 or int64, uint8, uint8
-        Entities in the order of `entity_offsets`, their dimensions, and how the first element sees
-        them.
+    Shapes: `met`, `kind`, `orientation` (n,).
     """
     codes = ternary_codes(topology.dim)
     columns = [code for code, _ in codes]
@@ -150,13 +120,7 @@ def _touch(topology: Topology) -> tuple[NDArray[Any], Codes, Codes]:
 def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
     """Dof (ne, (p + 1)**dim) of every local node, if each entity has consecutive dofs.
 
-    Parameters
-    ----------
-    topology : Topology
-    p : int
-        Degree, at least 1.
-    starts, seen : (n,)
-        First dof of each entity, and the orientation that orders its dofs; see `first_touch`.
+    Shapes: `starts`, `seen` (n,).
     """
     dim, offsets = topology.dim, entity_offsets(topology)
     indices = np.empty((len(topology.entity), (p + 1) ** dim), dtype=np.int64)

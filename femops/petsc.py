@@ -310,15 +310,7 @@ class _Applied:
 class _System:
     """Functions that PETSc calls to solve R(u) = b.
 
-    Parameters
-    ----------
-    F : Residual
-    load : (size,) array
-        Zero at constrained dofs.
-    preconditioner : callable
-        See `snes`.
-    shell : PETSc.Mat
-        Matrix of the Jacobian.
+    Shapes: `load` (size,).
     """
 
     def __init__(

@@ -27,22 +27,15 @@ class Call:
     The operands of "value" are the map's inputs. A derivative is taken at its first operands, the
     residuals: all inputs, then the result if the map needs it. In "jvp" a tangent for each name
     follows, in "vjp" one cotangent. A linear map has no residuals, and its value is its "jvp".
-
-    Attributes
-    ----------
-    map : Map
-    kind : {"value", "jvp", "vjp"}
-    names : tuple of str
-        Inputs that have tangents in "jvp". Inputs by which "vjp" differentiates, with a result for
-        each.
-    mapped : tuple of masks
-        A mask for each batch axis, first axis first: whether each operand has the axis. Every
-        result has all batch axes.
     """
 
     map: Map
     kind: Literal["value", "jvp", "vjp"]
+    # inputs that have tangents in "jvp". Inputs by which "vjp" differentiates, with a result for
+    # each.
     names: tuple[str, ...] = ()
+    # a mask for each batch axis, first axis first: whether each operand has the axis. Every
+    # result has all batch axes.
     mapped: tuple[Mask, ...] = ()
 
     @staticmethod
@@ -102,12 +95,7 @@ class Call:
         return replace(self, mapped=(mask, *self.mapped))
 
     def refuse_second(self) -> None:
-        """Raise an error: a call that is a derivative is not differentiated again.
-
-        Raises
-        ------
-        OperatorError
-        """
+        """Raise an error: a call that is a derivative is not differentiated again."""
         raise OperatorError(
             f"second derivatives of {type(self.map).__name__} are not computed: "
             "femops.gradient(...).hessian_product has them"

@@ -21,15 +21,7 @@ STORED = frozenset({"RAM", "DISK"})
 
 @final
 class Checkpoints:
-    """States by storage and step.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the files.
-    memory : Memory
-        Memory of the vectors.
-    """
+    """States by storage and step."""
 
     def __init__(self, folder: Path, memory: Memory) -> None:
         self._folder, self._memory = folder, memory
@@ -63,13 +55,7 @@ class Checkpoints:
 
 
 def actions_of(schedule: Any, count: int) -> Iterator[Any]:
-    """Actions of a schedule for some number of steps.
-
-    Raises
-    ------
-    OperatorError
-        No schedule, one for another number of steps, or one that has been used.
-    """
+    """Actions of a schedule for some number of steps."""
     again = f"checkpoint_schedules.Revolve({count}, 10), for instance"
     if isinstance(schedule, type) or not hasattr(schedule, "max_n"):
         raise OperatorError(f"schedule is {shown(schedule)}: give {again}")

@@ -28,28 +28,18 @@ Kind = Literal["field", "constant", "points", "mesh"]
 @final
 @dataclass(frozen=True, eq=False)
 class Control:
-    """A coefficient, or the displacement of the mesh's nodes, by which to differentiate.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"field", "constant", "points", "mesh"}
-        The value of a field is a vector of its space. A constant is a number or an array. Points
-        have a number or an array at each quadrature point. The mesh has the displacement of its
-        nodes.
-    space : Space
-        Space of the derivative's test functions. That of a constant has one function for each
-        element, and the derivative is the sum over the elements.
-    shape : tuple of int
-        Shape of the coefficient at a point.
-    given : array
-        Value of the coefficient in its own shape. None for the mesh, whose displacement is zero.
-    """
+    """A coefficient, or the displacement of the mesh's nodes, by which to differentiate."""
 
     name: str
+    # the value of a field is a vector of its space. A constant is a number or an array. Points
+    # have a number or an array at each quadrature point. The mesh has the displacement of its
+    # nodes.
     kind: Kind
+    # space of the derivative's test functions. That of a constant has one function for each
+    # element, and the derivative is the sum over the elements.
     space: Space
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # shape of the coefficient at a point
+    # value of the coefficient in its own shape. None for the mesh, whose displacement is zero.
     given: Vector | None = None
 
     @property
@@ -77,13 +67,7 @@ class Control:
         return np.array(sums).reshape(self.shape)
 
     def vector(self, given: Any, dtype: np.dtype[Any]) -> Vector:
-        """Convert a value or a direction in the own shape to a vector of the space.
-
-        Raises
-        ------
-        OperatorError
-            The array has another shape, or it does not hold numbers.
-        """
+        """Convert a value or a direction in the own shape to a vector of the space."""
         memory = self.space.memory
         asarray = np.asarray if self.kind == "constant" else memory.xp.asarray
         try:
@@ -106,22 +90,7 @@ class Control:
 
 
 def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
-    """Make the control for a coefficient of some integrals, or for the mesh.
-
-    Parameters
-    ----------
-    name : str
-        Name of a coefficient, or "mesh".
-    pieces : list of Piece
-    space : Space, optional
-        For the mesh: space of the nodes' displacement; by default H1 of the mesh's degree.
-
-    Raises
-    ------
-    OperatorError
-        No integral has the coefficient, it is a function of x, or integrals have different values
-        of it. Or an integral has too few quadrature points for the order of the control.
-    """
+    """Make the control for a coefficient of some integrals, or for the mesh."""
     control = _control(name, pieces, space)
     order, points = control.space.order, control.space.p1d
     for piece in pieces:

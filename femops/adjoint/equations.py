@@ -18,27 +18,7 @@ Vector = NDArray[Any]
 
 @final
 class LinearEquations:
-    """Linear equations with the Jacobian of a residual, zero at its constrained dofs.
-
-    Parameters
-    ----------
-    F : Residual or Operator
-    linear, preconditioner
-        See `femops.newton`.
-    rtol : float
-        Relative residual.
-    level : str
-        See `Operator.at_level`.
-    caller : str
-        Name of the user's function in messages.
-
-    Attributes
-    ----------
-    fixed : array
-        Constrained dofs, in the memory of the vectors.
-    info : Info or None
-        Report of the last solve; None before, or if a user's function solves.
-    """
+    """Linear equations with the Jacobian of a residual, zero at its constrained dofs."""
 
     def __init__(
         self,
@@ -64,25 +44,7 @@ class LinearEquations:
     ) -> Vector:
         """Solve J x = right with x = 0 at the constrained dofs. Collective.
 
-        Parameters
-        ----------
-        J : Operator
-        right : (size,) or (size, nvec) array
-            Overwritten by zeros at the constrained dofs. The columns of a matrix are solved for at
-            once where conjugate gradients solve.
-        what : str
-            Name of the equation in messages.
-        warn, strict : bool
-            Whether to warn, or to raise, if the equation is not solved to ``rtol``.
-
-        Returns
-        -------
-        array of the shape of ``right``
-
-        Raises
-        ------
-        SolverError
-            The equation is singular, or the linear solver fails; see ``strict`` too.
+        Shapes: `right` (size,).
         """
         right[self.fixed] = 0.0
         return self.solve_with_values(J, right, what, warn=warn, strict=strict)

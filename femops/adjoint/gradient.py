@@ -480,7 +480,6 @@ class _Problem:
     def hessian_product(
         self, adjoint: Vector | None, directions: Mapping[str, Any]
     ) -> dict[str, Vector]:
-        """See `Gradient.hessian_product`."""
         unknown = [name for name in directions if name not in self.controls]
         if unknown:
             raise OperatorError(

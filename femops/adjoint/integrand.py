@@ -53,24 +53,15 @@ def direction_name(variable: str) -> str:
 @final
 @dataclass(frozen=True)
 class Variables:
-    """The variables of an integrand.
+    """The variables of an integrand."""
 
-    Attributes
-    ----------
-    fields : dict of int
-        Number of components of each field of the function, in the order of its arguments.
-    controls : dict of shapes
-        Shape of each coefficient that is a variable. The product has a field for its values.
-    constants : set of str
-        Controls that are constants. On a face between elements they have one value.
-    moving : bool
-        Whether the displacement of the mesh is a variable. Its value is zero.
-    """
-
+    # number of components of each field of the function, in the order of its arguments
     fields: Mapping[str, int]
+    # shape of each coefficient that is a variable. The product has a field for its values.
     controls: Mapping[str, tuple[int, ...]]
+    # controls that are constants. On a face between elements they have one value.
     constants: frozenset[str]
-    moving: bool
+    moving: bool  # whether the displacement of the mesh is a variable. Its value is zero.
 
 
 @final
@@ -86,24 +77,6 @@ class DerivedFunction:
     :math:`\mathsf F = I + \nabla d`, gradients are multiplied by :math:`\mathsf F^{-1}` and E by
     :math:`\det \mathsf F`. On faces, E is multiplied by the length of the cofactor matrix of
     :math:`\mathsf F` times the normal (Nanson's formula). Derivatives are those at d = 0.
-
-    Parameters
-    ----------
-    function : callable
-        See `femops.form`.
-    energy : bool
-        Whether the function returns ``{"value": number}``, the integrand of a functional.
-    tested : bool
-        Whether E contains the adjoint. With ``energy``, E is then the derivative of the energy
-        along the adjoint.
-    variables : Variables
-    names : sequence of str
-        Names of the spaces of the product, in order.
-    by : sequence of str
-        Variables and adjoints by which to differentiate. The result has a test function of each.
-    along : sequence of str
-        Variables and adjoints that change along a direction.
-    on_faces : bool
     """
 
     def __init__(
@@ -210,10 +183,7 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 class _Leaf:
     """Nodes of the expression graph that stand for a variable, to differentiate by.
 
-    Parameters
-    ----------
-    values : array of Node
-    grad : (ncomp, dim) array of Node, optional
+    Shapes: `grad` (ncomp, dim).
     """
 
     def __init__(self, values: Objects, grad: Objects | None = None) -> None:
@@ -238,21 +208,7 @@ class _Leaf:
 
 @final
 class _Point:
-    """Symbols at a point of an element, whose nodes may move.
-
-    Attributes
-    ----------
-    graph : Graph
-    dim : int
-    leaves : dict of _Leaf
-        Nodes of each variable and adjoint.
-    controls : dict of arrays
-        Value of each control.
-    meaning : dict of Node
-        Nodes that replace placeholders after differentiation, by the placeholder's number.
-    volume : Node
-        Determinant of the deformation gradient.
-    """
+    """Symbols at a point of an element, whose nodes may move."""
 
     def __init__(
         self, variables: Variables, given: Mapping[str, FieldSymbol], side: str = ""
@@ -342,19 +298,7 @@ def _on_side(symbol: FieldSymbol | TwoSided, part: str) -> FieldSymbol:
 
 @final
 class _Place:
-    """Symbols where the function is called: at a point of an element, or on both sides of a face.
-
-    Attributes
-    ----------
-    graph : Graph
-    dim : int
-    keywords : dict
-        Coefficients, position, normal and extent at the moved point.
-    volume : Node
-        Factor of the volume, or of the area on faces, due to the motion.
-    meaning : dict of Node
-        See `_Point`.
-    """
+    """Symbols where the function is called: at a point of an element, or on two sides of a face."""
 
     def __init__(
         self,

@@ -31,15 +31,6 @@ class Lagrangian:
     r"""Functionals plus residuals times adjoints, as a function of states, adjoints and controls.
 
     It is :math:`L(u, \lambda, m) = J(u, m) + \lambda^T R(u, m)`.
-
-    Parameters
-    ----------
-    pieces : list of Piece
-        Integrals of functionals, and of residuals, on one space or product.
-    controls : dict of Control
-        By name.
-    space : Space or Product
-        Space of the states.
     """
 
     def __init__(
@@ -68,21 +59,7 @@ class Lagrangian:
         With ``along``, the function that is differentiated is the derivative of L along these
         directions.
 
-        Parameters
-        ----------
-        by : sequence of str
-            Names of states, of adjoints, or of controls.
-        state, adjoint : (size,) array
-            Vectors of the states' space. An adjoint that is omitted is zero.
-        along : dict of arrays, optional
-            Directions by name, each a vector of the variable's space.
-        values : dict of arrays, optional
-            Values that replace the controls' own, by name, as vectors of their spaces.
-
-        Returns
-        -------
-        dict of arrays
-            Derivative by each variable, a vector of its space.
+        Shapes: `state`, `adjoint` (size,).
         """
         along = {} if along is None else along
         key = tuple(by), tuple(along)

@@ -65,20 +65,7 @@ class Map(ABC):
 
     @abstractmethod
     def __call__(self, values: Values) -> Vector:
-        """Evaluate the map. The result has the shape ``shape``.
-
-        Parameters
-        ----------
-        values : dict of arrays
-            Each input by name, in its shape in ``inputs``.
-
-        Raises
-        ------
-        OperatorError
-            An input is missing, or a name is not that of an input.
-        VectorError
-            An array has another shape or type, or is in another memory.
-        """
+        """Evaluate the map. The result has the shape ``shape``."""
 
     @abstractmethod
     def jvp(self, values: Values, tangents: Values, result: Any = None) -> Vector:
@@ -217,11 +204,9 @@ class OperatorMap(Map):
         self._A, self._adjoint = A, A.H  # complex operators have products with A.H, not with A.T
 
     def __call__(self, values: Values) -> Vector:
-        """See `Map`."""
         return self._A.apply(self._given(values)[STATE], self._empty(self.shape[0]))
 
     def jvp(self, values: Values, tangents: Values, result: Any = None) -> Vector:  # noqa: ARG002
-        """See `Map.jvp`."""
         return self(tangents)
 
     def vjp(
@@ -231,7 +216,6 @@ class OperatorMap(Map):
         wrt: Sequence[str] | None = None,
         result: Any = None,  # noqa: ARG002
     ) -> dict[str, Vector]:
-        """See `Map.vjp`."""
         if wrt is not None and STATE not in wrt:
             return {}
         y, out = self._array(cotangent, self.shape, "y"), self._empty(self._A.space.size)
@@ -412,7 +396,6 @@ class FunctionalMap(ControlledMap[Functional]):
         super().__init__(J, STATE, controls, ())
 
     def __call__(self, values: Values) -> Vector:
-        """See `Map`."""
         given = self._given(values)
         return np.asarray(self._at(given)(given[STATE]), dtype=self.dtype)
 
@@ -435,7 +418,6 @@ class FunctionalMap(ControlledMap[Functional]):
         wrt: Sequence[str] | None = None,
         result: Any = None,  # noqa: ARG002
     ) -> dict[str, Vector]:
-        """See `Map.vjp`."""
         given = self._given(values)
         factor = float(self._array(cotangent, (), "the cotangent", on_host=True))
         slopes = self._slopes(self._wrt(wrt), given)
@@ -472,7 +454,6 @@ class ResidualMap(ControlledMap[Residual | Operator]):
         super().__init__(free, STATE, controls, F.space.shape)
 
     def __call__(self, values: Values) -> Vector:
-        """See `Map`."""
         given = self._given(values)
         F, out = self._at(given), self._empty(self.shape[0])
         apply = F.apply if isinstance(F, Operator) else F.residual
@@ -483,7 +464,6 @@ class ResidualMap(ControlledMap[Residual | Operator]):
         return vector
 
     def jvp(self, values: Values, tangents: Values, result: Any = None) -> Vector:  # noqa: ARG002
-        """See `Map.jvp`."""
         given = self._given(values)
         return self._freed(self._pushed(tangents, given, given[STATE]))
 
@@ -494,7 +474,6 @@ class ResidualMap(ControlledMap[Residual | Operator]):
         wrt: Sequence[str] | None = None,
         result: Any = None,  # noqa: ARG002
     ) -> dict[str, Vector]:
-        """See `Map.vjp`."""
         given = self._given(values)
         weights = self._freed(self._array(cotangent, self.shape, "the cotangent").copy())
         return self._derivatives(self._wrt(wrt), given, given[STATE], weights)

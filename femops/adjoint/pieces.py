@@ -26,37 +26,21 @@ from femops.spaces.product import Product
 @final
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """An integral of a function of fields.
-
-    Attributes
-    ----------
-    function : callable
-        See `femops.form`.
-    energy : bool
-        Whether the function is the integrand of a functional and returns ``{"value": number}``.
-    tested : bool
-        Whether the integral is part of a residual. If the function is an energy, the residual is
-        the derivative of the energy.
-    fields : dict of Space
-        Space of each argument of the function, by name. The test functions of a residual have the
-        same spaces.
-    place : DomainSpace
-        One of these spaces, restricted to the elements or faces of the integral.
-    quadrature : Quadrature1D
-    coefficients : dict of FormCoefficient
-    kind : (numpy.dtype, int)
-        Type of the arithmetic, and slots of its lanes.
-    factor : float
-    """
+    """An integral of a function of fields."""
 
     function: Callable[..., Any]
+    # whether the function is the integrand of a functional and returns ``{"value": number}``
     energy: bool
+    # whether the integral is part of a residual. If the function is an energy, the residual is
+    # the derivative of the energy.
     tested: bool
+    # space of each argument of the function, by name. The test functions of a residual have the
+    # same spaces.
     fields: Mapping[str, Space]
-    place: DomainSpace
+    place: DomainSpace  # one of these spaces, restricted to the elements or faces of the integral
     quadrature: Quadrature1D
     coefficients: Mapping[str, FormCoefficient]
-    kind: tuple[np.dtype[Any], int]
+    kind: tuple[np.dtype[Any], int]  # type of the arithmetic, and slots of its lanes
     factor: float
 
     @property
@@ -77,15 +61,7 @@ class Piece:
 
 
 def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
-    """List the integrals of a residual, a functional or an operator.
-
-    Raises
-    ------
-    OperatorError
-        ``given`` is of another type. It is an operator that its function does not define: between
-        two spaces, a transpose that is not symmetric, a derivative, or a block. A coefficient has a
-        name that derivatives need. The function reads a variable that has changed.
-    """
+    """List the integrals of a residual, a functional or an operator."""
     tested = not isinstance(given, Functional)
     if isinstance(given, Functional):
         given = given.derivative

@@ -97,7 +97,6 @@ class SolveMap(ControlledMap[Residual | Operator]):
         }
 
     def __call__(self, values: Values) -> Vector:
-        """See `Map`."""
         given = self._given(values)
         F, b = self._at(given), given[LOAD]
         if not isinstance(F, Operator):
@@ -141,7 +140,6 @@ class SolveMap(ControlledMap[Residual | Operator]):
         return solve(J, right, what)
 
     def jvp(self, values: Values, tangents: Values, result: Any = None) -> Vector:
-        """See `Map.jvp`."""
         given = self._given(values)
         u = self(values) if result is None else self._array(result, self.shape, "the result")
         controls = {name: value for name, value in tangents.items() if name != LOAD}
@@ -160,7 +158,6 @@ class SolveMap(ControlledMap[Residual | Operator]):
         wrt: Sequence[str] | None = None,
         result: Any = None,
     ) -> dict[str, Vector]:
-        """See `Map.vjp`."""
         given, names = self._given(values), self._wrt(wrt)
         u = self(values) if result is None else self._array(result, self.shape, "the result")
         right = self._array(cotangent, self.shape, "the cotangent").copy()

@@ -439,13 +439,7 @@ class _Sweep:
             self.found[INITIAL] = found
 
     def _kept_values(self, n: int, before: Vector, after: Vector) -> Any:
-        """Constrained dofs whose values step n does not change.
-
-        Raises
-        ------
-        OperatorError
-            The first guess has values there that are other functions of the state before the step.
-        """
+        """Constrained dofs whose values step n does not change."""
         steps, fixed = self._steps, self._equations.fixed
         if steps._begin is None:
             return fixed

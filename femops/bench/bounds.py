@@ -107,24 +107,15 @@ def host_bound(moved: float, flops: float, bandwidth: float, peak: float) -> Bou
 @final
 @dataclass(frozen=True)
 class Demand:
-    """Amounts of a device's resources that one application needs.
+    """Amounts of a device's resources that one application needs."""
 
-    Attributes
-    ----------
-    read, written : float
-        Bytes of memory: the vectors once, and data, geometry and indices of dofs as stored.
-    shared : float
-        Bytes read from shared memory and written to it.
-    flops : float
-    atomics : float
-        Numbers added by atomic operations.
-    """
-
+    # read and written: bytes of memory: the vectors once, and data, geometry and indices of dofs
+    # as stored
     read: float
     written: float
-    shared: float
+    shared: float  # bytes read from shared memory and written to it
     flops: float
-    atomics: float
+    atomics: float  # numbers added by atomic operations
 
     @staticmethod
     def of(operator: Operator) -> Demand:

@@ -32,18 +32,7 @@ def run_once(command: Sequence[str], patience: float) -> tuple[str, str]:
 
 @final
 class Child:
-    """A process that answers lines of JSON by lines of JSON, until it is closed.
-
-    Parameters
-    ----------
-    name : str
-        Beginning of messages, which go on with the exit code of the process.
-    command : sequence of str
-    environment : mapping
-        Variables besides those of this process.
-    patience : float
-        Seconds after the last request until a process that has not ended is stopped.
-    """
+    """A process that answers lines of JSON by lines of JSON, until it is closed."""
 
     def __init__(
         self,
@@ -69,13 +58,7 @@ class Child:
         self._requests, self._answers = self._process.stdin, self._process.stdout
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request, and wait for the answer.
-
-        Raises
-        ------
-        OperatorError
-            The process has ended without an answer. The message has its last output.
-        """
+        """Send a request, and wait for the answer."""
         line = ""
         try:
             self._requests.write(json.dumps(request) + "\n")

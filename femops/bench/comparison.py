@@ -112,13 +112,7 @@ def _versions() -> dict[str, str]:
 
 
 def check_folder(folder: str | os.PathLike[str]) -> Path:
-    """Return the path of a folder.
-
-    Raises
-    ------
-    FileError
-        There is no such folder.
-    """
+    """Return the path of a folder."""
     path = Path(folder)
     if not path.is_dir():
         raise FileError(f"there is no folder '{path}': make it first, or give another")

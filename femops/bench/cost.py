@@ -68,38 +68,7 @@ def table(
     seconds: float = 0.05,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Table 1 of the tensor report for a form: counted operations, measured bytes and seconds.
-
-    Parameters
-    ----------
-    form : {"mass", "diffusion", "convection", "elasticity"}
-    dim : int
-        1 to 3.
-    orders : sequence of int
-    more : int
-        Quadrature points per direction besides the p + 1 points of the table.
-    elements : int
-        Elements per direction of a bent box with isoparametric elements. The table assumes this
-        geometry, which is the costliest.
-    seconds : float
-        Time for which an application is repeated; the least time counts. With 0 no application is
-        timed, and nothing is compiled.
-    progress : callable, optional
-        Called with a line of text before each order.
-
-    Returns
-    -------
-    dict
-        ``rows``: dicts of ``level`` (see `ROWS`), ``order``, ``flops_assembly``, ``flops_apply``,
-        ``stored_bytes`` and ``seconds`` of one application, for the whole mesh.  ``exponents``: by
-        level, the growth of the first three in p + 1, fitted over all orders (None with one order).
-
-    Raises
-    ------
-    OperatorError
-        An unknown form, a dimension or a number that makes no sense, or a matrix that would not
-        fit into memory.
-    """
+    """Table 1 of the tensor report for a form: counted operations, measured bytes and seconds."""
     _check(form, dim, orders, more, elements)
     rows: list[dict[str, Any]] = []
     for order in orders:
@@ -191,13 +160,7 @@ def _slope(nodes: NDArray[np.float64], values: list[float]) -> float | None:
 
 @final
 class DenseBases:
-    """Dense matrices from an element's dofs to its points, for an operator of one form.
-
-    Parameters
-    ----------
-    operator : Operator
-        An operator at the level "partial".
-    """
+    """Dense matrices from an element's dofs to its points, for an operator of one form."""
 
     def __init__(self, operator: Operator) -> None:
         [(_, self._term)] = operator._summands

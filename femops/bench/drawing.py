@@ -20,24 +20,17 @@ Rows = Sequence[Row]
 @final
 @dataclass(frozen=True)
 class Picture:
-    """Description of a picture: how rows are sorted into panels and curves.
+    """Description of a picture: how rows are sorted into panels and curves."""
 
-    Attributes
-    ----------
-    panel, line : str
-        Formats for the title of a row's panel and the name of its curve, filled in by
-        `str.format` with the row.
-    value, limit : str
-        Keys of the values that are drawn, and of the values that are drawn dashed, if any.
-    along : str
-        Key of the horizontal axis.
-    """
-
+    # panel and line: formats for the title of a row's panel and the name of its curve, filled in
+    # by `str.format` with the row
     panel: str
     line: str
+    # value and limit: keys of the values that are drawn, and of the values that are drawn dashed,
+    # if any
     value: str
     limit: str = ""
-    along: str = "order"
+    along: str = "order"  # key of the horizontal axis
 
     def panels(self, rows: Rows, x: Sequence[int]) -> list[Panel]:
         """Sort rows into panels, in the order in which their titles first appear."""
@@ -87,21 +80,7 @@ PICTURES = {
 
 
 def draw(path: str | os.PathLike[str], name: str, rows: Rows) -> Path:
-    """Draw rows into a PNG file.
-
-    Parameters
-    ----------
-    path : path ending in .png
-    name : str
-        A name in `PICTURES`, or ``multivector`` for many vectors.
-    rows : list of dict
-        Rows of the benchmark's result.
-
-    Raises
-    ------
-    OperatorError
-        There are no rows. Other errors are those of `femops.io.plots.curves.curves`.
-    """
+    """Draw rows into a PNG file."""
     if name == "multivector":
         name = "widths" if _widths_vary(rows) else "vectors"
     rows = _PREPARED.get(name, list)(rows)

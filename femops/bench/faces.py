@@ -66,34 +66,7 @@ def run_faces(
     seconds: float = 0.05,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Time products with each operator in turns, and solves with multigrid.
-
-    Parameters
-    ----------
-    problems, meshes : sequence of str
-        ``bp3`` is always measured, as all others are compared with it.
-    orders : sequence of int
-    footprint : {"ram", "cache"}
-        Number of dofs.
-    solves : bool
-        Whether bp3 and those of sip are solved, too: Poisson's equation, to a residual of 1e-9.
-    threads, rounds : int
-    seconds : float
-        Approximate time of each case in a round.
-    progress : callable
-
-    Returns
-    -------
-    dict
-        ``machine``; ``rows`` with ``problem``, ``mesh``, ``order``, ``dofs``, ``seconds_median``,
-        ``dofs_per_second`` and ``over_bp3``, the time of a dof over that of a dof of bp3;
-        ``solves`` with ``iterations``, ``seconds_setup``, ``seconds_solve`` and ``over_bp3``.
-
-    Raises
-    ------
-    OperatorError
-        A name is unknown, or there is nothing to measure.
-    """
+    """Time products with each operator in turns, and solves with multigrid."""
     check_asked(meshes=meshes, orders=orders, footprints=(footprint,), rounds=rounds)
     choose("problem", problems, PROBLEMS)
     meter, rows, solved = Meter((threads,)), list[dict[str, Any]](), list[dict[str, Any]]()

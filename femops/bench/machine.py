@@ -50,12 +50,7 @@ def one_blas_thread() -> AbstractContextManager[Any] | None:
 
 @final
 class Meter:
-    """Measures the machine's limits repeatedly, with one or more numbers of threads.
-
-    Parameters
-    ----------
-    threads : sequence of int
-    """
+    """Measures the machine's limits repeatedly, with one or more numbers of threads."""
 
     def __init__(self, threads: tuple[int, ...]) -> None:
         self.threads = threads

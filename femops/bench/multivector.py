@@ -61,36 +61,7 @@ def run_multivector(
     seconds: float = 0.05,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Time the methods in turns, and compare them with the machine's rate of multiply-adds.
-
-    Parameters
-    ----------
-    forms, meshes, methods : sequence of str
-    orders, vectors : sequence of int
-        Degrees, and numbers of vectors.
-    widths : sequence of int
-        Numbers of vectors in a panel.
-    cells : int
-        Approximate number of elements.
-    threads, rounds : int
-    seconds : float
-        Approximate time of each case in a round.
-    progress : callable
-
-    Returns
-    -------
-    dict
-        ``machine``, ``rows`` and ``notes``.  A row has ``problem``, ``mesh``, ``order``, ``cells``,
-        ``dofs``, ``nvec``, ``method``, ``width`` (of panels), ``threads``, ``seconds_min``,
-        ``seconds_median``, ``dofs_per_second`` (dofs of all vectors), ``fraction_of_fma_peak``
-        (compiled instructions on lanes over those that are possible, if known), and
-        ``over_cell_matrices``, ``over_one_by_one``: speedups over these methods.
-
-    Raises
-    ------
-    OperatorError
-        A name is unknown, or there is nothing to measure.
-    """
+    """Time the methods in turns, and compare them with the machine's rate of multiply-adds."""
     check_asked(meshes=meshes, orders=orders, rounds=rounds)
     _check(forms, methods, vectors, widths, cells)
     meter, rows, slots = Meter((threads,)), list[dict[str, Any]](), machine.lane_width()

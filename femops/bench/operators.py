@@ -49,28 +49,16 @@ CLOSE = 0.05
 @final
 @dataclass
 class Bench:
-    """Benchmark that measures operators in turns with the machine's limits and other libraries.
-
-    Attributes
-    ----------
-    threads : tuple of int
-    meshes, levels, peers : sequence of str
-    rounds : int
-    seconds : float
-        Time of a round for one case.
-    rows : list of dict
-        Rows of the result.
-    notes : dict
-        Lines about cases that were not measured, as keys.
-    """
+    """Benchmark that measures operators in turns with the machine's limits and other libraries."""
 
     threads: tuple[int, ...]
     meshes: Sequence[str] = MESHES
     levels: Sequence[str] = ("auto",)
     peers: Sequence[str] = ()
     rounds: int = 5
-    seconds: float = 0.3
-    rows: list[dict[str, Any]] = field(default_factory=list, init=False)
+    seconds: float = 0.3  # time of a round for one case
+    rows: list[dict[str, Any]] = field(default_factory=list, init=False)  # rows of the result
+    # lines about cases that were not measured, as keys
     notes: dict[str, None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -87,17 +75,7 @@ class Bench:
     def measure(
         self, problem: Problem, order: int, size: tuple[float, str], beside: Sequence[str] = ()
     ) -> None:
-        """Measure one problem at one order, all cases in turns, and add the rows.
-
-        Parameters
-        ----------
-        problem : Problem
-        order : int
-        size : (float, str)
-            Approximate number of dofs, and its name in the rows.
-        beside : sequence of str
-            Further levels, which are measured on the fewest threads only.
-        """
+        """Measure one problem at one order, all cases in turns, and add the rows."""
         with ExitStack() as stack:
             cases: list[Case] = []
             for kind in self.meshes:

@@ -29,21 +29,12 @@ FORMS = {"mass": mass, "diffusion": diffusion}
 @final
 @dataclass(frozen=True)
 class Problem:
-    """One of CEED's bake-off problems.
-
-    Attributes
-    ----------
-    name : str
-    form : {"mass", "diffusion"}
-    ncomp : int
-        Components of the field.
-    collocated : bool
-        True if the quadrature points are the p + 1 Gauss-Lobatto nodes, else p + 2 Gauss points.
-    """
+    """One of CEED's bake-off problems."""
 
     name: str
     form: str
-    ncomp: int
+    ncomp: int  # components of the field
+    # True if the quadrature points are the p + 1 Gauss-Lobatto nodes, else p + 2 Gauss points
     collocated: bool = False
 
     def rule(self, order: int) -> Quadrature1D:
@@ -106,13 +97,7 @@ def choose(
     none: bool = False,
     where: str = "",
 ) -> None:
-    """Raise if a name of ``given`` is not among ``known``; pass if ``given`` is None.
-
-    Raises
-    ------
-    OperatorError
-        (or ``error``) A name is unknown; or there are no names, and ``none`` is False.
-    """
+    """Raise if a name of ``given`` is not among ``known``; pass if ``given`` is None."""
     if given is not None and not given and not none:
         raise error(f"nothing to measure: give at least one {what}")
     for name in given or ():
@@ -130,14 +115,7 @@ def check_asked(
     dofs: Iterable[float] = (),
     rounds: int = 1,
 ) -> None:
-    """Check the choice of cases to be measured.
-
-    Raises
-    ------
-    OperatorError
-        An unknown name, an order that is not in 1 to `MOST_ORDER`, fewer than one dof or more than
-        `MOST_DOFS`, or an empty choice.
-    """
+    """Check the choice of cases to be measured."""
     choose("problem", problems, PROBLEMS)
     choose("mesh", meshes, MESHES)
     choose("footprint", footprints, FOOTPRINTS)
@@ -177,22 +155,7 @@ def _mesh(kind: str, n: int) -> Mesh:
 
 
 def make_mesh(kind: str, order: int, nodes: float) -> Mesh:
-    """Make a box of hexahedra on which a space of this order has about ``nodes`` nodes.
-
-    Parameters
-    ----------
-    kind : {"cartesian", "multilinear", "curved"}
-        ``cartesian``: all elements are equal.  ``multilinear``: no element is affine.  ``curved``:
-        elements are quadratic, and none is multilinear.  Elements are in the order of a
-        space-filling curve, and femops does not use the structure of the box.
-    order : int
-    nodes : float
-
-    Raises
-    ------
-    OperatorError
-        An unknown kind.
-    """
+    """Make a box of hexahedra on which a space of this order has about ``nodes`` nodes."""
     check_asked(meshes=(kind,))
     return _mesh(kind, per_direction(order, nodes))
 

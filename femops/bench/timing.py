@@ -123,23 +123,12 @@ def batch_times(device: Device, call: Callable[[], object], seconds: float) -> T
 @final
 @dataclass(frozen=True)
 class Fastest(Generic[Name]):
-    """Result of a search.
+    """Result of a search."""
 
-    Attributes
-    ----------
-    best : hashable
-        The candidate to take.
-    gain : float
-        Speedup of the best candidate over the first.
-    tried : int
-        Number of candidates that were run.
-    seconds : dict
-        All times of each candidate.
-    """
-
-    best: Name
-    gain: float
-    tried: int
+    best: Name  # the candidate to take
+    gain: float  # speedup of the best candidate over the first
+    tried: int  # number of candidates that were run
+    # all times of each candidate
     seconds: dict[Name, list[float]] = field(default_factory=dict, compare=False)
 
 
@@ -148,13 +137,6 @@ def fastest(candidates: Mapping[Name, Callable[[], float]], rounds: int) -> Fast
 
     Other programs disturb single times. So the ratio of two times that follow each other compares
     two candidates, by its median over the rounds.
-
-    Parameters
-    ----------
-    candidates : mapping
-        {name: function that runs the candidate and returns its seconds}; the first is the default.
-    rounds : int
-        Turns of each candidate; slow candidates are dropped after three.
     """
     first = next(iter(candidates))
     seconds: dict[Name, list[float]] = {name: [] for name in candidates}

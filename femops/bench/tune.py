@@ -61,39 +61,23 @@ _MEMBERS = 10_000  # matrices of a batch: from n = 8 on out of cache
 @final
 @dataclass(frozen=True)
 class TuneSettings:
-    """Choice of the kernels and settings that are tuned.
-
-    Attributes
-    ----------
-    problems, meshes, levels, settings : sequence of str
-    orders : sequence of int
-    sizes : sequence of int
-        Rows of the square matrices whose products are tuned.
-    dofs : float, optional
-        Approximate number of dofs; that of benchmarks out of cache if omitted.
-    threads, rounds : int
-    again : bool
-        True to measure kernels again that are already in the user's table.
-    """
+    """Choice of the kernels and settings that are tuned."""
 
     problems: Sequence[str] = ("bp1", "bp3")
     meshes: Sequence[str] = ("multilinear",)
     levels: Sequence[str] = ("partial", "matrix-free")
     settings: Sequence[str] = SETTINGS
     orders: Sequence[int] = (1, 2, 3, 4, 5, 6, 7, 8)
+    # rows of the square matrices whose products are tuned
     sizes: Sequence[int] = tuple(range(2, 33))
+    # approximate number of dofs; that of benchmarks out of cache if omitted
     dofs: float | None = None
     threads: int = 1
     rounds: int = 9
-    again: bool = False
+    again: bool = False  # True to measure kernels again that are already in the user's table
 
     def check(self) -> None:
-        """Raise if a setting is unknown or out of range.
-
-        Raises
-        ------
-        OperatorError
-        """
+        """Raise if a setting is unknown or out of range."""
         check_asked(
             problems=self.problems, meshes=self.meshes, orders=self.orders, rounds=self.rounds
         )
@@ -117,27 +101,7 @@ class _Search:
 def run_tune(
     asked: TuneSettings, progress: Progress, total: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Search for settings, and write each setting to the user's table as soon as it is found.
-
-    Parameters
-    ----------
-    asked : TuneSettings
-    progress : callable
-        Called with the name of each case before it is measured.
-    total : callable
-        Called with the number of cases.
-
-    Returns
-    -------
-    dict
-        ``rows``: for each setting its best value and the gain; ``table``: path of the user's table;
-        ``known``: number of entries that were in the table already.
-
-    Raises
-    ------
-    OperatorError
-        Wrong settings.
-    """
+    """Search for settings, and write each setting to the user's table as soon as it is found."""
     asked.check()
     rows: list[dict[str, Any]] = []
     found_before, met = 0, set()

@@ -7,19 +7,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Arguments of the command line. The default is ``sys.argv[1:]``.
-
-    Raises
-    ------
-    SystemExit
-        Exit code 0 for success, 1 for an error with a message in one line on stderr, 2 for wrong
-        usage, 130 if interrupted.
-    """
+    """Run the command line and exit."""
     try:
         # Here, so that an interrupt while it is imported is caught as well.
         from femops.cli.app import run

@@ -90,14 +90,7 @@ def _gpu(facts: dict[str, Any]) -> str:
 
 
 def describe_ranks(comm: Communicator) -> dict[str, Any]:
-    """Facts about the ranks of a communicator.
-
-    Returns
-    -------
-    dict
-        ``ranks``, ``nodes``, ``threads`` (per rank), ``cores`` (usable cores on all nodes), ``mpi``
-        (the library), ``mpi4py``.
-    """
+    """Facts about the ranks of a communicator."""
     import numpy as np
 
     from femops.parallel import launch

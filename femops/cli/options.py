@@ -53,19 +53,7 @@ def given_options(context: typer.Context) -> set[str]:
 
 
 def refuse(names: set[str], why: str) -> None:
-    """Raise if options are set that a command would ignore.
-
-    Parameters
-    ----------
-    names : set of str
-        Names of the parameters that are set. May be empty.
-    why : str
-        Reason: a sentence without its full stop.
-
-    Raises
-    ------
-    typer.BadParameter
-    """
+    """Raise if options are set that a command would ignore."""
     if names:
         hints = ", ".join("--" + name.replace("_", "-") for name in sorted(names))
         raise typer.BadParameter(f"{why}: leave it out", param_hint=hints)
@@ -202,11 +190,6 @@ def load_mesh(name: str, refine: int = 0, *, split: bool = False) -> Mesh:
     """Read a mesh file. If there is no file, use the sample of that name, or make a box.
 
     For ``split`` see `femops.read_mesh`.
-
-    Raises
-    ------
-    MeshError
-        There is no such file or sample, the file cannot be read, or a box does not fit into memory.
     """
     from femops.io import read_mesh
     from femops_meshes import box
@@ -220,26 +203,7 @@ def load_mesh(name: str, refine: int = 0, *, split: bool = False) -> Mesh:
 def share_mesh(
     name: str, refine: int, comm: Communicator, method: str = "curve", reproducible: bool = False
 ) -> Mesh | DistributedMesh:
-    """Load a mesh like `load_mesh`, and distribute it over several ranks. Collective.
-
-    Parameters
-    ----------
-    name : str
-        Name of the mesh. Only rank 0 looks for the file.
-    refine : int
-        Number of refinements.
-    comm : Communicator
-        Ranks that get the mesh.
-    method, reproducible
-        Partition of the mesh; see `femops.distribute`.
-
-    Raises
-    ------
-    MeshError
-        See `load_mesh`. Also if `method` and `reproducible` cannot be combined.
-    RankError
-        Another rank failed.
-    """
+    """Load a mesh like `load_mesh`, and distribute it over several ranks. Collective."""
     from femops.io import read_mesh
     from femops.parallel import box, check, distribute
     from femops_meshes import box as whole_box
@@ -298,13 +262,7 @@ def _there(path: Path) -> bool:
 
 
 def set_threads(count: int | None) -> None:
-    """Set the number of threads, unless ``count`` is None.
-
-    Raises
-    ------
-    KernelError
-        ``count`` is larger than the possible number.
-    """
+    """Set the number of threads, unless ``count`` is None."""
     if count is not None:
         from femops_kernels.cpu import machine
 
@@ -331,23 +289,7 @@ def number_list(help_text: str, what: str, option: str, digits: int = 3) -> Any:
 
 
 def numbers(text: str, what: str = "orders", digits: int = 3, option: str = "--order") -> list[int]:
-    """Convert a list such as '3', '1-8' or '2,4,6-8' to whole numbers, in order, without repeats.
-
-    Parameters
-    ----------
-    text : str
-    what : str
-        Name of the numbers in the message.
-    digits : int
-        Maximum number of digits of a number.
-    option : str
-        Name of the option with this value.
-
-    Raises
-    ------
-    typer.BadParameter
-        The text is not such a list.
-    """
+    """Convert a list as '3', '1-8' or '2,4,6-8' to whole numbers, in order, without repeats."""
     result: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(rf"\s*([0-9]{{1,{digits}}})\s*(?:-\s*([0-9]{{1,{digits}}})\s*)?", part)

@@ -23,23 +23,13 @@ _WIDE = 10_000  # columns of a terminal in which all tables fit
 @final
 @dataclass(frozen=True)
 class Column:
-    """Column of a table of dicts.
-
-    Attributes
-    ----------
-    heading : str
-    source : str or callable
-        Key of the value in a dict, or a function from the dict to the value.
-    form : str
-        Format of a number, for `format`.
-    scale : float
-        Factor by which a number is multiplied.
-    """
+    """Column of a table of dicts."""
 
     heading: str
+    # key of the value in a dict, or a function from the dict to the value
     source: str | Callable[[dict[str, Any]], Any]
-    form: str = ""
-    scale: float = 1.0
+    form: str = ""  # format of a number, for `format`
+    scale: float = 1.0  # factor by which a number is multiplied
 
     def value(self, record: dict[str, Any]) -> Any:
         """Return the column's value in a dict."""
@@ -69,13 +59,7 @@ def columns(text: str) -> tuple[Column, ...]:
 
 @final
 class Output:
-    """Standard output for results, standard error for progress.
-
-    Parameters
-    ----------
-    as_json : bool
-        Whether results are printed as one JSON document instead of tables.
-    """
+    """Standard output for results, standard error for progress."""
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
@@ -98,14 +82,7 @@ class Output:
     def table(
         self, title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
     ) -> None:
-        """Print a table, unless the output is JSON.
-
-        Parameters
-        ----------
-        title : str
-        columns : sequence of (heading, "left" or "right")
-        rows : sequence of rows, each with a text per column
-        """
+        """Print a table, unless the output is JSON."""
         if self.as_json:
             return
         if self.terminal:

@@ -41,13 +41,7 @@ def one_voice(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def refuse_ranks(command: str) -> None:
-    """Raise if a launcher has started several processes for a command of one process.
-
-    Raises
-    ------
-    CommunicatorError
-        There are several processes.
-    """
+    """Raise if a launcher has started several processes for a command of one process."""
     count, name = launched()
     if count > 1 and command not in SHARED:
         from femops.errors import CommunicatorError

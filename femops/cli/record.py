@@ -40,23 +40,7 @@ def record_of(
     result: int,
     files: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the record of a run, which ``femops verify`` reads. Collective.
-
-    Parameters
-    ----------
-    command : list of str
-        Words of the command and its arguments, before its options.
-    options : mapping
-        Values of all options, by the names of their parameters. The record leaves out options that
-        do not change the result.
-    mesh : Mesh or DistributedMesh
-        Mesh at the start of the run.
-    comm : Communicator
-    result : int
-        Hash of the result, see `femops.fields.vector_hash`.
-    files : mapping, optional
-        Hashes of other input files of the run, see `file_hashes`.
-    """
+    """Return the record of a run, which ``femops verify`` reads. Collective."""
     import femops
     from femops_kernels.cpu import machine
 
@@ -118,14 +102,7 @@ def _version(package: str) -> str | None:
 
 
 def functions() -> dict[str, str]:
-    """Hashes of results of other libraries whose bits may differ between machines.
-
-    Returns
-    -------
-    dict
-        Hashes by function and library. The functions are elementary functions of NumPy and of the C
-        library, which kernels call, and products and factors of small matrices by BLAS and LAPACK.
-    """
+    """Hashes of results of other libraries whose bits may differ between machines."""
     import numpy as np
 
     x = np.linspace(0.01, 3.0, 1009)

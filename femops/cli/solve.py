@@ -48,21 +48,11 @@ def group() -> None:
 @final
 @dataclass(frozen=True)
 class _Asked:
-    """Problem, words and options from a command line.
+    """Problem, words and options from a command line."""
 
-    Attributes
-    ----------
-    make : callable
-        Function that makes the problem.
-    command : list of str
-        Words of the command, and the mesh.
-    options : dict
-        Values of all options, by the names of their parameters.
-    """
-
-    make: Make
-    command: list[str]
-    options: dict[str, Any]
+    make: Make  # function that makes the problem
+    command: list[str]  # words of the command, and the mesh
+    options: dict[str, Any]  # values of all options, by the names of their parameters
 
 
 def _solve(
@@ -125,19 +115,7 @@ def _solve(
 
 
 def problem(own: Callable[..., Make]) -> Callable[..., None]:
-    """Make a command from a function that takes the options of one problem.
-
-    Parameters
-    ----------
-    own : callable
-        Takes the options of the problem, and returns the maker of the problem. The command gets its
-        docstring.
-
-    Returns
-    -------
-    callable
-        Command that takes these options and the options of all problems.
-    """
+    """Make a command from a function that takes the options of one problem."""
     _, *shared = inspect.signature(_solve, eval_str=True).parameters.values()
     options = inspect.signature(own, eval_str=True).parameters
 

@@ -84,13 +84,7 @@ def verify(
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read the document of a run.
-
-    Raises
-    ------
-    typer.BadParameter
-        The file cannot be read, or is no document of a run.
-    """
+    """Read the document of a run."""
     try:
         document = json_format.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -159,13 +153,7 @@ def _check_files(record: dict[str, Any], path: Path) -> None:
 
 
 def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
-    """Repeat the run in a separate process, and return its document.
-
-    Raises
-    ------
-    typer.Exit
-        The run has failed and has printed the reason.
-    """
+    """Repeat the run in a separate process, and return its document."""
     more = [] if threads is None else ["--threads", str(threads)]
     with tempfile.TemporaryDirectory() as folder:
         if record["arguments"][0] == "hydro":  # a run that fails writes its last good state

@@ -17,31 +17,7 @@ Map = Callable[[Array], Array]
 def spectrum(
     A: AnyOperator, inverse: Map, pencil: Pencil, steps: int, seed: int
 ) -> tuple[float, float, float]:
-    """Estimate the ends of the spectrum of B A by Lanczos' method, with an upper bound. Collective.
-
-    Parameters
-    ----------
-    A : Operator
-    inverse : callable
-        Function that multiplies a vector by B, which is symmetric positive definite.
-    pencil : Pencil
-        Mass and constrained dofs. B is an approximate inverse of the mass.
-    steps : int
-    seed : int
-
-    Returns
-    -------
-    lowest, highest : float
-        Smallest and largest Ritz value.
-    bound : float
-        Largest Ritz value plus the norm of the last step's residual. In practice this is a safe
-        bound (Y. Zhou and R.-C. Li, "Bounding the spectrum of large Hermitian matrices", 2011).
-
-    Raises
-    ------
-    SolverError
-        B is not positive definite, A is not finite, or squares of numbers underflow.
-    """
+    """Estimate the ends of B A's spectrum by Lanczos' method, with an upper bound. Collective."""
     space, free, sums = A.space, pencil.free, pencil.sums
     v = space.memory.put(random_draws(space, seed)().astype(A.dtype)) * pencil.deviations
     v = v if pencil.weights is None else v * pencil.weights

@@ -192,15 +192,7 @@ def chebyshev_subspace(
 
 @final
 class _Solve:
-    """One run of the iteration.
-
-    Parameters
-    ----------
-    pencil : Pencil
-    k, tol, guard, filter_dtype, seed
-        See `chebyshev_subspace`.
-    watch : Watch
-    """
+    """One run of the iteration."""
 
     def __init__(
         self,

@@ -43,23 +43,14 @@ class Search:
     cut. The argument is that of J. Kuczynski and H. Wozniakowski, "Estimating the largest
     eigenvalue by the power and Lanczos algorithms with a random start", SIAM J. Matrix Anal. Appl.
     13 (1992).
-
-    Attributes
-    ----------
-    interval : Interval
-        Interval of the eigenvalues that filters damp. Its ``cut`` lies above ``value``.
-    value : float
-        Largest eigenvalue that may be missing.
-    step : int
-        Degree of a filter. After each filter the vectors are orthogonalized against X again.
-    filters : int
-        Number of filters.
     """
 
+    # interval of the eigenvalues that filters damp. Its ``cut`` lies above ``value``.
     interval: Interval
-    value: float
+    value: float  # largest eigenvalue that may be missing
+    # degree of a filter. After each filter the vectors are orthogonalized against X again.
     step: int
-    filters: int
+    filters: int  # number of filters
 
     @classmethod
     def planned(
@@ -67,15 +58,7 @@ class Search:
     ) -> Search:
         """Plan the filters of a search for eigenvalues up to the k-th Ritz value of X.
 
-        Parameters
-        ----------
-        interval : Interval
-        values, norms : (nvec,) arrays
-            Ritz values and residuals of X. A vector orthogonal to X still has a part of each
-            eigenvector in X, of about the residual over the gap. Filters amplify these parts. They
-            must stay below one until the next orthogonalization.
-        k : int
-        pencil : Pencil
+        Shapes: `values`, `norms` (nvec,).
         """
         limits = np.finfo(pencil.A.dtype)
         eps, value = float(limits.eps), float(values[k - 1])
@@ -108,24 +91,7 @@ class Search:
 
         The search ends early when a Ritz value is below ``value`` by more than the tolerance.
 
-        Parameters
-        ----------
-        X : MultiVector
-            Orthonormal vectors. The random vectors stay orthogonal to X.
-        count : int
-            Number of random vectors.
-        inverse : Inverse
-        tolerance : float
-        seed : int
-
-        Returns
-        -------
-        vectors : MultiVector
-            Ritz vectors orthogonal to X.
-        values : (count,) array
-            Ritz values of the vectors, ascending.
-        products : int
-            Number of products of A with a vector.
+        Shapes: `values` (count,).
         """
         pencil, products = inverse.pencil, 0
         Y = MultiVector.zeros(X.space, count, X.dtype, 1 if count == 1 else None)

@@ -29,17 +29,10 @@ _LEAST_GAIN = np.log(2.0)  # the bound of round-off may be pessimistic, and even
 @final
 @dataclass(frozen=True)
 class Interval:
-    """Part of a spectrum to damp.
+    """Part of a spectrum to damp."""
 
-    Attributes
-    ----------
-    lowest : float
-        Eigenvalue at which the scaled polynomial is one.
-    cut, upper : float
-        Ends of the interval.
-    """
-
-    lowest: float
+    lowest: float  # eigenvalue at which the scaled polynomial is one
+    # cut and upper: ends of the interval
     cut: float
     upper: float
 
@@ -72,22 +65,7 @@ def filter_degree(
     Each vector contains a part of the lowest eigenvector, of about the lowest vector's residual
     over the gap. The filter amplifies this part most.
 
-    Parameters
-    ----------
-    interval : Interval
-    values, norms : (n,) arrays
-        Ritz values and residuals of the vectors to filter.
-    tolerance : float
-    wanted : int
-        Number of vectors that belong to the k lowest pairs. They come first.
-    rest : float
-        Part of a residual that round-off may leave. A filter reduces residuals at least by two.
-
-    Returns
-    -------
-    degree : int
-    expected : float
-        Logarithm of the least reduction of the residuals wanted.
+    Shapes: `values`, `norms` (n,).
     """
     gap = max(interval.cut - float(values[0]), float(norms[0]))
     part = float(norms[0]) / gap
@@ -116,17 +94,7 @@ def filter_vectors(
     adds the residual, B (A x - lambda M x). So an error of B, or round-off in float32, is relative
     to the residual. An eigenvector of the pencil is only scaled, for any B.
 
-    Parameters
-    ----------
-    X : MultiVector
-        Ritz vectors, or any vectors.
-    R : MultiVector or None
-        Residuals of Ritz vectors X. None for other vectors.
-    values : (nvec,) array or None
-        Ritz values of X.
-    inverse : Inverse
-    interval : Interval
-    degree : int
+    Shapes: `values` (nvec,).
 
     Notes
     -----

@@ -21,12 +21,6 @@ class Inverse:
 
     The inverse is symmetric and positive definite. With degree 0 it is the inverse of a diagonal
     that approximates the mass. For a diagonal mass this is exact.
-
-    Parameters
-    ----------
-    pencil : Pencil
-    degree : int
-        Number of products with the mass in one application.
     """
 
     def __init__(self, pencil: Pencil, degree: int = 0) -> None:

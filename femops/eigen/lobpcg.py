@@ -184,14 +184,9 @@ def _inverse(A: AnyOperator, given: Any) -> Preconditioner:
 @final
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Vectors, and their products with A and M.
+    """Vectors, and their products with A and M."""
 
-    Attributes
-    ----------
-    x, ax, mx : MultiVector
-        The product with M is x itself if M is the identity.
-    """
-
+    # x, ax and mx: the product with M is x itself if M is the identity
     x: MultiVector
     ax: MultiVector
     mx: MultiVector
@@ -209,16 +204,7 @@ class _Ritz:
 
 @final
 class _Solve:
-    """One run of the iteration.
-
-    Parameters
-    ----------
-    pencil : Pencil
-    inverse : Preconditioner
-    k, tol
-        See `lobpcg`.
-    watch : Watch
-    """
+    """One run of the iteration."""
 
     def __init__(
         self, pencil: Pencil, inverse: Preconditioner, k: int, tol: float, watch: Watch

@@ -33,22 +33,6 @@ class FilterPrecision:
     A filter changes an eigenvector by its residual alone, so round-off is relative to the residual.
     It enters in each step at the upper end of the spectrum: what a filter leaves of a residual is
     at least the precision times the largest eigenvalue over the gap.
-
-    Parameters
-    ----------
-    pencil : Pencil
-    asked : dtype, optional
-        Type of all filters. The default chooses.
-
-    Attributes
-    ----------
-    dtype : dtype
-        Type of the last filter.
-
-    Raises
-    ------
-    SolverError
-        ``asked`` is another type.
     """
 
     def __init__(self, pencil: Pencil, asked: DTypeLike | None) -> None:
@@ -67,29 +51,7 @@ class FilterPrecision:
     def of(
         self, inverse: Inverse, vectors: int, interval: Interval, value: float
     ) -> tuple[Inverse, float]:
-        """Choose the type of a filter. Collective.
-
-        Parameters
-        ----------
-        inverse : Inverse
-        vectors : int
-            Number of vectors to filter.
-        interval : Interval
-        value : float
-            Largest eigenvalue wanted.
-
-        Returns
-        -------
-        inverse : Inverse
-            The inverse of the mass in this type.
-        left : float
-            Part of a residual that the filter leaves for its round-off.
-
-        Raises
-        ------
-        SolverError
-            Numbers do not fit into float32, which the user has asked for.
-        """
+        """Choose the type of a filter. Collective."""
         gap = max(interval.cut - value, float(np.finfo(float).tiny))
         left = _MARGIN * float(np.finfo(SINGLE).eps) * (interval.upper - interval.lowest) / gap
         short = self._short if self._wanted(vectors, left) else None

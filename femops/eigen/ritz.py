@@ -34,16 +34,7 @@ def mass_products(X: MultiVector, pencil: Pencil) -> MultiVector | None:
 def ritz_vectors(X: MultiVector, AX: MultiVector, pencil: Pencil) -> Floats:
     """Overwrite orthonormal vectors by the Ritz vectors. Return the Ritz values. Collective.
 
-    Parameters
-    ----------
-    X, AX : MultiVector
-        Vectors with X^T M X = 1, and the products of X with A. Both are overwritten.
-    pencil : Pencil
-
-    Returns
-    -------
-    (nvec,) array
-        Ritz values, ascending.
+    Shapes: returned (nvec,).
     """
     small = X.gram(AX)
     values, vectors = pencil.A.space.comm.broadcast(np.linalg.eigh((small + small.T) / 2))

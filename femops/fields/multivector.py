@@ -254,11 +254,6 @@ class MultiVector:
 
         A range gives a view if it begins with a panel, and ends with a panel or the last vector.
         Other ranges, lists and masks give copies.
-
-        Raises
-        ------
-        VectorError
-            If the index chooses no vector, or one that does not exist; see `chosen_vectors`.
         """
         chosen = chosen_vectors(which, self.nvec)
         if isinstance(chosen, int):
@@ -280,11 +275,6 @@ class MultiVector:
         """Overwrite vectors by a number, an array (size,) or (size, n), or a `MultiVector`.
 
         Values that share memory with the vectors are copied first, so the result is as in NumPy.
-
-        Raises
-        ------
-        VectorError
-            See `chosen_vectors` and `values_for`.
         """
         chosen = chosen_vectors(which, self.nvec)
         shape = self.shape[:1] if isinstance(chosen, int) else (self.shape[0], len(chosen))

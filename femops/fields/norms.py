@@ -344,18 +344,7 @@ def exact_sum(values: Floats, comm: Communicator) -> float:
 def least_element(values: Floats, comm: Communicator, numbers: NDArray[np.int64] | None) -> int:
     """Find the element with the least value on all ranks. NaN counts as least. Collective.
 
-    Parameters
-    ----------
-    values : (ne,) array
-        Value of each of this rank's elements.
-    comm : Communicator
-    numbers : (ne,) int64 or None
-        Numbers of this rank's elements in the global mesh. None if the rank has the full mesh.
-
-    Returns
-    -------
-    int
-        Number of the element in the global mesh; the lowest number in case of a tie.
+    Shapes: `values` (ne,), `numbers` (ne,).
     """
     seen = np.where(np.isnan(values), -np.inf, values).astype(np.float64)
     least = -float(comm.max(np.array([-seen.min(initial=np.inf)]))[0])

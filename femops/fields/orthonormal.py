@@ -23,11 +23,6 @@ def scaled(gram: Array) -> tuple[Array, Array]:
     """Scale a Gram matrix to ones on the diagonal. Return it, and the factors (nvec,).
 
     Rows and columns are multiplied by the factors. Rows of zero vectors stay zero.
-
-    Raises
-    ------
-    VectorError
-        If a number is not finite, or a diagonal entry is negative.
     """
     if not np.isfinite(gram).all():
         raise VectorError("inner products of the vectors are not finite: look where they come from")
@@ -41,26 +36,7 @@ def scaled(gram: Array) -> tuple[Array, Array]:
 def orthonormalising(gram: Array, eps: float) -> tuple[Array, int, float]:
     """Matrix (nvec, nvec) that makes vectors with this Gram matrix orthonormal.
 
-    Parameters
-    ----------
-    gram : (nvec, nvec) array
-    eps : float
-        Precision of the vectors.
-
-    Returns
-    -------
-    matrix : (nvec, nvec) array
-        Inverse of Cholesky's factor. For a nearly singular Gram matrix, its eigenvectors divided by
-        the roots of the eigenvalues.
-    missing : int
-        Number of vectors that become zero because of linear dependence. They are the last ones.
-    condition : float
-        Estimated condition number of the Gram matrix, scaled to ones on its diagonal.
-
-    Raises
-    ------
-    VectorError
-        If the matrix is not positive semidefinite.
+    Shapes: `gram` (nvec, nvec), `matrix` (nvec, nvec).
     """
     small, factors = scaled(gram)
     least = _ROUND_OFF * len(gram) * eps

@@ -29,12 +29,7 @@ def panel_width(nvec: int, dtype: DTypeLike) -> int:
 
 
 def check_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """Convert a user's ``dtype`` to the type of a MultiVector.
-
-    Raises
-    ------
-    VectorError
-    """
+    """Convert a user's ``dtype`` to the type of a MultiVector."""
     kind = dtype_of(dtype)
     if kind is None or kind not in TYPES:
         asked = shown(dtype) if kind is None else kind
@@ -46,13 +41,7 @@ def check_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def count(value: Any, what: str) -> int:
-    """Convert a user's number of vectors or columns to an int.
-
-    Raises
-    ------
-    VectorError
-        If the value is not a whole number >= 1.
-    """
+    """Convert a user's number of vectors or columns to an int."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise VectorError(f"{what} = {value!r}: give a whole number >= 1")
     return int(value)
@@ -94,16 +83,7 @@ def set_rows(panels: Array, rows: slice, values: Array) -> None:
 def combine(xp: ModuleType, work: str, a: Array, b: Any, out: Array, nvec: int) -> None:
     """Overwrite the vectors of ``out`` with ``work(a, b)``. Spare columns do not change.
 
-    Parameters
-    ----------
-    xp : module
-        NumPy, or the module with the same functions for panels of a device.
-    work : str
-        Name of a function of ``xp``, such as "add".
-    a, out : (npanels, size, width) arrays
-    b : (npanels, size, width) array or number
-    nvec : int
-        Number of vectors.
+    Shapes: `a`, `out` (npanels, size, width), `b` (npanels, size, width).
     """
     others = used(b, nvec) if hasattr(b, "shape") and b.shape else (b, b)
     for mine, other, result in zip(used(a, nvec), others, used(out, nvec), strict=False):
@@ -111,13 +91,7 @@ def combine(xp: ModuleType, work: str, a: Array, b: Any, out: Array, nvec: int) 
 
 
 def small_matrix(matrix: ArrayLike, nvec: int) -> Array:
-    """Convert a user's matrix of linear combinations to an array (nvec, m).
-
-    Raises
-    ------
-    VectorError
-        If the matrix has another shape, or no columns.
-    """
+    """Convert a user's matrix of linear combinations to an array (nvec, m)."""
     small = np.asarray(matrix)
     if small.ndim != 2 or len(small) != nvec or not small.shape[1]:
         raise VectorError(

@@ -135,23 +135,7 @@ class Probe:
     def __call__(self, space: Space, u: Any) -> NDArray[Any]:
         """Evaluate a function at the points.
 
-        Parameters
-        ----------
-        space : Space
-            Space of any order and family on the mesh of the probe.
-        u : (space.size,) array, real or complex
-
-        Returns
-        -------
-        (n,) float64 for one component, else (n, ncomp); complex128 if u is complex
-            NaN at points outside the mesh.
-
-        Raises
-        ------
-        SpaceError
-            If the space is on another mesh.
-        VectorError
-            See `Space.check_vector`.
+        Shapes: `u` (space.size,), returned (n,).
         """
         if has_complex(u):
             return self._of_complex(self.__call__, space, u)

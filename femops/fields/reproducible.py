@@ -28,16 +28,7 @@ def group_edges(space: Space | Product) -> Ints:
 
     A group's entries are those that no earlier group touches.
 
-    Parameters
-    ----------
-    space : Space or Product
-        Space on a mesh that was made with ``reproducible=True``.
-
-    Returns
-    -------
-    (groups + 1,) int64
-        Ascending. In a Product, the groups of the first space come first, then those of the next
-        space.
+    Shapes: returned (groups + 1,).
     """
     parts, first = [], 0
     for one in [space] if isinstance(space, Space) else space.spaces.values():
@@ -67,17 +58,7 @@ def exact_totals(comm: Communicator, partial: Floats, most: int) -> Floats:
 
     The totals do not depend on the distribution of segments over ranks.
 
-    Parameters
-    ----------
-    comm : Communicator
-    partial : (k, segments) array
-        Sums of this rank's segments.
-    most : int
-        Largest number of segments on a rank.
-
-    Returns
-    -------
-    (k,) array
+    Shapes: `partial` (k, segments), returned (k,).
     """
     padded = np.zeros((len(partial), most))
     padded[:, : partial.shape[1]] = partial
@@ -88,18 +69,7 @@ def exact_totals(comm: Communicator, partial: Floats, most: int) -> Floats:
 def group_totals(
     space: Space | Product, parts: Iterable[Array], shape: tuple[int, ...], kind: np.dtype[Any]
 ) -> Array:
-    """Add one array per element group over all ranks, and round each entry once. Collective.
-
-    Parameters
-    ----------
-    space : Space or Product
-    parts : iterable of arrays
-        One array for each element group of this rank.
-    shape : tuple of int
-        Shape of each array, and of the result.
-    kind : numpy.dtype
-        float64 or complex128.
-    """
+    """Add one array per element group over all ranks, and round each entry once. Collective."""
     flat = [np.ascontiguousarray(part, dtype=kind).reshape(-1) for part in parts]
     sums = np.array(flat, dtype=kind).reshape(len(flat), math.prod(shape)).view(np.float64)
     totals = exact_totals(space.comm, sums.T, space.comm.max(len(flat)))

@@ -19,15 +19,7 @@ Chosen = int | range | NDArray[np.int64]
 def chosen_vectors(which: Any, nvec: int) -> Chosen:
     """Convert an index to the numbers of the chosen vectors. NumPy's rules for columns apply.
 
-    Parameters
-    ----------
-    which : int, slice, or (n,) ints or (nvec,) bools
-    nvec : int
-
-    Raises
-    ------
-    VectorError
-        If the index has another type, or a vector does not exist.
+    Shapes: `which` (n,).
     """
     try:
         if isinstance(which, slice):
@@ -49,23 +41,7 @@ def chosen_vectors(which: Any, nvec: int) -> Chosen:
 
 
 def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory: Memory) -> Any:
-    """Return ``values`` unchanged, after a check that they can be assigned to vectors.
-
-    Parameters
-    ----------
-    values : number, array or MultiVector
-    shape : tuple of int
-        Shape of the target: (size,) for one vector, (size, n) for several.
-    kind : numpy.dtype
-        Type of the vectors.
-    memory : Memory
-        Memory of the vectors.
-
-    Raises
-    ------
-    VectorError
-        If values have another shape or memory, are not numbers, or are complex for real vectors.
-    """
+    """Return ``values`` unchanged, after a check that they can be assigned to vectors."""
     given = np.asarray(values) if isinstance(values, Number) else values
     got, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
     numbers = isinstance(dtype, np.dtype) and dtype.kind in "biufc"

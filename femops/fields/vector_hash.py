@@ -15,12 +15,7 @@ _BLOCK = 2**18  # entries at a time
 def vector_hash(space: Space | Product, u: NDArray[np.floating]) -> int:
     """Hash (0 to 2**64 - 1) of the bits and positions of a vector's entries. Collective.
 
-    Parameters
-    ----------
-    space : Space or Product
-        Space whose vectors are on the host.
-    u : (size,) array
-        This rank's entries, float64 or float32.
+    Shapes: `u` (size,).
     """
     spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
     total = own = whole = 0  # own, whole: first entry of a space's part in u, in the global vector

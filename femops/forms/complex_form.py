@@ -34,26 +34,7 @@ def complex_form(
     coefficients: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> ComplexOperator:
-    """Build the operator of a complex form by the maker of real forms.
-
-    Parameters
-    ----------
-    make : callable
-        `femops.form`.
-    function, trial, test
-        See `femops.form`. The function is called with complex symbols.
-    coefficients : dict
-        Values by name. They may be complex.
-    options : dict
-        The other arguments of `femops.form`, with a complex ``dtype``.
-
-    Raises
-    ------
-    TraceError
-        If the function is not linear over complex numbers. See also `femops.form`.
-    OperatorError
-        See `femops.form`.
-    """
+    """Build the operator of a complex form by the maker of real forms."""
     mesh, comm, target = trial.mesh, trial.comm, trial if test is None else test
     real = np.empty(0, options["dtype"]).real.dtype
     pairs = {name: paired(name, value, mesh, comm) for name, value in coefficients.items()}
@@ -78,11 +59,6 @@ def complex_load(*names: str) -> Callable[[Load], Load]:
     """Decorate a load vector: with a complex ``dtype`` it takes complex values.
 
     The load vectors of real and imaginary parts are computed one after the other.
-
-    Parameters
-    ----------
-    *names : str
-        Arguments that may be complex.
     """
 
     def decorated(load: Load) -> Load:

@@ -243,24 +243,7 @@ def _over_domains(
 def by_domain(
     functions: Mapping[str, FormFunction], boundary: Any, coefficients: Mapping[str, Any]
 ) -> list[tuple[FormFunction, dict[str, Any]]]:
-    """List functions over several domains with the arguments of each: domain and coefficients.
-
-    Parameters
-    ----------
-    functions : dict
-        See `form`.
-    boundary
-        Boundary faces of the function of "boundary"; None for all.
-    coefficients : dict
-        Coefficients of all functions.
-
-    Raises
-    ------
-    OperatorError
-        If there are no functions, or a domain is unknown.
-    TraceError
-        If no function takes a coefficient.
-    """
+    """List functions over several domains with the arguments of each: domain and coefficients."""
     places: dict[str, dict[str, Any]] = {
         "cells": {},
         "interior": {"faces": "interior"},
@@ -315,19 +298,6 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
     """Raise if a coefficient of a user's function has the name of an argument of its maker.
 
     A keyword of this name would set the argument, not the coefficient.
-
-    Parameters
-    ----------
-    function : callable
-        Function to check. A function without a readable signature is reported by tracing.
-    fields : int
-        Number of leading arguments that are fields. Their names do not matter.
-    maker : callable
-        `femops.form`, `femops.residual`, `femops.functional` or `femops.project`.
-
-    Raises
-    ------
-    TraceError
     """
     names = _parameters(function)
     own = signature(maker).parameters.values()
@@ -347,23 +317,7 @@ def _attributes(space: Space | Product, boundary: Any) -> Any:
 
 
 def arguments_of(space: Space | Product, boundary: Any, faces: str | None = None) -> Arguments:
-    """Make the fields or test functions on the elements or on faces.
-
-    Parameters
-    ----------
-    space : Space or Product
-    boundary
-        Boundary faces, see `form`; None for the elements.
-    faces : {"interior"}, optional
-        Faces between elements, see `form`.
-
-    Raises
-    ------
-    OperatorError
-        If both are given, or ``faces`` has another value.
-    SpaceError
-        If the mesh has no such faces.
-    """
+    """Make the fields or test functions on the elements or on faces."""
     if faces is not None:
         if faces != "interior":
             raise OperatorError(f'faces {shown(faces)}: give "interior", or boundary="all"')

@@ -81,17 +81,7 @@ def load_vector(
     name: str,
     dtype: DTypeLike,
 ) -> NDArray[Any]:
-    """Compute a load vector (size,) over the elements or boundary faces of a space; see `load`.
-
-    Parameters
-    ----------
-    V, f, flux, dtype
-        See `load`. On faces there is no flux.
-    geometry : Geometry or BoundaryGeometry
-        Geometry of the elements or faces.
-    name : str
-        Name of f, for messages.
-    """
+    """Compute a load vector (size,) over the elements or boundary faces of a space; see `load`."""
     if f is None and flux is None:
         raise OperatorError(f"{name} is None: give a number, a function of x or a field")
     kind, shape = vector_type(dtype), _components(V)

@@ -46,14 +46,7 @@ def chosen(
     elsewhere: Iterable[str] = (),
     of: str = "",
 ) -> Ints:
-    """Convert `wanted` numbers to an ascending array (n,). None stands for all in `known`.
-
-    Raises
-    ------
-    SpaceError
-        If a number is not in `known`. The message lists `known`, with names. It says so if one of
-        the names `elsewhere` was given, which are names of the things ``of``.
-    """
+    """Convert `wanted` numbers to an ascending array (n,). None stands for all in `known`."""
     have = [number for number in known if isinstance(number, int)]
     if wanted is None:
         return np.array(have, dtype=np.int64)
@@ -70,26 +63,14 @@ def chosen(
 
 
 def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
-    """Convert boundary attributes to ascending numbers (n,), which may be of any rank.
-
-    Raises
-    ------
-    SpaceError
-        If the mesh has no such attribute.
-    """
+    """Convert boundary attributes to ascending numbers (n,), which may be of any rank."""
     numbers = with_numbers(attributes, mesh.boundary_names)
     have = [*mesh.boundary_names, *_everywhere(mesh).tolist()]
     return chosen(numbers, have, "boundary attribute", "mesh", mesh.element_names, "elements")
 
 
 def listed_faces(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
-    """Element and code (n, 2) of the faces that the mesh, or this rank's part, lists.
-
-    Raises
-    ------
-    SpaceError
-        If the mesh has no such attribute.
-    """
+    """Element and code (n, 2) of the faces that the mesh, or this rank's part, lists."""
     numbers = boundary_attributes(mesh, attributes)
     own = mesh if isinstance(mesh, Mesh) else mesh.mesh
     return own.topology.boundary_faces[np.isin(own.boundary_attributes, numbers)]
@@ -99,11 +80,6 @@ def outer_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> li
     """Convert boundary attributes to ascending numbers, and check that their faces are outside.
 
     Collective on many ranks.
-
-    Raises
-    ------
-    SpaceError
-        If the mesh has no such attribute, or an attribute has faces between elements.
     """
     asked = boundary_attributes(mesh, attributes)
     own = mesh if isinstance(mesh, Mesh) else mesh.mesh
@@ -125,14 +101,7 @@ def outer_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> li
 
 
 def asked_attributes(boundary: Any, names: Container[str]) -> Attributes:
-    """Convert a user's argument ``boundary=`` to boundary attributes. None: all outer faces.
-
-    Parameters
-    ----------
-    boundary : "all", True, int, name, or several
-    names : container of str
-        Names of attributes. If an attribute is named "all", the word "all" means this attribute.
-    """
+    """Convert a user's argument ``boundary=`` to boundary attributes. None: all outer faces."""
     every = isinstance(boundary, str) and boundary == "all" and "all" not in names
     return None if boundary is True or every else boundary
 
@@ -163,12 +132,7 @@ def turned(codes: Ints, slopes: Floats) -> Floats:
     The directions of a face are the element's directions in the face, ascending. The last direction
     leads inwards.
 
-    Parameters
-    ----------
-    codes : (n,) int64
-        Ternary code of each face.
-    slopes : (n, ..., dim) float64
-        Derivatives along the element's directions.
+    Shapes: `codes` (n,), `slopes` (n, ..., dim).
     """
     result, dim = np.empty_like(slopes), slopes.shape[-1]
     for code, digits in face_digits(dim):
@@ -184,21 +148,8 @@ def values_on_faces(
 ) -> Floats:
     """Evaluate element functions at points on one face of each element.
 
-    Parameters
-    ----------
-    basis : Basis1D
-    points : (q1d,) float64
-    codes : (n,) int64
-        Ternary code of each element's face.
-    e_vec : (n, p1d**dim[, ncomp]) float64
-    dim : int
-    slope : int, optional
-        Reference direction of the derivative to evaluate. By default values are evaluated.
-
-    Returns
-    -------
-    (n, q1d**(dim - 1)[, ncomp]) float64
-        Lexicographic in the directions along the face.
+    Shapes: `points` (q1d,), `codes` (n,), `e_vec` (n, p1d**dim[, ncomp]), returned (n, q1d**(dim -
+    1)[, ncomp]).
     """
     result = np.empty((len(codes), len(points) ** (dim - 1), *e_vec.shape[2:]))
     for code, digits in face_digits(dim):
@@ -224,31 +175,10 @@ class BoundaryFaces(Domain):
     sides are listed, they count as two faces. On a mesh that ranks share, a rank has only the faces
     of its own elements.
 
-    Parameters
-    ----------
-    mesh : Mesh or DistributedMesh
-    attributes : int, name, or several, optional
-        Boundary attributes. By default all outer faces: those of one element.
-
-    Attributes
-    ----------
-    elements : (nf,) int64
-        Element of each face.
-    codes : (nf,) int64
-        Ternary code of each face in its element.
-    num_elements : int
-        Number of faces, nf. A sweep treats faces as elements.
-    attributes : tuple of int or None
-        Numbers of the attributes. None for the outer boundary.
-    group_elements, group_start : (k + 1,) int64
-        First element, and first face, of each group; then the numbers of elements and faces. An
-        element whose faces are in two groups belongs to the second. Groups begin with batches.
-
-    Raises
-    ------
-    SpaceError
-        If the mesh has no such attribute or no boundary, or if the side of a glued face is
-        ambiguous.
+    `elements` (nf,): element of each face. `codes` (nf,): ternary code of each face in its element.
+    `group_elements`, `group_start` (k + 1,): first element, and first face, of each group; then the
+    numbers of elements and faces. An element whose faces are in two groups belongs to the second.
+    Groups begin with batches.
     """
 
     covers = has_maps = False
@@ -282,7 +212,6 @@ class BoundaryFaces(Domain):
         self.group_start = np.append(cuts, len(elements))
 
     def geometry(self, rule: Quadrature1D) -> BoundaryGeometry:
-        """See `Domain.geometry`."""
         return BoundaryGeometry(self.mesh, rule, self)
 
     def grid(self, q1d: int) -> list[int]:
@@ -293,13 +222,7 @@ class BoundaryFaces(Domain):
 def _chosen_faces(
     mesh: Mesh | DistributedMesh, attributes: Attributes
 ) -> tuple[Ints, tuple[int, ...] | None]:
-    """Element and code (nf, 2) of the faces of attributes, ascending, and the attributes' numbers.
-
-    Raises
-    ------
-    SpaceError
-        See `BoundaryFaces`.
-    """
+    """Element and code (nf, 2) of the attributes' faces, ascending, and the attributes' numbers."""
     if attributes is None:
         if not has_outer(mesh):
             raise SpaceError(
@@ -399,27 +322,11 @@ class BoundaryGeometry(DomainGeometry):
 class BoundaryBlock(FaceBlock):
     """Geometry of a range of boundary faces. Each array is computed once, at first use.
 
-    Attributes
-    ----------
-    start, stop : int
-        Range of the faces start <= f < stop; n = stop - start.
-    points : (n, nq, dim) float64
-        Positions.
-    normals : (n, nq, dim) float64
-        Unit normals that point out of the element.
-    det, weighted_det : (n, nq) float64
-        Surface element, and surface element times quadrature weight. ``weighted_det`` sums to the
-        area.
-    inverse : (n, nq, dim, dim) float64
-        [..., a, i] = derivative of the face's reference coordinate a along x_i. The face's
-        coordinates are the element's coordinates that vary on the face, ascending, then the
-        coordinate inwards.
-
-    Raises
-    ------
-    GeometryError
-        Raised by `normals`, `weighted_det` and `inverse` if the element is inverted or the face has
-        no area.
+    `points` (n, nq, dim): positions. `normals` (n, nq, dim): unit normals that point out of the
+    element. `det`, `weighted_det` (n, nq): surface element, and surface element times quadrature
+    weight. ``weighted_det`` sums to the area. `inverse` (n, nq, dim, dim): [..., a, i] = derivative
+    of the face's reference coordinate a along x_i. The face's coordinates are the element's
+    coordinates that vary on the face, ascending, then the coordinate inwards.
     """
 
     geometry: BoundaryGeometry
@@ -473,7 +380,6 @@ class BoundaryBlock(FaceBlock):
         return self._values(basis, indices, l_vec)
 
     def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        """See `DomainBlock.slopes`."""
         along = [self._values(basis, indices, l_vec, d) for d in range(self.geometry.dim)]
         return turned(self._codes, np.stack(along, axis=-1))
 

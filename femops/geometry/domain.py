@@ -23,33 +23,19 @@ Ints = NDArray[np.int64]
 
 
 class Domain(ABC):
-    """Domain of an integral: the elements of a mesh, its boundary's faces, or faces inside.
+    """Domain of an integral: the elements of a mesh, its boundary's faces, or faces inside."""
 
-    Attributes
-    ----------
-    mesh : Mesh
-        The mesh, or this rank's part of a distributed mesh.
-    num_elements : int
-        Number of elements, or of faces.
-    order : int
-        Degree of the mesh.
-    covers : bool
-        True if each dof of a space on the mesh is in an element of the domain. Then a sweep may
-        overwrite a vector instead of adding to it.
-    has_maps : bool
-        True if kernels can compute Jacobians and positions from modes of the elements' maps.
-    has_normals : bool
-        True if there is an outer normal at each point. Forms may then have the parameters n and h.
-    two_sided : bool
-        True if there is an element on both sides of each point. Fields have two values there.
-    """
-
-    mesh: Mesh
-    num_elements: int
-    order: int
+    mesh: Mesh  # the mesh, or this rank's part of a distributed mesh
+    num_elements: int  # number of elements, or of faces
+    order: int  # degree of the mesh
+    # True if each dof of a space on the mesh is in an element of the domain. Then a sweep may
+    # overwrite a vector instead of adding to it.
     covers: ClassVar[bool]
+    # True if kernels can compute Jacobians and positions from modes of the elements' maps
     has_maps: ClassVar[bool]
+    # True if there is an outer normal at each point. Forms may then have the parameters n and h.
     has_normals: ClassVar[bool]
+    # True if there is an element on both sides of each point. Fields have two values there.
     two_sided: ClassVar[bool] = False
 
     @abstractmethod
@@ -107,22 +93,14 @@ class DomainGeometry(ABC):
 class DomainBlock(ABC):
     """Geometry of a range of elements. Each array is computed once, at first use.
 
-    Attributes
-    ----------
-    geometry : DomainGeometry
-    start, stop : int
-        Range of the elements start <= e < stop; n = stop - start.
-    points : (n, nq, dim) float64
-        Positions.
-    det, weighted_det : (n, nq) float64
-        Volume or surface element, and volume or surface element times quadrature weight.
-    inverse : (n, nq, dim, dim) float64
-        [..., j, i] = derivative of the element's reference coordinate j by x_i.
-    normals : (n, nq, dim) float64
-        Outer unit normals, if the domain has normals.
+    `points` (n, nq, dim): positions. `det`, `weighted_det` (n, nq): volume or surface element, and
+    volume or surface element times quadrature weight. `inverse` (n, nq, dim, dim): [..., j, i] =
+    derivative of the element's reference coordinate j by x_i. `normals` (n, nq, dim): outer unit
+    normals, if the domain has normals.
     """
 
     geometry: DomainGeometry
+    # start and stop: range of the elements start <= e < stop; n = stop - start
     start: int
     stop: int
 
@@ -168,13 +146,7 @@ class DomainBlock(ABC):
     def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
         """Values (n, nq[, ncomp]) of a finite element function at the points.
 
-        Parameters
-        ----------
-        basis : Basis1D
-        indices : (ne, p1d**dim) int64
-            Dofs of all elements of the mesh.
-        l_vec : array
-            Values at all nodes, see `Space.l_vec`.
+        Shapes: `indices` (ne, p1d**dim).
         """
 
     @abstractmethod

@@ -34,16 +34,8 @@ def reference_gradient(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Float
 def physical_gradient(slopes: Floats, inverse: Floats) -> Floats:
     """Gradient in space by the chain rule: du/dx_i = sum_j du/dxi_j dxi_j/dx_i.
 
-    Parameters
-    ----------
-    slopes : (n, k[, ncomp], dim) float64
-        Derivatives along the reference directions.
-    inverse : (n, k, dim, dim)
-        [..., j, i] = dxi_j / dx_i.
-
-    Returns
-    -------
-    (n, k[, ncomp], dim) float64
+    Shapes: `slopes` (n, k[, ncomp], dim), `inverse` (n, k, dim, dim), returned (n, k[, ncomp],
+    dim).
     """
     result = np.zeros_like(slopes)
     factors = inverse if slopes.ndim == 3 else inverse[..., np.newaxis, :, :]

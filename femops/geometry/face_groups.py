@@ -26,19 +26,7 @@ def size_of_groups(count: int) -> int:
 def in_batches(group: Ints, lie: Ints, groups: int) -> tuple[Ints, Ints]:
     """Order faces by their groups, and in parts of a group by how they lie, in complete batches.
 
-    Parameters
-    ----------
-    group, lie : (nf,) int64
-        Group of each face, ascending, and a number that is the same for all faces that lie alike.
-    groups : int
-        Number of groups.
-
-    Returns
-    -------
-    taken : (n,) int64
-        Numbers of the faces in their order. Repeated ones follow each other.
-    start : (groups + 1,) int64
-        Position in ``taken`` of each group's first face, and n.
+    Shapes: `group`, `lie` (nf,), `taken` (n,), `start` (groups + 1,).
     """
     kind = np.unique(lie, return_inverse=True)[1]
     runs = group * (kind.max(initial=0) + 1) + kind

@@ -58,25 +58,13 @@ class InteriorFaces(Domain):
     Faces that a periodic mesh glues together are among them. `interior_faces` makes the domain, and
     returns the same object for the same mesh.
 
-    Attributes
-    ----------
-    around : Mesh
-        The mesh. On many ranks this rank's elements, then its ghost elements.
-    numbers : (n,) int64
-        Number of each of these elements in the global mesh.
-    elements : (2, nf) int64
-        Elements, in `around`, of the minus sides and of the plus sides.
-    codes : (2, nf) int64
-        Ternary code of each face in both elements.
-    turns : (2, nf) uint8
-        Orientation of each face in both elements; see `femops_meshes.topology`.
-    num_elements : int
-        Number of faces, nf, with those that are repeated. A sweep treats faces as elements.
-    counted : (nf,) bool
-        False for repeated faces, which complete batches of faces. Their weights are zero.
-    group_elements, group_start : (k + 1,) int64
-        First minus element, and first face, of each group; then the numbers of elements and faces.
-        Groups begin with batches.
+    `numbers` (n,): number of each of these elements in the global mesh. `elements` (2, nf):
+    elements, in `around`, of the minus sides and of the plus sides. `codes` (2, nf): ternary code
+    of each face in both elements. `turns` (2, nf): orientation of each face in both elements; see
+    `femops_meshes.topology`. `counted` (nf,): False for repeated faces, which complete batches of
+    faces. Their weights are zero. `group_elements`, `group_start` (k + 1,): first minus element,
+    and first face, of each group; then the numbers of elements and faces. Groups begin with
+    batches.
     """
 
     covers = has_maps = False
@@ -167,7 +155,6 @@ class InteriorFaces(Domain):
         return found
 
     def geometry(self, rule: Quadrature1D) -> InteriorGeometry:
-        """See `Domain.geometry`."""
         return InteriorGeometry(self, rule)
 
     def grid(self, q1d: int) -> list[int]:
@@ -187,11 +174,6 @@ def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
     """Return the faces between elements of a mesh, on many ranks those of this rank.
 
     Collective at the first call for a mesh of many ranks.
-
-    Raises
-    ------
-    SpaceError
-        If the mesh has no such faces.
     """
     if not are_joined(mesh):
         raise SpaceError(
@@ -217,18 +199,6 @@ class InteriorGeometry(DomainGeometry):
 
     Points are lexicographic in the directions of the face as the minus element has them. In 1-D a
     face is a point, and its surface element is 1.
-
-    Parameters
-    ----------
-    faces : InteriorFaces
-    quadrature : Quadrature1D
-
-    Attributes
-    ----------
-    num_elements : int
-        Number of faces, nf.
-    num_points : int
-        Number of points of a face, q1d**(dim - 1).
     """
 
     def __init__(self, faces: InteriorFaces, quadrature: Quadrature1D) -> None:
@@ -316,17 +286,7 @@ class InteriorGeometry(DomainGeometry):
     def on_face(self, basis: Basis1D, e_vec: Any, slope: int | None = None) -> Floats:
         """Evaluate functions of turned elements at the points of their faces.
 
-        Parameters
-        ----------
-        basis : Basis1D
-        e_vec : (n, p1d**dim[, ncomp]) array
-            Values at the nodes, in the order of `InteriorFaces.nodes`.
-        slope : int, optional
-            Direction of the derivative to evaluate. By default values are evaluated.
-
-        Returns
-        -------
-        (n, nq[, ncomp]) float64
+        Shapes: `e_vec` (n, p1d**dim[, ncomp]), returned (n, nq[, ncomp]).
         """
         return tensor_apply(self._matrices(basis, slope), np.asarray(e_vec, dtype=np.float64))
 
@@ -347,29 +307,11 @@ class InteriorBlock(FaceBlock):
 
     Each array is computed once, at first use. `other` is the same range seen from the other side.
 
-    Parameters
-    ----------
-    geometry : InteriorGeometry
-    start, stop : int
-    minus : InteriorBlock, optional
-        The same faces seen from their minus sides. By default this is the minus side.
-
-    Attributes
-    ----------
-    points : (n, nq, dim) float64
-        Positions in the side's elements. They differ between the sides of a glued face only.
-    normals : (n, nq, dim) float64
-        Unit normals that point out of the side's elements.
-    det, weighted_det : (n, nq) float64
-        Surface element, and surface element times quadrature weight.
-    inverse : (n, nq, dim, dim) float64
-        [..., a, i] = derivative of coordinate a of the side's turned elements along x_i.
-
-    Raises
-    ------
-    GeometryError
-        Raised by all but `points` if an element is inverted, a face has no area, or both sides of a
-        face differ.
+    `points` (n, nq, dim): positions in the side's elements. They differ between the sides of a
+    glued face only. `normals` (n, nq, dim): unit normals that point out of the side's elements.
+    `det`, `weighted_det` (n, nq): surface element, and surface element times quadrature weight.
+    `inverse` (n, nq, dim, dim): [..., a, i] = derivative of coordinate a of the side's turned
+    elements along x_i.
     """
 
     geometry: InteriorGeometry
@@ -456,7 +398,6 @@ class InteriorBlock(FaceBlock):
         return self.geometry.on_face(basis, self._nodal(basis, indices, l_vec))
 
     def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        """See `DomainBlock.slopes`."""
         nodal = self._nodal(basis, indices, l_vec)
         along = [self.geometry.on_face(basis, nodal, d) for d in range(self.geometry.dim)]
         return np.stack(along, axis=-1)

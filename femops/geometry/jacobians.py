@@ -68,11 +68,9 @@ class Cells(Domain):
         return cells, (self.mesh,)
 
     def geometry(self, rule: Quadrature1D) -> Geometry:
-        """See `Domain.geometry`."""
         return Geometry(self.mesh, rule)
 
     def grid(self, q1d: int) -> list[int]:
-        """See `Domain.grid`."""
         return [q1d] * self.mesh.dim
 
 
@@ -189,22 +187,9 @@ class Geometry(DomainGeometry):
 class GeometryBlock(DomainBlock):
     """Geometry of a range of elements. Each array is computed once, at first use.
 
-    Attributes
-    ----------
-    start, stop : int
-        Range of the elements start <= e < stop; n = stop - start.
-    points : (n, q1d**dim, dim) float64
-        Positions.
-    jacobian, inverse : (n, q1d**dim, dim, dim) float64
-        J[..., i, j] = dx_i / dxi_j and its inverse.
-    det, weighted_det : (n, q1d**dim) float64
-        Determinant of J, positive, and determinant times quadrature weight.
-
-    Raises
-    ------
-    GeometryError
-        Raised by `det`, `weighted_det` and `inverse` if a determinant is not positive. The message
-        counts these elements of the mesh and names the first of them.
+    `points` (n, q1d**dim, dim): positions. `jacobian`, `inverse` (n, q1d**dim, dim, dim): J[..., i,
+    j] = dx_i / dxi_j and its inverse. `det`, `weighted_det` (n, q1d**dim): determinant of J,
+    positive, and determinant times quadrature weight.
     """
 
     geometry: Geometry
@@ -239,7 +224,6 @@ class GeometryBlock(DomainBlock):
 
     @property
     def point_weights(self) -> Floats:
-        """See `DomainBlock.point_weights`."""
         geometry, mesh, points = self.geometry, self.geometry.mesh, self.geometry.quadrature.points
         count = mesh.dim * mesh.order  # not by the maps that a rank has: bits are alike on all
         if mesh.dim < 3 or count >= len(points):
@@ -265,12 +249,10 @@ class GeometryBlock(DomainBlock):
         raise GeometryError("points inside elements have no normals: take a boundary")
 
     def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        """See `DomainBlock.values`."""
         e_vec = self._e_vec(indices, l_vec)
         return reference_values(basis, self.geometry.quadrature.points, self.geometry.dim, e_vec)
 
     def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        """See `DomainBlock.slopes`."""
         e_vec, geometry = self._e_vec(indices, l_vec), self.geometry
         along = reference_gradient(basis, geometry.quadrature.points, geometry.dim, e_vec)
         return np.stack(along, axis=-1)

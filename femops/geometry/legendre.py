@@ -65,14 +65,7 @@ def negligible(
     Nodes may move by the round-off of their coordinates, and by ``tol`` in the coordinates of the
     affine part. So the tolerance is smaller in a thin direction.
 
-    Parameters
-    ----------
-    coordinates : (n, nodes, dim) float64
-    modes : (n, nodes, dim) float64
-        See `element_modes`.
-    left_out : (nodes,) bool
-        Modes to leave out.
-    tol : float
+    Shapes: `coordinates` (n, nodes, dim), `modes` (n, nodes, dim), `left_out` (nodes,).
     """
     dim = coordinates.shape[2]
     order = geometry_degree(coordinates.shape[1], dim)
@@ -109,10 +102,6 @@ class LegendreGeometry:
     """Maps of a mesh's elements, in as few modes as the mesh needs.
 
     The number of modes is determined once for a mesh.
-
-    Attributes
-    ----------
-    mesh : Mesh
     """
 
     mesh: Mesh

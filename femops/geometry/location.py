@@ -59,20 +59,7 @@ def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats, Flags]:
     An element that contains a point up to round-off goes before elements that are within the
     `TOLERANCE`: in stretched cells this may be more than the thickness of the neighbours.
 
-    Parameters
-    ----------
-    mesh : Mesh
-    points : (n, dim) float64
-        Finite positions in the mesh's unit of length.
-
-    Returns
-    -------
-    elements : (n,) int64
-        Element that contains the point. The lowest number if there are several; -1 if none.
-    reference : (n, dim) float64
-        Reference coordinates in [0, 1]. NaN if no element contains the point.
-    near : (n,) bool
-        True if the point is outside the element, but within the tolerance.
+    Shapes: `points` (n, dim), `elements` (n,), `reference` (n, dim), `near` (n,).
     """
     elements = np.full(len(points), -1, dtype=np.int64)
     reference = np.full(points.shape, np.nan)
@@ -94,17 +81,9 @@ class Boxes:
     The leaves are boxes of elements in the order of a Hilbert curve. Each box of a higher level
     encloses `_FAN` consecutive boxes.
 
-    Parameters
-    ----------
-    mesh : Mesh
-
-    Attributes
-    ----------
-    round_off : (ne, dim) float64
-        Round-off of the coordinates of an element.
-    reach : (ne, dim) float64
-        Distance up to which a point counts as inside an element: `TOLERANCE` times the size of the
-        element, plus the round-off. Boxes are enlarged by this distance.
+    `round_off` (ne, dim): round-off of the coordinates of an element. `reach` (ne, dim): distance
+    up to which a point counts as inside an element: `TOLERANCE` times the size of the element, plus
+    the round-off. Boxes are enlarged by this distance.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -125,14 +104,7 @@ class Boxes:
     def find(self, points: Floats) -> tuple[Ints, Ints]:
         """Find all pairs of a point and an element whose box contains the point.
 
-        Parameters
-        ----------
-        points : (n, dim) float64
-
-        Returns
-        -------
-        (k,) int64, (k,) int64
-            Point and element of each pair.
+        Shapes: `points` (n, dim), returned (k,).
         """
         which = np.arange(len(points))
         box = np.zeros(len(points), dtype=np.int64)
@@ -182,20 +154,8 @@ def _locate(mesh: Mesh, boxes: Boxes, points: Floats, keys: Ints, reference: Flo
 def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, Floats]:
     """Try Newton's method from the middle of each element that may contain the point.
 
-    Parameters
-    ----------
-    coordinates : (n, (g + 1)**dim, dim) float64
-        Coordinates of one element per point, as `Mesh.coordinates`.
-    x : (n, dim) float64
-    reach : (n, dim) float64
-        Distances up to which a point counts as inside.
-
-    Returns
-    -------
-    held : (k,) int64
-        Positions of the elements that contain their point.
-    xi : (k, dim) float64
-        Reference coordinates of these points, in [0, 1].
+    Shapes: `coordinates` (n, (g + 1)**dim, dim), `x` (n, dim), `reach` (n, dim), `held` (k,), `xi`
+    (k, dim).
     """
     near = np.flatnonzero(_may_hold(_bernstein(coordinates), x, reach))
     middle = np.full((len(near), x.shape[1]), 0.5)
@@ -276,12 +236,7 @@ def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tup
     A step that does not come closer is halved. The method gives up a point if no step helps, or if
     xi is outside the element by half its width.
 
-    Returns
-    -------
-    held : (n,) bool
-        Whether the element contains the point, up to a distance of ``reach``.
-    xi : (n, dim) float64
-        Reference coordinates, moved into [0, 1].
+    Shapes: `held` (n,), `xi` (n, dim).
     """
     basis = Basis1D("gll", _degree(coordinates))
     xi = start.copy()

@@ -22,26 +22,10 @@ Floats = NDArray[np.float64]
 
 
 class CornerForce(ABC):
-    """Corner force of a problem.
+    """Corner force of a problem."""
 
-    Parameters
-    ----------
-    problem : Problem
-    space : Product
-        Space of the states.
-    walls : int64 array
-        Positions of the velocity's entries that are zero at walls.
-    rule : Quadrature1D
-    materials : dict
-        Coefficients of the form.
-
-    Attributes
-    ----------
-    size : int
-        Length of a result. The first entries have the layout of a state, with -F 1 as velocity and
-        F^T v as energy. Further entries are data for `put_work`.
-    """
-
+    # length of a result. The first entries have the layout of a state, with -F 1 as velocity and
+    # F^T v as energy. Further entries are data for `put_work`.
     size: int
 
     def __init__(
@@ -74,19 +58,7 @@ class CornerForce(ABC):
     ) -> Floats:
         """Add to a sequence the product F^T v for a velocity other than the state's.
 
-        Parameters
-        ----------
-        sequence : OperationSequence
-        state : (space.size,) array
-        result : (size,) array
-            Result of the state, see `evaluate`.
-        mean : (V.size,) array
-            Velocity v.
-
-        Returns
-        -------
-        (E.size,) array
-            F^T v, after the sequence has run.
+        Shapes: `state` (space.size,), `result` (size,), `mean` (V.size,), returned (E.size,).
         """
 
     @abstractmethod
@@ -105,12 +77,10 @@ class SweptForce(CornerForce):
         ).constrained(self._space.offsets["velocity"] + self._walls)
 
     def evaluate(self, state: Floats) -> tuple[Floats, float]:
-        """See `CornerForce.evaluate`."""
         result, found = self._form.evaluate(state)
         return result, found["step"]
 
     def put(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
-        """See `CornerForce.put`."""
         return sequence.evaluate(self._form, state, result, label="force")["step"]
 
     @cached_property
@@ -126,7 +96,6 @@ class SweptForce(CornerForce):
         result: Floats,  # noqa: ARG002  (the stress is computed again)
         mean: Floats,
     ) -> Floats:
-        """See `CornerForce.put_work`."""
         product, memory = self._work.space, self._space.memory
         whole, work = (memory.put(np.zeros(product.size)) for _ in range(2))
         sequence.add(whole[: state.size], (1.0, state), label="force")
@@ -136,7 +105,6 @@ class SweptForce(CornerForce):
         return energy
 
     def slowest(self) -> int:
-        """See `CornerForce.slowest`."""
         return self._form.element_of("step")
 
 
@@ -172,7 +140,6 @@ class MatrixForce(CornerForce):
         self.size = self._source + E.size
 
     def evaluate(self, state: Floats) -> tuple[Floats, float]:
-        """See `CornerForce.evaluate`."""
         whole = np.zeros(self._fields.size)
         whole[: len(state)] = state
         residual, found = self._stress.evaluate(whole)
@@ -199,7 +166,6 @@ class MatrixForce(CornerForce):
         return np.asarray(np.matmul(row, flat).reshape(-1) + source)
 
     def put(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
-        """See `CornerForce.put`."""
         step = sequence.scalar()
 
         def compute() -> None:
@@ -216,7 +182,6 @@ class MatrixForce(CornerForce):
         result: Floats,
         mean: Floats,
     ) -> Floats:
-        """See `CornerForce.put_work`."""
         matrices, source = result[state.size : self._source], result[self._source :]
         work = np.zeros(source.size)
 
@@ -227,7 +192,6 @@ class MatrixForce(CornerForce):
         return work
 
     def slowest(self) -> int:
-        """See `CornerForce.slowest`."""
         return self._stress.element_of("step")
 
 

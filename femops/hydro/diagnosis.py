@@ -42,13 +42,7 @@ class Equations(Protocol):
 def trouble(equations: Equations, state: Floats, good: Floats) -> str:
     """Explain why a state allows no time step: a sentence with the fault, and advice. Collective.
 
-    Parameters
-    ----------
-    equations : Equations
-    state : (size,) array
-        State that allows no step.
-    good : (size,) array
-        Previous state. Positions in the sentence belong to this state.
+    Shapes: `state` (size,), `good` (size,).
     """
     where = _Places(equations, good)
     parts = equations.parts(state)
@@ -85,11 +79,7 @@ def instability(equations: Equations, state: Floats, good: Floats) -> str | None
     far smaller. If steps are too large for the orders, a run exceeds the bound within few steps.
     Then its energy grows without limit.
 
-    Parameters
-    ----------
-    equations : Equations
-    state, good : (size,) arrays
-        States after and before the step.
+    Shapes: `state`, `good` (size,).
     """
     space, comm = equations.space, equations.comm
     xp, energy = space.memory.xp, space.slice("energy")
@@ -112,24 +102,12 @@ def instability(equations: Equations, state: Floats, good: Floats) -> str | None
 
 
 def check_energy(equations: Equations, values: Floats) -> None:
-    """Raise if the energy (ne * n,) is negative at a node of an element. Collective.
-
-    Raises
-    ------
-    HydroError
-        The energy is negative at a node.
-    """
+    """Raise if the energy (ne * n,) is negative at a node of an element. Collective."""
     _check(equations, "energy", values.reshape(equations.part.num_elements, -1), 0.0)
 
 
 def check_density(equations: Equations) -> None:
-    """Raise if the density is not positive at a quadrature point. Collective.
-
-    Raises
-    ------
-    HydroError
-        The density is not positive at a point.
-    """
+    """Raise if the density is not positive at a quadrature point. Collective."""
     density = equations.density
     if isinstance(density, femops.GridFunction):
         values = _at_points(density.space, equations, density.vector)

@@ -31,15 +31,6 @@ def mass_and_inverse(
     A product with an inverse has as many operations as two triangular solves, but the operations do
     not wait for each other. `femops.tensor.solve_triangular` with Cholesky factors took 3 times as
     long for 4096 blocks of 27 by 27, and 5 times as long for 512 blocks of 8 by 8.
-
-    Parameters
-    ----------
-    part : Mesh
-    order : int
-        Degree of the energy.
-    rho : callable or float
-        Initial density.
-    rule : Quadrature1D
     """
     space = femops.L2(part, order)
     n = space.p1d**part.dim
@@ -52,11 +43,7 @@ def mass_and_inverse(
 def bernstein_norm(space: femops.L2, energy: Floats) -> float:
     """Euclidean norm of the Bernstein coefficients of an energy. Collective.
 
-    Parameters
-    ----------
-    space : L2
-    energy : (size,) array
-        Values at Gauss points.
+    Shapes: `energy` (size,).
     """
     lines = [bernstein_coefficients(space.basis.nodes)] * space.dim
     values = tensor_apply(lines, energy.reshape(-1, space.p1d**space.dim))

@@ -24,21 +24,11 @@ _SWITCH = 1e-12
 @final
 @dataclass(frozen=True)
 class Gas:
-    """State of the gas at a point.
+    """State of the gas at a point."""
 
-    Attributes
-    ----------
-    force : (dim, dim) array
-        Stress times the transposed adjugate of F.
-    volume : symbol
-        Determinant of F.
-    step : symbol
-        Time in which a wave crosses the smallest length of the element. Zero if det F < 0.
-    """
-
-    force: Any
-    volume: Any
-    step: Any
+    force: Any  # (dim, dim): stress times the transposed adjugate of F
+    volume: Any  # determinant of F
+    step: Any  # time in which a wave crosses the smallest length of the element. Zero if det F < 0.
 
 
 def _viscosity(
@@ -68,16 +58,7 @@ def gas(
 ) -> Gas:
     """Compute the state of the gas at a point.
 
-    Parameters
-    ----------
-    problem : Problem
-    order : int
-        Degree of the position.
-    fields : (position, velocity, energy)
-    rho, gamma : symbols
-        Initial density and adiabatic index.
-    h0 : symbol
-        Initial size of an element, divided by the order.
+    Shapes: `fields` (position, velocity, energy).
     """
     position, velocity, energy = fields
     F = np.atleast_2d(position.grad)

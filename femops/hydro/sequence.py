@@ -38,19 +38,10 @@ _MOST_SCALARS = 256
 @final
 @dataclass(frozen=True, eq=False)
 class Scalar:
-    """Number that operations read and write, times a factor.
+    """Number that operations read and write, times a factor."""
 
-    Attributes
-    ----------
-    values : float64 array
-        All numbers of the sequence.
-    number : int
-        Index of the scalar in ``values``.
-    factor : float
-    """
-
-    values: Floats
-    number: int
+    values: Floats  # all numbers of the sequence
+    number: int  # index of the scalar in ``values``
     factor: float = 1.0
 
     def __rmul__(self, factor: float) -> Scalar:
@@ -72,27 +63,16 @@ Term = tuple[float | Scalar, Floats]
 @final
 @dataclass(frozen=True, eq=False)
 class _Operation:
-    """Operation of a sequence, for Python and, if possible, for compiled code.
+    """Operation of a sequence, for Python and, if possible, for compiled code."""
 
-    Attributes
-    ----------
-    label : str
-        Name under which the operation's seconds are summed.
-    run : callable
-        Runs the operation in Python. Returns False to end the sequence.
-    instructions : callable
-        Returns the instructions for compiled code, or None if Python has to do the operation.
-    resume : callable
-        Called if compiled code has stopped at this operation. Returns True if the sequence
-        continues.
-    users : list of Exclusive
-        Locks of the solvers and residuals that compiled code uses.
-    """
-
-    label: str
-    run: Callable[[], bool]
+    label: str  # name under which the operation's seconds are summed
+    run: Callable[[], bool]  # runs the operation in Python. Returns False to end the sequence.
+    # returns the instructions for compiled code, or None if Python has to do the operation
     instructions: Callable[[], list[Instruction] | None] = lambda: None
+    # called if compiled code has stopped at this operation. Returns True if the sequence
+    # continues.
     resume: Callable[[], bool] = lambda: False
+    # locks of the solvers and residuals that compiled code uses
     users: list[Exclusive] = field(default_factory=list)
 
     def compiled(self) -> list[Instruction] | None:
@@ -125,13 +105,7 @@ class _Piece:
 
 @final
 class OperationSequence:
-    """Recorded sequence of operations on vectors, which can be run many times.
-
-    Parameters
-    ----------
-    space : Space or Product
-        Space of the vectors. It determines their memory.
-    """
+    """Recorded sequence of operations on vectors, which can be run many times."""
 
     def __init__(self, space: Space | Product) -> None:
         self._xp, self._compiles = space.memory.xp, backend_of(space).compiles_sequences
@@ -250,18 +224,7 @@ class OperationSequence:
     # --- running ---------------------------------------------------------------------------------
 
     def run(self) -> bool:
-        """Run all operations in the order in which they were added.
-
-        Returns
-        -------
-        bool
-            False if a condition of `require` has ended the run.
-
-        Raises
-        ------
-        SolverError
-            See `CGSolver.solve`. Operations after the failed solve are not done.
-        """
+        """Run all operations in the order in which they were added."""
         plan = self._plan
         # the first run is in Python, where solvers begin
         by_python = [one for one in plan or [] if isinstance(one, _Operation)]

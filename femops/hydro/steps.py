@@ -18,30 +18,17 @@ Floats = NDArray[np.float64]
 @final
 @dataclass(frozen=True)
 class Stepped:
-    """Result of a step.
+    """Result of a step."""
 
-    Attributes
-    ----------
-    state : (size,) array
-        State at the end of the step, or at the stage that does not allow the step size.
-    least : float
-        Least of the time steps that the stages after the first allow.
-    forces : Forces, optional
-        Forces of the state at the end. None if a stage does not allow the step size.
-    """
-
+    # (size,): state at the end of the step, or at the stage that does not allow the step size
     state: Floats
-    least: float
+    least: float  # least of the time steps that the stages after the first allow
+    # forces of the state at the end. None if a stage does not allow the step size.
     forces: Forces | None = None
 
 
 class TimeStep(ABC):
-    """Recorded time step of some equations. It runs from any state and with any size.
-
-    Parameters
-    ----------
-    equations : Lagrangian
-    """
+    """Recorded time step of some equations. It runs from any state and with any size."""
 
     def __init__(self, equations: Lagrangian) -> None:
         self._equations = equations
@@ -77,12 +64,7 @@ class TimeStep(ABC):
     def run(self, state: Floats, dt: float, forces: Forces) -> Stepped:
         """Run the step.
 
-        Parameters
-        ----------
-        state : (size,) array
-        dt : float
-        forces : Forces
-            Forces of ``state``.
+        Shapes: `state` (size,).
         """
         self._state[:], self._result[:] = state, forces.result
         self._dt.set(dt)
@@ -102,14 +84,7 @@ class TimeStep(ABC):
 
 @final
 class RungeKuttaStep(TimeStep):
-    """Step of an explicit Runge-Kutta method.
-
-    Parameters
-    ----------
-    equations : Lagrangian
-    rows, weights : tuples of float
-        Butcher table of the method.
-    """
+    """Step of an explicit Runge-Kutta method."""
 
     def __init__(
         self,

@@ -18,14 +18,7 @@ except ImportError:  # Windows
 
 
 def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
-    """Return `path` after a check of its suffix and of its folder.
-
-    Raises
-    ------
-    FileError
-        `path` has a wrong suffix, is a folder, or has a name that the system refuses, or the folder
-        of `path` does not exist.
-    """
+    """Return `path` after a check of its suffix and of its folder."""
     target = Path(path)
     if "\0" in str(target):
         raise FileError(f"cannot write {str(target)!r}: there is a zero in it, choose another name")
@@ -45,13 +38,7 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
 
 
 def check_writable(target: Path) -> None:
-    """Check, before long work, that a file can be made in the folder of `target`.
-
-    Raises
-    ------
-    FileError
-        The system refuses.
-    """
+    """Check, before long work, that a file can be made in the folder of `target`."""
     try:
         with tempfile.TemporaryFile(dir=target.parent):
             pass
@@ -61,13 +48,7 @@ def check_writable(target: Path) -> None:
 
 @contextmanager
 def refused(target: Path) -> Iterator[None]:
-    """Convert an OSError inside the block to a FileError: `target` cannot be written.
-
-    Raises
-    ------
-    FileError
-        The block raised an OSError.
-    """
+    """Convert an OSError inside the block to a FileError: `target` cannot be written."""
     try:
         yield
     except FileError:
@@ -83,13 +64,7 @@ def refusal(target: Path, error: OSError) -> FileError:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder unless it exists.
-
-    Raises
-    ------
-    FileError
-        The system refuses.
-    """
+    """Make a folder unless it exists."""
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
@@ -97,13 +72,7 @@ def make_folder(folder: Path) -> None:
 
 
 def remove(files: Iterable[Path]) -> None:
-    """Remove those of the files that exist.
-
-    Raises
-    ------
-    FileError
-        The system refuses.
-    """
+    """Remove those of the files that exist."""
     for file in files:
         try:
             file.unlink(missing_ok=True)
@@ -116,11 +85,6 @@ def replacing(target: Path) -> Iterator[Path]:
     """Yield a temporary file in the folder of `target`. When it is complete, rename it to `target`.
 
     If the program stops, `target` is either the old file or the complete new file.
-
-    Raises
-    ------
-    FileError
-        The system refuses to write or to move the file.
     """
     with refused(target), temporary_file(target) as temporary:
         yield temporary

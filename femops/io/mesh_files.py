@@ -127,15 +127,7 @@ def read_mesh(
 
 
 def save_mesh(path: str | os.PathLike[str], mesh: Any, fields: Mapping[str, Any]) -> Path:
-    """Write a mesh to a file ending in .mesh, for `femops.save`.
-
-    Raises
-    ------
-    FileError
-        The file cannot be written, there are fields, or several ranks hold the mesh.
-    MeshError
-        The mesh has a name that MFEM's format cannot hold.
-    """
+    """Write a mesh to a file ending in .mesh, for `femops.save`."""
     if isinstance(mesh, DistributedMesh) and mesh.comm.size == 1:
         mesh = mesh.mesh
     if fields or not isinstance(mesh, Mesh):

@@ -25,22 +25,7 @@ _COLLECTIONS = {
 
 
 def save_mfem_field(path: Any, owner: Any, fields: Mapping[str, Any]) -> Path:
-    """Write one field as a grid function of MFEM, for `femops.save`.
-
-    Parameters
-    ----------
-    path : path ending in .gf
-    owner : Space, Product or None
-    fields : dict
-        One vector or GridFunction by its name, which the file does not keep.
-
-    Raises
-    ------
-    FileError
-        There is not exactly one field, several ranks hold it, or the file cannot be written.
-    VectorError
-        The field does not fit the space.
-    """
+    """Write one field as a grid function of MFEM, for `femops.save`."""
     target = checked_path(path, ".gf")
     if len(fields) != 1:
         raise FileError(

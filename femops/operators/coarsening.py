@@ -44,21 +44,6 @@ def coarse_operator(
     The forms are not traced again. On a space of lower order p the rule is Gauss's with p + 1
     points. Coefficients at points are interpolated linearly to the points of this rule. This
     preserves their bounds and definiteness. States of residuals are interpolated to the space.
-
-    Parameters
-    ----------
-    A : Operator
-        Square.
-    space : Space
-        On the same mesh.
-    dtype : dtype
-        Type of the new operator.
-    level : str
-        Level of the new operator.
-    exact : bool
-        Whether rules, coefficients and states remain those of A. Then products with coarse
-        functions are those of A: the operator is positive definite if A is. The Jacobian at an
-        interpolated state may be indefinite, as that of a bent body is. Sweeps take longer.
     """
     state, kind = _StateOn(A.space, space), np.dtype(dtype)
     used = [
@@ -156,11 +141,6 @@ class _StateOn:
 
     A field on a space other than the operator's is interpolated too. Its order becomes at most the
     order of the coarse space, because the coarse rule has no points for more.
-
-    Parameters
-    ----------
-    fine, space : Space
-        The operator's space, and the coarse space.
     """
 
     def __init__(self, fine: Space, space: Space) -> None:

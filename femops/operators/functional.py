@@ -71,15 +71,7 @@ class Functional(Summable):
     def __call__(self, u: NDArray[Any]) -> float:
         """Value of the functional. Collective if ranks share the space.
 
-        Parameters
-        ----------
-        u : (size,) array
-            Vector of the space or product.
-
-        Raises
-        ------
-        VectorError
-            A vector of another shape, type or memory layout.
+        Shapes: `u` (size,).
         """
         return sum(factor * value.evaluate(u)[1][ENERGY] for factor, value in self._values)
 

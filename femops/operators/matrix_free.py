@@ -70,12 +70,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             return object.__getattribute__(self, name)  # the error, also of a property
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
-        """Raise: solvers for matrices, as `numpy.linalg.solve`, would make an array of one object.
-
-        Raises
-        ------
-        OperatorError
-        """
+        """Raise: solvers of matrices, as `numpy.linalg.solve`, would make an array of objects."""
         raise OperatorError(
             f"{type(self).__name__} is not a matrix, as NumPy's solvers and SciPy's direct ones "
             f"need: {_COMPRESSED}. {_INSTEAD['solve']}"
@@ -282,12 +277,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def _apply_panels(self, x: NDArray[Any], y: NDArray[Any], panels: Panels) -> None:
         """Overwrite y by the operator times many vectors x.
 
-        Parameters
-        ----------
-        x, y : (count, size, nvec) arrays
-            Contiguous, of the operator's type, in the memory of its vectors. For a single panel the
-            first axis may be omitted.
-        panels : Panels
+        Shapes: `x`, `y` (count, size, nvec).
         """
         kept = self.__dict__.get("_panelled")
         if kept is None or kept[0] != panels:
@@ -460,14 +450,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
 
 def check_sum(a: Any, b: Any) -> None:
-    """Raise unless two operators have equal spaces, type, constraints and level, as a sum needs.
-
-    Raises
-    ------
-    OperatorError
-    SpaceError
-        If the operators are on different devices.
-    """
+    """Raise unless two operators have equal spaces, type, constraints and level, as a sum needs."""
     memory_of((a.space, b.space))
     same = a.space is b.space and a.test_space is b.test_space
     if not same or a.dtype != b.dtype:

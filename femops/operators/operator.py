@@ -144,11 +144,6 @@ class Operator(MatrixFree):
 
         In a constrained operator, diagonal blocks are constrained, and other blocks are eliminated.
         A diagonal block that is None does not have its part of the identity.
-
-        Raises
-        ------
-        OperatorError
-            If the operator is on a single space, or the product does not have such names.
         """
         space = self.space
         if not isinstance(space, Product):

@@ -39,12 +39,7 @@ class Summable(ABC):
         """Product of this object and a finite nonzero number."""
 
     def _check_summand(self, other: Any) -> None:
-        """Raise an error with the remedy for an object that cannot be added.
-
-        Raises
-        ------
-        OperatorError
-        """
+        """Raise an error with the remedy for an object that cannot be added."""
         for kind, remedy in self._remedies.items():
             if isinstance(other, kind):
                 what = shown(other) if isinstance(other, np.ndarray) else other

@@ -21,16 +21,7 @@ NEW: Memory = (None, None)
 
 
 def pieces(sizes: Sizes, dtype: Kind, whole: Any = None) -> tuple[Any, dict[int, Any]]:
-    """Return a flat array for messages, and a view of each rank's message, by rank.
-
-    Parameters
-    ----------
-    sizes : mapping
-        {rank: size of its message}.
-    dtype : numpy.dtype
-    whole : array, optional
-        Flat array to use, as long as all messages together. By default a new array.
-    """
+    """Return a flat array for messages, and a view of each rank's message, by rank."""
     if whole is None:
         whole = np.zeros(sum(sizes.values()), dtype)
     found, begin = {}, 0
@@ -60,22 +51,6 @@ class MpiChannel(Channel):
     """Channel of persistent MPI requests, with one message for each rank.
 
     All ranks must make and start their channels in the same order.
-
-    Parameters
-    ----------
-    raw : mpi4py.MPI.Intracomm
-    send, receive : mapping
-        {rank: numbers}.
-    dtype : numpy.dtype
-    memory : (array, array), optional
-        Arrays to send from and to receive into. On a GPU this needs a CUDA-aware MPI.
-
-    Attributes
-    ----------
-    waited : float
-        Total time that `finish` has waited, in seconds.
-    messages, nbytes : int
-        Total number of messages, and of bytes, that `start` has sent.
     """
 
     def __init__(
@@ -99,13 +74,11 @@ class MpiChannel(Channel):
         weakref.finalize(self, _free, self._requests)
 
     def start(self) -> None:
-        """See `Channel.start`."""
         self._start(self._requests)
         self.messages += self._to
         self.nbytes += self.outgoing.nbytes
 
     def finish(self) -> None:
-        """See `Channel.finish`."""
         begin = perf_counter()
         self._wait(self._requests)
         self.waited += perf_counter() - begin

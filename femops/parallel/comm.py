@@ -151,7 +151,6 @@ class Serial(Communicator):
         super().__init__(0, 1, Node.alone())
 
     def exchange(self, messages: Mapping[int, Array]) -> dict[int, Array]:
-        """See `Communicator.exchange`."""
         self._checked(messages)
         return {int(target): array.copy() for target, array in messages.items()}
 
@@ -160,20 +159,16 @@ class Serial(Communicator):
         return SilentChannel(send, receive, dtype, memory)
 
     def gather_all(self, array: Array, *, alike: bool = False) -> Array:  # noqa: ARG002  (there is only one)
-        """See `Communicator.gather_all`."""
         _check_array(array)
         return array[np.newaxis].copy()
 
     def sum(self, value: Value) -> Value:
-        """See `Communicator.sum`."""
         return _copy(value)
 
     def max(self, value: Value) -> Value:
-        """See `Communicator.max`."""
         return _copy(value)
 
     def broadcast(self, value: Any, root: int = 0) -> Any:  # noqa: ARG002  (there is only one)
-        """See `Communicator.broadcast`."""
         return value
 
     def barrier(self, nap: float | None = None) -> None:
@@ -250,11 +245,9 @@ class Mpi(Communicator):
         return dict(sorted(received.items()))
 
     def channel(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> Channel:
-        """See `Communicator.channel`."""
         return MpiChannel(self.raw, send, receive, dtype, memory)
 
     def gather_all(self, array: Array, *, alike: bool = False) -> Array:
-        """See `Communicator.gather_all`."""
         _check_array(array)
         if not alike:
             self._check_alike(f"{array.dtype} {array.shape}")
@@ -275,12 +268,10 @@ class Mpi(Communicator):
             )
 
     def sum(self, value: Value) -> Value:
-        """See `Communicator.sum`."""
         result: Value = self._reduced(value, launch.mpi().SUM)
         return result
 
     def max(self, value: Value) -> Value:
-        """See `Communicator.max`."""
         result: Value = self._reduced(value, launch.mpi().MAX)
         return result
 
@@ -293,11 +284,9 @@ class Mpi(Communicator):
         return result
 
     def broadcast(self, value: Any, root: int = 0) -> Any:
-        """See `Communicator.broadcast`."""
         return self.raw.bcast(value, root)
 
     def barrier(self, nap: float | None = None) -> None:
-        """See `Communicator.barrier`."""
         if nap is None:
             self.raw.Barrier()
             return

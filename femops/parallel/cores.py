@@ -22,13 +22,6 @@ def share(masks: Sequence[Collection[int]], rank: int) -> int:
 
     A core that k ranks may use counts as 1/k for each rank. So a rank that is bound to its own
     cores gets all these cores.
-
-    Parameters
-    ----------
-    masks
-        Cores that each rank of the node may use.
-    rank
-        Index of the rank in ``masks``.
     """
     users = Counter(core for mask in masks for core in mask)
     return max(1, int(sum(Fraction(1, users[core]) for core in masks[rank])))
@@ -37,24 +30,12 @@ def share(masks: Sequence[Collection[int]], rank: int) -> int:
 @final
 @dataclass(frozen=True)
 class Node:
-    """Node of a rank: its cores, and the rank's share of them.
+    """Node of a rank: its cores, and the rank's share of them."""
 
-    Parameters
-    ----------
-    first : int
-        Lowest rank on the node.
-    cores : int
-        Number of cores that the ranks on the node may use.
-    share : int
-        Number of cores that are this rank's share.
-    place : int
-        Number of lower ranks on the node.
-    """
-
-    first: int
-    cores: int
-    share: int
-    place: int = 0
+    first: int  # lowest rank on the node
+    cores: int  # number of cores that the ranks on the node may use
+    share: int  # number of cores that are this rank's share
+    place: int = 0  # number of lower ranks on the node
 
     @classmethod
     def alone(cls) -> Node:
@@ -63,15 +44,7 @@ class Node:
 
     @classmethod
     def of(cls, comm: Any, kind: int) -> Node:
-        """Return this rank's node, and limit the rank's threads to its share of the cores.
-
-        Parameters
-        ----------
-        comm
-            mpi4py communicator. The call is collective.
-        kind
-            ``MPI.COMM_TYPE_SHARED``.
-        """
+        """Return this rank's node, and limit the rank's threads to its share of the cores."""
         from femops_kernels.cpu.machine import share_threads
 
         node = comm.Split_type(kind)

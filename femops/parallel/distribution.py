@@ -228,13 +228,7 @@ def distribute(
 
 
 def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | None = None) -> None:
-    """Raise if ``reproducible`` is combined with weights or a method other than "curve".
-
-    Raises
-    ------
-    MeshArgumentError
-        The options are combined.
-    """
+    """Raise if ``reproducible`` is combined with weights or a method other than "curve"."""
     if reproducible and (method != "curve" or weights is not None):
         got = f"method={method!r}" if weights is None else "weights"
         raise MeshArgumentError(
@@ -244,13 +238,7 @@ def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | No
 
 
 def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
-    """Raise if options of distributed meshes are used without a communicator.
-
-    Raises
-    ------
-    MeshArgumentError
-        An option is used.
-    """
+    """Raise if options of distributed meshes are used without a communicator."""
     if reproducible or method != "curve":
         got = "reproducible=True" if reproducible else f"method={method!r}"
         raise MeshArgumentError(

@@ -31,24 +31,7 @@ _networks = Derived[Communicator, Network]()
 
 
 def rank_device(name: str, comm: Communicator) -> Device:
-    """Return the GPU of a rank. Collective.
-
-    Parameters
-    ----------
-    name : str
-        ``"cuda"`` gives each rank on a node its own GPU, or a shared GPU if there are fewer GPUs
-        than ranks. A single rank gets CuPy's current device. ``"cuda:1"`` is the second GPU on all
-        ranks. The result becomes CuPy's current device.
-    comm : Communicator
-        All ranks that share the vectors.
-
-    Raises
-    ------
-    DeviceError
-        There is no GPU. The message tells what to install.
-    RankError
-        There is no GPU on another rank.
-    """
+    """Return the GPU of a rank. Collective."""
     # CuPy is slow to import
     from femops_kernels.cuda.device.cupy_device import open_device
 
@@ -86,27 +69,7 @@ def _users(device: Device, comm: Communicator) -> list[int]:
 def device_channel(
     device: Device, comm: Communicator, send: Sizes, receive: Sizes, dtype: Kind
 ) -> DeviceChannel:
-    """Make a channel between the GPUs of ranks. Collective.
-
-    Parameters
-    ----------
-    device : Device
-        GPU of this rank.
-    comm : Communicator
-    send, receive : mapping
-        {rank: count of numbers to send to, or to receive from, the rank}.
-    dtype : numpy.dtype
-
-    Raises
-    ------
-    CommunicatorError
-        An environment variable is neither 0 nor 1, ranks disagree about NCCL, or NCCL is requested
-        and ranks share a GPU.
-    DeviceError
-        NCCL is requested and missing, or it failed.
-    RankError
-        NCCL is missing or failed on another rank.
-    """
+    """Make a channel between the GPUs of ranks. Collective."""
     from femops_kernels.cuda.ranks.messages import StagedChannel
 
     if _asks_for_nccl(comm):
@@ -146,13 +109,7 @@ def _join(device: Device, comm: Communicator) -> Network:
 
 
 def takes_device_memory(comm: Communicator) -> bool:
-    """True if MPI can send from a GPU's memory and receive into it.
-
-    Raises
-    ------
-    CommunicatorError
-        The environment variable is neither 0 nor 1.
-    """
+    """True if MPI can send from a GPU's memory and receive into it."""
     asked = os.environ.get(CUDA_AWARE)
     if asked not in (None, "", "0", "1"):
         raise CommunicatorError(

@@ -20,24 +20,6 @@ class Halo:
 
     Values are arrays of any type. Their first axis counts dofs, and they may have further axes. The
     constructor and both maps are collective.
-
-    Parameters
-    ----------
-    numbering : RankNumbering
-        The dofs of this rank.
-    comm : Communicator
-        The ranks of the numbering.
-
-    Attributes
-    ----------
-    owned, ghosts : int
-        Number of dofs that the rank owns, and number of its ghosts.
-    receive : dict
-        {owner: (first, end)}, by ascending owner. The owner has the ghosts ``first:end`` of this
-        rank.
-    send : dict
-        {rank: (n,) int64}, by ascending rank. The owned dofs that are ghosts of the rank,
-        ascending.
     """
 
     def __init__(self, numbering: RankNumbering, comm: Communicator) -> None:
@@ -66,13 +48,7 @@ class Halo:
         return sum(len(dofs) for dofs in self.send.values())
 
     def forward(self, values: NDArray[Any]) -> Array:
-        """Return values (ghosts, ...) of the ghosts, from values (owned, ...) of the owned dofs.
-
-        Raises
-        ------
-        VectorError
-            The first axis has the wrong length.
-        """
+        """Return values (ghosts, ...) of the ghosts, from values (owned, ...) of the owned dofs."""
         _check_length(values, self.owned, "owned dofs")
         arrived = self._comm.exchange({rank: values[dofs] for rank, dofs in self.send.items()})
         ghosts = np.empty((self.ghosts, *values.shape[1:]), dtype=values.dtype)
@@ -85,17 +61,7 @@ class Halo:
 
         Contributions to a dof are added in ascending order of ranks.
 
-        Parameters
-        ----------
-        ghosts : (ghosts, ...)
-            This rank's contributions to other ranks' dofs.
-        values : (owned, ...)
-            Values to add to, in place. Same type and further axes as ``ghosts``.
-
-        Raises
-        ------
-        VectorError
-            An array has the wrong length, or the arrays differ in type or further axes.
+        Shapes: `ghosts` (ghosts, ...), `values` (owned, ...).
         """
         _check_length(ghosts, self.ghosts, "ghosts")
         _check_length(values, self.owned, "owned dofs")
@@ -118,13 +84,7 @@ class Halo:
         Contributions are added in ascending order of ranks, and for one rank in the order of the
         array.
 
-        Parameters
-        ----------
-        ghosts : (n,) int64
-            Ghost of each contribution. A ghost may occur several times.
-        contributions : (n, ...)
-        values : (owned, ...)
-            Values to add to, in place. Same type and further axes as ``contributions``.
+        Shapes: `ghosts` (n,), `contributions` (n, ...), `values` (owned, ...).
         """
         places, parts = {}, {}
         for rank, (first, end) in self.receive.items():
@@ -137,15 +97,7 @@ class Halo:
     def marked(self, dofs: Ints) -> Ints:
         """Owned dofs that any rank marks. Collective.
 
-        Parameters
-        ----------
-        dofs : (n,) int64
-            Marked dofs of this rank, owned dofs and ghosts, by their numbers on this rank.
-
-        Returns
-        -------
-        (k,) int64
-            Ascending numbers of owned dofs.
+        Shapes: `dofs` (n,), returned (k,).
         """
         marks = np.zeros(self.owned + self.ghosts, dtype=np.int64)
         marks[dofs] = 1

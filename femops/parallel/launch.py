@@ -26,13 +26,7 @@ _DELIVERY = 0.05
 
 
 def mpi() -> Any:
-    """Import and return the module ``mpi4py.MPI``. The first import starts MPI.
-
-    Raises
-    ------
-    MissingExtraError
-        If mpi4py, or a library of MPI for it, is missing.
-    """
+    """Import and return the module ``mpi4py.MPI``. The first import starts MPI."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError: no library of MPI is found
@@ -48,13 +42,7 @@ def mpi() -> Any:
 
 
 def check_world() -> None:
-    """Raise if a launcher of another MPI started this process.
-
-    Raises
-    ------
-    CommunicatorError
-        The launcher started several processes, and each of them is alone in ``COMM_WORLD``.
-    """
+    """Raise if a launcher of another MPI started this process."""
     MPI = mpi()
     count, name = launched()
     if count > 1 and MPI.COMM_WORLD.size == 1:
@@ -73,13 +61,7 @@ def _mpiexec_beside() -> str | None:
 
 
 def mpiexec() -> str:
-    """Path of the launcher: the one installed with this Python, else the machine's. Starts no MPI.
-
-    Raises
-    ------
-    MissingExtraError
-        If mpi4py or a launcher is missing.
-    """
+    """Path of the launcher: that of this Python, else that of the machine. Starts no MPI."""
     found = _mpiexec_beside() or shutil.which("mpiexec")
     if find_spec("mpi4py") is None or found is None:
         missing = "mpi4py" if find_spec("mpi4py") is None else "mpiexec"
@@ -121,13 +103,6 @@ def end_all(error: BaseException, report: Callable[[], None]) -> None:
 
     If several ranks fail in the same way, the lowest rank reports. A rank with a `RankError` waits
     until the failed rank has reported its error.
-
-    Parameters
-    ----------
-    error
-        The error to report.
-    report
-        Function that writes the error to standard error.
     """
     world = _several()
     if world is None:

@@ -175,16 +175,7 @@ def _of_mesh(name: str) -> bool:
 
 
 def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
-    """Cut elements into groups, and give each rank consecutive groups.
-
-    Returns
-    -------
-    cuts, pieces
-        ``cuts`` has the start of each group, and the end. ``pieces`` (size + 1,) has the first
-        group of each rank, and the number of groups. All groups have the same size, a multiple of
-        16, so that batches of elements do not depend on the number of ranks. There are at most 840
-        groups.
-    """
+    """Cut elements into groups, and give each rank consecutive groups."""
     each = max(1, -(-count // (GROUPS * WIDEST))) * WIDEST
     groups = -(-count // each)
     return np.minimum(np.arange(groups + 1) * each, count), equal_pieces(groups, size)
@@ -200,12 +191,7 @@ def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints
 def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:
     """Sum, modulo 2**64, of hashes of all elements and boundary entries.
 
-    Parameters
-    ----------
-    mesh : Mesh
-        A mesh, or a part of one.
-    elements, vertices : (ne,) and (nv,) int64
-        Number of each element and vertex in the global mesh.
+    Shapes: `elements`, `vertices` (ne,).
     """
     width = mesh.coordinates.shape[1] * mesh.dim
     nodes = np.ascontiguousarray(mesh.coordinates).reshape(-1, width)

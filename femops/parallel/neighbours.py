@@ -24,21 +24,8 @@ Ints = NDArray[np.int64]
 class Neighbours:
     """A rank's elements and its ghost elements. `neighbours` makes it, collectively.
 
-    Parameters
-    ----------
-    mesh : DistributedMesh
-
-    Attributes
-    ----------
-    send : dict
-        {rank: (k,) int64}, by ascending rank. Elements that are ghost elements of the rank,
-        ascending.
-    numbers : (n,) int64
-        Number in the global mesh of each element: this rank's elements, then the ghost elements.
-    mesh : Mesh
-        All these elements, in the same order. It lists no boundary.
-    joined : bool
-        Whether the global mesh has faces between elements.
+    `numbers` (n,): number in the global mesh of each element: this rank's elements, then the ghost
+    elements.
     """
 
     def __init__(self, mesh: DistributedMesh) -> None:

@@ -29,25 +29,15 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class RankNumbering:
-    """Dofs that a rank touches. `h1_rank_numbering` and `l2_rank_numbering` make it.
+    """Dofs that a rank touches. `h1_rank_numbering` and `l2_rank_numbering` make it."""
 
-    Attributes
-    ----------
-    rank
-        The rank.
-    indices
-        Shape (ne, (p + 1)**dim) int64: dof at each local node (lexicographic, x fastest) of the
-        elements, by its number on the rank. Owned dofs come first, then ghosts.
-    offsets
-        Shape (size + 1,) int64: rank r owns the global dofs offsets[r] to offsets[r + 1] - 1.
-    ghosts
-        Shape (nghosts,) int64: global number of each ghost, ascending.
-    """
-
-    rank: int
+    rank: int  # the rank
+    # shape (ne, (p + 1)**dim) int64: dof at each local node (lexicographic, x fastest) of the
+    # elements, by its number on the rank. Owned dofs come first, then ghosts.
     indices: Ints
+    # shape (size + 1,) int64: rank r owns the global dofs offsets[r] to offsets[r + 1] - 1
     offsets: Ints
-    ghosts: Ints
+    ghosts: Ints  # shape (nghosts,) int64: global number of each ghost, ascending
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
@@ -77,22 +67,7 @@ class RankNumbering:
 
 
 def h1_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
-    """Number the dofs of an H1 space of degree p on the rank's part. Collective.
-
-    Parameters
-    ----------
-    part : Part
-        This rank's part of the mesh. It may have no elements.
-    p : int
-        Degree, at least 1.
-    comm : Communicator
-        Ranks that hold the parts.
-
-    Raises
-    ------
-    SpaceError
-        On all ranks, if the degree is below 1, or the parts do not form one mesh.
-    """
+    """Number the dofs of an H1 space of degree p on the rank's part. Collective."""
     _check_parts(part, p, 1, comm)
     topology = part.mesh.topology
     kinds = range(part.mesh.dim) if p > 1 else [0]  # entities with nodes inside
@@ -111,20 +86,6 @@ def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     """Number the dofs of an L2 space of degree p on the rank's part. Collective.
 
     Ranks share no dofs.
-
-    Parameters
-    ----------
-    part : Part
-        This rank's part of the mesh. It may have no elements.
-    p : int
-        Degree, at least 0.
-    comm : Communicator
-        Ranks that hold the parts.
-
-    Raises
-    ------
-    SpaceError
-        On all ranks, if the degree is negative, or the parts do not form one mesh.
     """
     _check_parts(part, p, 0, comm)
     shape = part.mesh.num_elements, (p + 1) ** part.mesh.dim

@@ -32,23 +32,9 @@ class SerialOrder:
     Values are arrays of any type. Their first axis counts dofs, and they may have further axes. The
     constructor and both maps are collective.
 
-    Parameters
-    ----------
-    numbering : RankNumbering
-        Dofs of this rank.
-    nodes : (n,) int64
-        Local nodes of an element, in the order in which their dofs are numbered.
-    part : Part
-        This rank's part of the mesh.
-    halo : Halo or None
-        Exchange pattern of the ghosts; None if no ranks share dofs.
-    comm : Communicator
-        Ranks of the numbering.
+    `cuts` (size + 1,): rank r has the rows cuts[r] to cuts[r + 1] - 1.
 
-    Attributes
-    ----------
-    cuts : (size + 1,) int64
-        Rank r has the rows cuts[r] to cuts[r + 1] - 1.
+    Shapes: `nodes` (n,).
     """
 
     def __init__(
@@ -115,18 +101,7 @@ class SerialOrder:
 def moved(rows: Array, old: Ints, new: Ints, comm: Communicator) -> Array:
     """Redistribute rows among ranks from the cuts ``old`` to the cuts ``new``. Collective.
 
-    Parameters
-    ----------
-    rows : array
-        Rows from old[rank] to old[rank + 1] - 1.
-    old, new : (size + 1,) int64
-        Ascending, with the same first and last entry.
-    comm : Communicator
-
-    Returns
-    -------
-    array
-        Rows new[rank] to new[rank + 1] - 1.
+    Shapes: `old`, `new` (size + 1,).
     """
     if np.array_equal(old, new):
         return rows

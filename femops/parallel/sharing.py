@@ -23,14 +23,7 @@ Ints = NDArray[np.int64]
 
 
 def shared_vertices(part: Part, comm: Communicator) -> dict[int, Ints]:
-    """Vertices of this part that other ranks touch too. Collective.
-
-    Returns
-    -------
-    dict
-        {rank: numbers of the vertices shared with the rank}, by ascending rank. Vertex numbers
-        refer to this part, ascending.
-    """
+    """Vertices of this part that other ranks touch too. Collective."""
     length = -(-part.num_vertices // comm.size)
     told = comm.exchange(_grouped(part.vertices // length, part.vertices))
     answers = comm.exchange(_who_else(told))
@@ -41,21 +34,7 @@ def shared_vertices(part: Part, comm: Communicator) -> dict[int, Ints]:
 
 
 def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dict[int, Ints]:
-    """Entities of this part that other ranks touch too. Collective.
-
-    Parameters
-    ----------
-    part : Part
-    kinds : sequence of int
-        Dimensions of the entities, below the dimension of the elements.
-    comm : Communicator
-
-    Returns
-    -------
-    dict
-        {rank: entities shared with the rank}, numbered as in `entity_offsets`. Both ranks have the
-        same order.
-    """
+    """Entities of this part that other ranks touch too. Collective."""
     known = shared_vertices(part, comm)
     between = np.zeros(len(part.vertices) + 1, dtype=bool)
     between[-1] = True  # index -1 stands for no vertex

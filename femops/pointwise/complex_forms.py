@@ -30,16 +30,6 @@ class RealFunction:
     """Function of a real form that calls the function of a complex form.
 
     It has the name and the signature of that function.
-
-    Parameters
-    ----------
-    function : callable
-        Function of the complex form.
-    tests : dict of int
-        Number of complex components of each test function.
-    dim : int
-    paired : frozenset of str
-        Coefficients whose last axis, of length 2, has real and imaginary parts.
     """
 
     def __init__(
@@ -90,13 +80,7 @@ class RealFunction:
 
 
 def check_complex_linear(step: LinearQFunction, function: FormFunction) -> None:
-    """Raise unless the real form of a complex form's function commutes with multiplication by i.
-
-    Raises
-    ------
-    TraceError
-        The function uses the conjugate, real part, imaginary part or absolute value of a field.
-    """
+    """Raise unless the real form of a complex form's function commutes with multiplication by i."""
     table = _by_pairs(step)
     same = np.array_equal(table[:, 0, :, 0], table[:, 1, :, 1])
     if not same or not np.array_equal(table[:, 0, :, 1], -table[:, 1, :, 0]):
@@ -128,16 +112,7 @@ def _graph_of(field: Any) -> Graph:
 
 
 def _complex_known(name: str, value: Any, paired: bool) -> Any:
-    """Complex symbols of a coefficient, a position, a normal or a length.
-
-    Parameters
-    ----------
-    name : str
-    value : Node, array of Node, or TwoSided of these
-        Real symbols, as the tracer passes them.
-    paired : bool
-        True if the last axis, of length 2, has real and imaginary parts.
-    """
+    """Complex symbols of a coefficient, a position, a normal or a length."""
     if isinstance(value, TwoSided):
         minus = _complex_known(name, value.minus, paired)
         same = np.array_equal(*(np.vectorize(id)(side) for side in (value.minus, value.plus)))

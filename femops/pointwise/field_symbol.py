@@ -21,16 +21,10 @@ _OF_FIELDS = ("value", "grad", "div", "sym_grad", "reference_grad")
 @final
 @dataclass(frozen=True)
 class Argument:
-    """Nodes of a field (input of a q-function), or of a test function's factors (output).
+    """Nodes of a field (input of a q-function), or of a test function's factors (output)."""
 
-    Attributes
-    ----------
-    values : (ncomp,) array of Node
-    derivatives : (ncomp, dim) array of Node
-        Derivatives along reference directions, or the factors of these derivatives.
-    """
-
-    values: Objects
+    values: Objects  # (ncomp,)
+    # (ncomp, dim): derivatives along reference directions, or the factors of these derivatives
     derivatives: Objects
 
     def flat(self) -> list[Node]:
@@ -54,14 +48,11 @@ class Argument:
 class FieldSymbol(Symbolic):
     """A field at a point, with its derivatives. In arithmetic it stands for its value.
 
-    Attributes
-    ----------
-    value : symbol or (ncomp,) array
-    grad : (dim,) or (ncomp, dim) array
-        ``grad[i, j]`` is the derivative of component i along j.
-    reference_grad : (dim,) or (ncomp, dim) array
-        Derivatives along the directions of the reference element.  On a boundary the directions
-        in the face come first, and the inward direction is last.
+    `grad` (dim,): ``grad[i, j]`` is the derivative of component i along j. `reference_grad` (dim,):
+    derivatives along the directions of the reference element.  On a boundary the directions in the
+    face come first, and the inward direction is last.
+
+    Shapes: `value` (ncomp,).
     """
 
     def __init__(self, name: str, argument: Argument, grad: Objects) -> None:

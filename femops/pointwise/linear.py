@@ -33,28 +33,9 @@ _REMEDY = "use femops.residual"
 class LinearQFunction:
     """Derivative D of a form that is linear in its fields, with its zeros and equal entries.
 
-    Parameters
-    ----------
-    trace : Trace
-
-    Attributes
-    ----------
-    field, test : Argument
-        Components of all fields, concatenated, and of all test functions.
-    outputs : list of Node
-        Factors of the test functions, in the order of `Argument.flat`, with operations on constants
-        evaluated.
-    entries : (outputs, inputs) array of Node
-        D, with operations on constants evaluated.
-    structure : (outputs, inputs) int64
-        0 for a zero entry. Else the number of the distinct entry, counted from one, with its sign.
-    distinct : list of Node
-        Nonzero entries of D that differ by more than the sign.
-
-    Raises
-    ------
-    TraceError
-        If the form is not linear in all fields together, or is zero for all fields.
+    `entries` (outputs, inputs): D, with operations on constants evaluated. `structure` (outputs,
+    inputs): 0 for a zero entry. Else the number of the distinct entry, counted from one, with its
+    sign.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -195,13 +176,7 @@ class LinearQFunction:
     def _distinct(self, flat: list[Node]) -> tuple[NDArray[np.int64], list[int]]:
         """Find the entries that are zero, equal or opposite.
 
-        Returns
-        -------
-        structure : (entries,) int64
-            0 for a zero entry. Else the number of the distinct entry, counted from one, with its
-            sign.
-        distinct : list of int
-            Positions of the distinct entries.
+        Shapes: `structure` (entries,).
         """
         structure = np.zeros(len(flat), dtype=np.int64)
         distinct: list[int] = []
@@ -268,13 +243,6 @@ class LinearQFunction:
 
 
 def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
-    """True if a condition depends on the fields. Derivatives miss the jumps of such a choice.
-
-    Parameters
-    ----------
-    outputs : sequence of Node
-    moving : set of int
-        Numbers of the nodes of the fields.
-    """
+    """True if a condition depends on the fields. Derivatives miss the jumps of such a choice."""
     conditions = [node for node in ancestors(outputs) if node.is_condition]
     return any(node.number in moving for node in ancestors(conditions))

@@ -32,20 +32,7 @@ def _operation(node: Node, a: list[str]) -> str:
 
 
 def assignments(outputs: Sequence[Node], inputs: Names) -> tuple[list[str], list[str]]:
-    """Statements of lane Python that compute nodes, with operators and functions ``lane_*``.
-
-    Parameters
-    ----------
-    outputs : sequence of Node
-    inputs : dict
-        Names of input nodes in the program, by their ``number``.
-
-    Returns
-    -------
-    statements : list of str
-    results : list of str
-        Expression of each output: a name or a constant.
-    """
+    """Statements of lane Python that compute nodes, with operators and functions ``lane_*``."""
     names: Names = dict(inputs)
     statements: list[str] = []
     for node in ancestors(outputs, inputs):
@@ -85,21 +72,7 @@ _NUMPY: dict[str, Any] = {
 def evaluate(
     outputs: Sequence[Node], inputs: dict[int, Any], order: Sequence[Node] | None = None
 ) -> list[Any]:
-    """Values of nodes for NumPy arrays.
-
-    Parameters
-    ----------
-    outputs : sequence of Node
-    inputs : dict
-        Values of input nodes by ``number``: arrays that broadcast. Other nodes with a value here
-        are not computed.
-    order : sequence of Node, optional
-        The ``ancestors`` of the outputs that are not known. They are found if omitted.
-
-    Returns
-    -------
-    list of arrays or numbers
-    """
+    """Values of nodes for NumPy arrays."""
     order = ancestors(outputs, inputs) if order is None else order
     uses = Counter(a.number for node in order for a in node.args)
     wanted = {node.number for node in outputs}

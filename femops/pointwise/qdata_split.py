@@ -34,27 +34,17 @@ from femops_kernels.pointwise.qfunction import QFunctionInputs
 @final
 @dataclass(frozen=True)
 class Known:
-    """Facts about mesh and coefficients that a split may use.
+    """Facts about mesh and coefficients that a split may use."""
 
-    Attributes
-    ----------
-    affine : bool
-        True if the map of every element is affine. Then Jacobians are constant in an element.
-    constants, elementwise : frozenset of str
-        Coefficients that are constant in space, and coefficients that are constant in each element.
-    at_points : bool
-        True if all stored numbers are stored at points, even constant numbers.
-    points : int
-        Number of quadrature points of an element, to count bytes.
-    mapped : bool
-        True if kernels can compute positions from the elements' geometry.
-    """
-
+    # True if the map of every element is affine. Then Jacobians are constant in an element.
     affine: bool = False
+    # constants and elementwise: coefficients that are constant in space, and coefficients that
+    # are constant in each element
     constants: frozenset[str] = frozenset()
-    points: int = 1
-    mapped: bool = False
+    points: int = 1  # number of quadrature points of an element, to count bytes
+    mapped: bool = False  # True if kernels can compute positions from the elements' geometry
     elementwise: frozenset[str] = frozenset()
+    # True if all stored numbers are stored at points, even constant numbers
     at_points: bool = False
     closed: bool = False
 
@@ -62,28 +52,20 @@ class Known:
 @final
 @dataclass(frozen=True)
 class QDataSplit:
-    """A kernel's q-function, and the nodes of the numbers stored for it.
-
-    Attributes
-    ----------
-    qfunction : QFunction
-    element, constant, point : list of Node
-        Numbers stored per element, once, and per point: functions of the static inputs, in the
-        order of ``q``. Numbers per element are evaluated at any point of the element, with weight
-        1.
-    computed : list of Node
-        Nodes whose values must be checked to be finite, because the program divides or calls
-        functions.
-    finite : list of Node
-        Stored numbers whose values must be checked to be finite. They are zero where no output uses
-        them.
-    """
+    """A kernel's q-function, and the nodes of the numbers stored for it."""
 
     qfunction: QFunction
+    # element, constant and point: numbers stored per element, once, and per point: functions of
+    # the static inputs, in the order of ``q``. Numbers per element are evaluated at any point of
+    # the element, with weight 1.
     element: list[Node]
     constant: list[Node]
     point: list[Node]
+    # nodes whose values must be checked to be finite, because the program divides or calls
+    # functions
     computed: list[Node] = field(default_factory=list)
+    # stored numbers whose values must be checked to be finite. They are zero where no output uses
+    # them.
     finite: list[Node] = field(default_factory=list)
 
     @property
@@ -215,15 +197,9 @@ class _Step:
 @final
 @dataclass(frozen=True, eq=False)
 class NonlinearQFunction:
-    """Q-function of a form that may be nonlinear in its fields.
+    """Q-function of a form that may be nonlinear in its fields."""
 
-    Attributes
-    ----------
-    trace : Trace
-        Functionals may follow the test functions.
-    """
-
-    trace: Trace
+    trace: Trace  # functionals may follow the test functions
 
 
 _made: WeakKeyDictionary[LinearQFunction | NonlinearQFunction, dict[Any, QDataSplit]] = (
@@ -261,18 +237,7 @@ def _split(
 def linear_split(
     step: LinearQFunction, level: str, known: Known | None = None, *, transpose: bool = False
 ) -> QDataSplit:
-    """Split of a linear form.
-
-    Parameters
-    ----------
-    step : LinearQFunction
-    level : str
-        "matrix-free" stores only varying coefficients at points. "partial" takes the split with the
-        fewest bytes. Other levels store all stored numbers at points.
-    known : Known, optional
-    transpose : bool
-        True to exchange field and test function.
-    """
+    """Split of a linear form."""
     known = Known() if known is None else known
     if level not in ("matrix-free", "partial"):
         known = Known(at_points=True, closed=known.closed)
@@ -308,23 +273,7 @@ def nonlinear_split(
     *,
     computes: bool = False,
 ) -> QDataSplit:
-    """Split of a nonlinear q-function. Geometry and coefficients are stored.
-
-    Parameters
-    ----------
-    trace : Trace
-    point : Argument
-        The fields on which the outputs depend.
-    outputs : list of Node
-        Outputs by slot, then by component.
-    ncomp : int
-        Number of components of the outputs.
-    known : Known, optional
-    functionals : tuple of int
-        Components that are written even if they are zero, see `make_program`.
-    computes : bool
-        Whether each application computes the geometry of elements that are not affine.
-    """
+    """Split of a nonlinear q-function. Geometry and coefficients are stored."""
     known = Known() if known is None else known
     outputs = substitute(outputs, {})
     inputs, components = point.flat(), (len(point.values), ncomp)
@@ -462,15 +411,7 @@ def expressions(trace: Trace, outputs: list[Node], moving: set[int]) -> list[Nod
 def stored_split(
     trace: Trace, point: Argument, outputs: list[Node], ncomp: int, known: Known
 ) -> QDataSplit:
-    """Split of a q-function that computes the stored data of another one.
-
-    Parameters
-    ----------
-    trace, point, outputs, ncomp
-        See `nonlinear_split`. The outputs need not depend on a field. The new q-function takes
-        Jacobian and position.
-    known : Known
-    """
+    """Split of a q-function that computes the stored data of another one."""
     outputs = substitute(outputs, {})
     inputs, components = point.flat(), (len(point.values), ncomp)
     moving = {node.number for node in inputs}

@@ -22,26 +22,15 @@ from femops_kernels.pointwise.recording import RESULTS, SLOTS, Recording
 @final
 @dataclass(frozen=True)
 class QFunction:
-    """Q-function: program, sizes and symmetry.
+    """Q-function: program, sizes and symmetry."""
 
-    Attributes
-    ----------
-    code : QFunctionCode
-        Program, in the form of the kernel package.
-    dim : int
-    ncomp_in, ncomp_out : int
-        Number of components of the field, and of the test function.
-    symmetric : bool
-        True if the form does not change when field and test function are exchanged.
-    scaled : tuple of int
-        Positions in ``q`` of the numbers that a factor of the form multiplies.
-    """
-
-    code: QFunctionCode
+    code: QFunctionCode  # program, in the form of the kernel package
     dim: int
+    # ncomp_in and ncomp_out: number of components of the field, and of the test function
     ncomp_in: int
     ncomp_out: int
-    symmetric: bool
+    symmetric: bool  # True if the form does not change when field and test function are exchanged
+    # positions in ``q`` of the numbers that a factor of the form multiplies
     scaled: tuple[int, ...]
 
     @property
@@ -80,21 +69,7 @@ class QFunction:
         return used_slots(self.dim, self.code.value_out, self.code.gradient_out)
 
     def evaluate(self, inputs: dict[int, Sequence[Any]], q: Sequence[Any]) -> list[Any]:
-        """Run the program on NumPy arrays, numbers, or other objects with arithmetic.
-
-        Parameters
-        ----------
-        inputs : dict
-            Values of the field by slot: for each slot a sequence by component. A missing slot is
-            zero.
-        q : sequence
-            Other inputs of the program.
-
-        Returns
-        -------
-        list
-            For each slot of `slots_out` a tuple by component.
-        """
+        """Run the program on NumPy arrays, numbers, or other objects with arithmetic."""
         zero = (0.0,) * self.ncomp_in
         results = self._function(*(inputs.get(slot, zero) for slot in range(4)), q)
         return [results[slot] for slot in self.slots_out]
@@ -102,15 +77,7 @@ class QFunction:
     def matrix(self, q: NDArray[Any]) -> NDArray[Any]:
         """Derivative D of the outputs by the inputs at each point.
 
-        Parameters
-        ----------
-        q : (..., n) array
-            Other inputs of the program.
-
-        Returns
-        -------
-        (slots_out, ncomp_out, slots_in, ncomp_in, ...) array
-            D, outputs first.
+        Shapes: `q` (..., n), returned (slots_out, ncomp_out, slots_in, ncomp_in, ...).
         """
         shape = (len(self.slots_out), self.ncomp_out, len(self.slots_in), self.ncomp_in)
         stored = tuple(np.moveaxis(q, -1, 0))

@@ -55,13 +55,6 @@ class TwoSided(Symbolic):
     """A field, coefficient or length on a face between elements.
 
     In arithmetic it stands for its value if that is the same on both sides.
-
-    Attributes
-    ----------
-    minus, plus : symbol, array or FieldSymbol
-        Value on each side. The normal points from the minus side to the plus side.
-    jump, mean : symbol, array or FieldSymbol
-        ``minus - plus``, and half of ``minus + plus``. For a field they have gradients, too.
     """
 
     __slots__ = ("_name", "jump", "mean", "minus", "plus")
@@ -122,25 +115,7 @@ def combined(part: str, minus: Any, plus: Any) -> Any:
 def factors_by_side(
     results: Mapping[str, Any], name: str, explain: str, shaped: Callable[[Any, str], Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Factors of a test function on both sides, from those of its parts.
-
-    Parameters
-    ----------
-    results : mapping
-        Factors of each part of the test function (minus, plus, jump, mean): a dict of "value" and
-        "grad", or the factor of its value. A factor that is None is zero.
-    name, explain : str
-        For messages: name of the test function, and where the form is defined.
-    shaped : callable
-        ``shaped(factor, kind)`` returns a factor of the "value" or "grad" as an array of symbols in
-        the shape of the test function. Each part is shaped by itself, because a sum of parts would
-        broadcast.
-
-    Raises
-    ------
-    TraceError
-        ``results`` has other keys.
-    """
+    """Factors of a test function on both sides, from those of its parts."""
     if not isinstance(results, Mapping) or not results.keys() <= {*PARTS}:
         got = sorted(map(str, results)) if isinstance(results, Mapping) else type(results).__name__
         raise TraceError(

@@ -37,22 +37,14 @@ OPTIONS = ("boundary", "faces", "quadrature", "dtype", "data_dtype", "lanes", "l
 @final
 @dataclass(frozen=True)
 class CoefficientShape:
-    """Shape and symmetry of a coefficient.
+    """Shape and symmetry of a coefficient."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of the value at a point, ``()`` for a scalar.
-    symmetric : bool
-        True for a symmetric matrix, whose opposite entries are one symbol. With a third axis, of
-        real and imaginary parts, the matrix is Hermitian.
-    two_sided : bool
-        True on faces between elements, if the value may differ between the sides. The first axis of
-        ``shape`` has both sides.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # shape of the value at a point, ``()`` for a scalar
+    # True for a symmetric matrix, whose opposite entries are one symbol. With a third axis, of
+    # real and imaginary parts, the matrix is Hermitian.
     symmetric: bool = False
+    # True on faces between elements, if the value may differ between the sides. The first axis of
+    # ``shape`` has both sides.
     two_sided: bool = False
 
     @property
@@ -64,28 +56,19 @@ class CoefficientShape:
 @final
 @dataclass(frozen=True)
 class Trace:
-    """Q-function of a form as an expression graph.
-
-    Attributes
-    ----------
-    graph : Graph
-    fields : dict of Argument
-        Inputs that vary between applications, by name.
-    tests : dict of Argument
-        Outputs: factors of the test functions and of their reference derivatives, multiplied by
-        the quadrature weight.
-    static : dict of arrays of Node
-        Inputs that are the same in all applications: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (),
-        the quadrature weight times det J; POSITION (dim,); and the coefficients by name.  On a
-        boundary also NORMAL (dim,), and WEIGHT has the surface element instead of det J. On faces
-        between elements INVERSE is that of the minus side, OTHER that of the plus side. Fields and
-        tests there are the sides of fields, see `femops.pointwise.sides`.
-    """
+    """Q-function of a form as an expression graph."""
 
     graph: Graph
     dim: int
-    fields: dict[str, Argument]
+    fields: dict[str, Argument]  # inputs that vary between applications, by name
+    # outputs: factors of the test functions and of their reference derivatives, multiplied by the
+    # quadrature weight
     tests: dict[str, Argument]
+    # inputs that are the same in all applications: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (),
+    # the quadrature weight times det J; POSITION (dim,); and the coefficients by name.  On a
+    # boundary also NORMAL (dim,), and WEIGHT has the surface element instead of det J. On faces
+    # between elements INVERSE is that of the minus side, OTHER that of the plus side. Fields and
+    # tests there are the sides of fields, see `femops.pointwise.sides`.
     static: dict[str, Objects]
 
     @property
@@ -164,39 +147,7 @@ def trace(
     two_sided: bool = False,
     unweighted: Container[str] = (),
 ) -> Trace:
-    """Call a form's function with symbols, and return its trace.
-
-    Parameters
-    ----------
-    function : callable
-        ``function(*fields, x, **coefficients)``.  Fields come first, in order.  A parameter called
-        ``x`` gets the position. All other parameters are coefficients. The function returns the
-        factors of the test function and of its gradient, ``{"value": ..., "grad": ...}``. Either
-        may be left out. For several test functions it returns a dictionary of such factors by name.
-    dim : int
-    fields, tests : mapping
-        Number of components by name.
-    coefficients : mapping
-    boundary : bool
-        True for an integral over faces.  Then a parameter called ``n`` gets the outer normal, and
-        one called ``h`` the extent of the element across the face.
-    two_sided : bool
-        True for faces between elements. Then ``fields`` and ``tests`` have both sides of each
-        field, by the names of `femops.pointwise.sides.sided`. The function takes the fields, and
-        returns what multiplies the parts of the test functions.
-    unweighted : container of str
-        Names in ``tests`` of results that are not multiplied by the quadrature weight.
-
-    Returns
-    -------
-    Trace
-
-    Raises
-    ------
-    TraceError
-        If the function does not take these arguments, returns another type, or uses an operation
-        that symbols do not have. The message names the line.
-    """
+    """Call a form's function with symbols, and return its trace."""
     graph = Graph()
     static: dict[str, Objects] = {
         WEIGHT: symbols(graph, WEIGHT, ()),
@@ -319,17 +270,6 @@ def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
     """Derivative of a traced form at a state, as a trace that is linear in its fields.
 
     The fields of the result are directions. The fields of ``traced`` become static inputs.
-
-    Parameters
-    ----------
-    traced : Trace
-    states : mapping
-        For each field, the name of its values among the static inputs. The reference derivatives
-        get this name with a d in front.
-
-    Returns
-    -------
-    Trace
     """
     graph = traced.graph
     steps: dict[int, Node] = {}
@@ -349,14 +289,7 @@ def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
 
 
 def differentiated(traced: Trace, functional: str) -> Trace:
-    """Trace of a residual: the derivative of a functional by the fields.
-
-    Parameters
-    ----------
-    traced : Trace
-    functional : str
-        Name in ``traced.tests`` of a result with one value.
-    """
+    """Trace of a residual: the derivative of a functional by the fields."""
     graph, value = traced.graph, [*traced.tests[functional].values]
     zero, one = graph.constant(0.0), graph.constant(1.0)
     still = {node.number: zero for field in traced.fields.values() for node in field.flat()}

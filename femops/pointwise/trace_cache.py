@@ -22,19 +22,7 @@ Encoded = dict[str, Any]
 
 
 def encode(nodes: Iterable[Node]) -> Encoded:
-    """Encode nodes and their ancestors as numbers and text.
-
-    Parameters
-    ----------
-    nodes : iterable of Node
-        Nodes of one graph.
-
-    Returns
-    -------
-    dict
-        ``rows`` has the operation, the rows of the arguments and the data of each node. A node
-        comes after its arguments. ``nodes`` has the rows of ``nodes``.
-    """
+    """Encode nodes and their ancestors as numbers and text."""
     wanted = list(nodes)
     order = ancestors(wanted)
     row = {node.number: k for k, node in enumerate(order)}
@@ -49,14 +37,7 @@ def _data(node: Node) -> str | None:
 
 
 def decode(graph: Graph, encoded: Encoded) -> list[Node]:
-    """Add encoded nodes to a graph, unless they are there already, and return them.
-
-    Parameters
-    ----------
-    graph : Graph
-    encoded : dict
-        See `encode`.
-    """
+    """Add encoded nodes to a graph, unless they are there already, and return them."""
     made: list[Node] = []
     for op, args, data in encoded["rows"]:
         if op == "const":
@@ -69,20 +50,7 @@ def decode(graph: Graph, encoded: Encoded) -> list[Node]:
 
 
 def remembered(question: Any, compute: Callable[[], Any]) -> Any:
-    """Read an answer from disk, or compute and store it.
-
-    Parameters
-    ----------
-    question : anything that JSON can hold
-        Everything that determines the answer.
-    compute : callable
-        Returns the answer, which JSON can hold.
-
-    Raises
-    ------
-    CacheError
-        If the cache folder cannot be written, or other users can write its files.
-    """
+    """Read an answer from disk, or compute and store it."""
     text = json.dumps([_sources(), question])
     name, answer = f"trace_{_sum(text)[:24]}.json", cache(lambda: json.dumps(compute()))
 

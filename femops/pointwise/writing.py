@@ -24,23 +24,7 @@ def make_program(
     scaled: tuple[int, ...],
     written: Sequence[int] = (),
 ) -> QFunction:
-    """Write a q-function from nodes.
-
-    Parameters
-    ----------
-    dim : int
-    inputs, outputs : sequences of Node
-        By slot (value, then x-, y-, z-derivative), then by component.
-    components : (int, int)
-        Number of components of the field and of the test function.
-    names : dict
-        Names of the other inputs of the q-function in the program, by node number.
-    numbers, symmetric, scaled
-        See `QFunction`.
-    written : sequence of int
-        Components whose values are written even if they are zero: functionals, and test functions
-        with zero factors.  Without this, kernels would return the interpolated field.
-    """
+    """Write a q-function from nodes."""
     n_in, n_out = components
     called = {node.number: f"{SLOTS[k // n_in]}[{k % n_in}]" for k, node in enumerate(inputs)}
     statements, results = assignments(outputs, {**called, **names})

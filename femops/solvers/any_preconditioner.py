@@ -35,18 +35,7 @@ AnyPreconditioner = Annotated[Any, Kind(lambda M: M is None or _multiplies(M), _
 
 @final
 class Given(Preconditioner):
-    """Preconditioner from another library. `as_preconditioner` makes it.
-
-    Parameters
-    ----------
-    M : LinearOperator, matrix, or object with ``shape`` and ``matvec``
-    dtype : dtype
-        Type of the vectors.
-    space : Space or Product
-        Space of the vectors.
-    name : str
-        Name of M in messages.
-    """
+    """Preconditioner from another library. `as_preconditioner` makes it."""
 
     _given_as = _CURE
 
@@ -75,23 +64,7 @@ class Given(Preconditioner):
 def checked_product(
     product: Any, space: Space | Product, name: str, dtype: np.dtype[Any]
 ) -> Vector:
-    """Check the product of a user's M with a vector of a space, and return it flat, (size,).
-
-    Parameters
-    ----------
-    product : array
-    space : Space or Product
-    name : str
-        Name of M in messages.
-    dtype : numpy.dtype
-        Type of the vector. The product may be complex if it is.
-
-    Raises
-    ------
-    SolverError
-        The product is no vector of the right length, is complex where the vector is real, or has
-        entries that are not finite.
-    """
+    """Check the product of a user's M with a vector of a space, and return it flat, (size,)."""
     n, memory = space.size, space.memory
     found = memory.factor(product, f"the product with {name}")
     if found.shape not in {(n,), (n, 1), (1, n)}:

@@ -31,25 +31,7 @@ def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info,
     Dubrulle, 2001). So right-hand sides may be linearly dependent, or converge at different times.
     If the recursion ends while the residual of X is still too large, the recursion restarts from X.
 
-    Parameters
-    ----------
-    problems : sequence of LinearProblem
-        One problem for each column. All have the same operator and preconditioner.
-    watch : Watch
-        Receives the largest relative residual of a column.
-
-    Returns
-    -------
-    X : (size, nvec) array
-    info : Info
-        Residual and tolerance of the column that is farthest from its tolerance.
-    far : int
-        Number of that column.
-
-    Raises
-    ------
-    SolverError
-        The solve shows that A or M is not positive.
+    Shapes: `X` (size, nvec).
     """
     exponents = [math.frexp(problem.norm)[1] for problem in problems]
     block = _Block([p.scaled(e) for p, e in zip(problems, exponents, strict=True)])
@@ -74,15 +56,7 @@ def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info,
 
 
 def _iterate(block: _Block, count: int, watch: Watch) -> tuple[int, bool]:
-    """Improve the block's solution.
-
-    Returns
-    -------
-    count : int
-        Total number of iterations.
-    ended : bool
-        Whether the residual of the recursion is below the tolerance. The true one may be larger.
-    """
+    """Improve the block's solution."""
     block.orthonormalize(count)
     first = block.norms().max()
     while True:
@@ -101,14 +75,8 @@ def _iterate(block: _Block, count: int, watch: Watch) -> tuple[int, bool]:
 class _Block:
     """Right-hand sides, solutions and residuals of many problems, as columns.
 
-    Attributes
-    ----------
-    first : LinearProblem
-        The first problem, for the operator and options that all problems share.
-    goals, reach : (nvec,) float64
-        Tolerances, and norms at which the recursion ends: not far below round-off.
-    X : (size, nvec) array
-        Solutions.
+    `goals`, `reach` (nvec,): tolerances, and norms at which the recursion ends: not far below
+    round-off. `X` (size, nvec): solutions.
     """
 
     def __init__(self, problems: Sequence[LinearProblem]) -> None:

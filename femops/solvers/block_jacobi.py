@@ -34,11 +34,8 @@ class BlockJacobi(Preconditioner, ABC):
 class DenseBlocks(BlockJacobi):
     """Block Jacobi that stores the inverse of each block.
 
-    Attributes
-    ----------
-    inverse : (ne, n, n) array
-        Inverse of each element's block, in the memory of the operator's vectors. An element's n
-        dofs are in the order of the vector.
+    `inverse` (ne, n, n): inverse of each element's block, in the memory of the operator's vectors.
+    An element's n dofs are in the order of the vector.
     """
 
     def __init__(self, inverse: NDArray[Any], space: L2, *, symmetric: bool) -> None:
@@ -52,14 +49,7 @@ class DenseBlocks(BlockJacobi):
 
 @final
 class FactoredBlocks(BlockJacobi):
-    """Block Jacobi that multiplies by 1-D matrices; see `block_inverse`.
-
-    Parameters
-    ----------
-    A : Operator
-    compiled : CompiledOperator
-        The inverse of A.
-    """
+    """Block Jacobi that multiplies by 1-D matrices; see `block_inverse`."""
 
     def __init__(self, A: Operator, compiled: CompiledOperator) -> None:
         self._operator, self._compiled = A, compiled

@@ -195,13 +195,7 @@ def block_triangular(A: Operator, /, **parts: AnyPreconditioner) -> BlockTriangu
 def _parts(
     W: Product, given: dict[str, Any], dtype: np.dtype[Any], function: str
 ) -> dict[str, Preconditioner]:
-    """Return the preconditioner of each field, in the order of ``given``.
-
-    Raises
-    ------
-    SolverError
-        See `block_diagonal`.
-    """
+    """Return the preconditioner of each field, in the order of ``given``."""
     unknown = [name for name in given if name not in W.spaces]
     missing = [name for name in W.names if given.get(name) is None]
     if unknown or missing:

@@ -228,21 +228,7 @@ def _block(
     options: dict[str, Any],
     **reports: Any,
 ) -> tuple[NDArray[Any], Info, int]:
-    """Solve for the columns (b, x0) of a range at once. Collective.
-
-    Parameters
-    ----------
-    A, columns, options, **reports
-        Those of `_many`.
-    part : (int, int)
-        First column of the range, and the column after its last.
-
-    Returns
-    -------
-    X, info
-    far : int
-        Number of the column that is farthest from its tolerance.
-    """
+    """Solve for the columns (b, x0) of a range at once. Collective."""
     problems = [
         LinearProblem.checked("cg", A, b, x0, **options, warn=reports["warn"])
         for b, x0 in columns[slice(*part)]

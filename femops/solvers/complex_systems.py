@@ -32,16 +32,7 @@ Vector = NDArray[Any]
 
 @final
 class PairedPreconditioner(Preconditioner):
-    """Preconditioner of complex vectors, for the same vectors as pairs of real numbers.
-
-    Parameters
-    ----------
-    M : Preconditioner, LinearOperator or matrix
-        Its product with a complex vector (size,) is a real or complex vector (size,).
-    A : ComplexOperator
-    name : str
-        Name of M in messages.
-    """
+    """Preconditioner of complex vectors, for the same vectors as pairs of real numbers."""
 
     _given_as = "femops.jacobi(A), or femops.multigrid of a real operator on the same space"
 
@@ -62,24 +53,15 @@ class PairedPreconditioner(Preconditioner):
 @final
 @dataclass(frozen=True)
 class RealSystem:
-    """System of real numbers that a solver solves, from a user's real or complex system.
-
-    Attributes
-    ----------
-    A : Operator
-    b, x0 : (size,) or (size, nvec) arrays; x0 may be None
-    M : preconditioner or None
-    callback : callable or None
-    whole : ComplexOperator or None
-        The user's complex operator.
-    """
+    """System of real numbers that a solver solves, from a user's real or complex system."""
 
     A: Operator
+    # b and x0 are (size,)
     b: Any
     x0: Any
     M: Any
     callback: Callback | None = None
-    whole: ComplexOperator | None = None
+    whole: ComplexOperator | None = None  # the user's complex operator
 
     @staticmethod
     def of(
@@ -90,15 +72,7 @@ class RealSystem:
         M: Any,
         callback: Callback | None = None,
     ) -> RealSystem:
-        """Convert a user's system. A real one is not changed.
-
-        Raises
-        ------
-        SolverError
-            The solver does not accept the operator or the preconditioner.
-        VectorError
-            Complex vectors of another shape or type.
-        """
+        """Convert a user's system. A real one is not changed."""
         if not isinstance(A, ComplexOperator):
             return RealSystem(A, b, x0, M, callback)
         real, own = real_pair(solver, A, M)
@@ -119,13 +93,7 @@ class RealSystem:
 
 
 def real_pair(solver: Solver, A: Operator | ComplexOperator, M: Any) -> tuple[Operator, Any]:
-    """Return the operator and the preconditioner of the real system. Collective.
-
-    Raises
-    ------
-    SolverError
-        The solver does not accept the operator or the preconditioner.
-    """
+    """Return the operator and the preconditioner of the real system. Collective."""
     if not isinstance(A, ComplexOperator):
         return A, M
     if A.space is not A.test_space:
@@ -183,24 +151,9 @@ def paired_preconditioner(M: Any, A: ComplexOperator, name: str = "M") -> Any:
 
 
 class Algebra(ABC):
-    """Operations of GMRES on vectors of real or of complex numbers.
+    """Operations of GMRES on vectors of real or of complex numbers."""
 
-    Parameters
-    ----------
-    problem : LinearProblem
-        Real system.
-    precondition : callable or None
-        Function r -> M r of real vectors.
-
-    Attributes
-    ----------
-    plain : bool
-        True if there is no preconditioner.
-    kind : numpy.dtype
-        Type of the coefficients: float64 or complex128.
-    """
-
-    kind: np.dtype[Any]
+    kind: np.dtype[Any]  # type of the coefficients: float64 or complex128
 
     def __init__(self, problem: LinearProblem, precondition: Map | None) -> None:
         self.sums: Sums = problem.sums
@@ -243,19 +196,15 @@ class RealAlgebra(Algebra):
     kind = np.dtype(np.float64)
 
     def vector(self, x: Vector) -> Vector:
-        """See `Algebra.vector`."""
         return x
 
     def reals(self, x: Vector) -> Vector:
-        """See `Algebra.reals`."""
         return x
 
     def dots(self, rows: Vector, b: Vector) -> Vector:
-        """See `Algebra.dots`."""
         return self.sums.dots(rows, b)
 
     def combined(self, weights: Vector, rows: Vector) -> Vector:
-        """See `Algebra.combined`."""
         return self.sums.combined(weights, rows)
 
 
@@ -266,11 +215,9 @@ class ComplexAlgebra(Algebra):
     kind = np.dtype(np.complex128)
 
     def vector(self, x: Vector) -> Vector:
-        """See `Algebra.vector`."""
         return x.view(np.result_type(x.dtype, np.complex64))
 
     def reals(self, x: Vector) -> Vector:
-        """See `Algebra.reals`."""
         return x.view(np.finfo(x.dtype).dtype)
 
     def dots(self, rows: Vector, b: Vector) -> Vector:
@@ -280,7 +227,6 @@ class ComplexAlgebra(Algebra):
         return np.asarray(real + 1j * imaginary)
 
     def combined(self, weights: Vector, rows: Vector) -> Vector:
-        """See `Algebra.combined`."""
         given = self.reals(rows)
         parts = [self.vector(self.sums.combined(w, given)) for w in (weights.real, weights.imag)]
         result: Vector = parts[0] + 1j * parts[1]

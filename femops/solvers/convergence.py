@@ -63,14 +63,7 @@ def warn_unconverged(text: str, comm: Communicator) -> None:
 
 
 def warn_of_setup(A: Operator | ComplexOperator, M: Any = None) -> None:
-    """Warn if the structure of a system shows that solvers take many iterations. Collective.
-
-    Warns
-    -----
-    ConvergenceWarning
-        A multigrid preconditioner lacks constrained dofs of A, or A has a pressure of the order of
-        the velocity.
-    """
+    """Warn if the structure of a system shows that solvers take many iterations. Collective."""
     comm = A.space.comm
     for name, M_operator in _multigrids(A, M):
         if comm.max(int(_lacks(A, name, M_operator))):
@@ -141,24 +134,7 @@ def _divergence(A: Operator, p: str, u: str) -> bool:
 
 
 def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info, advice: str = "") -> None:
-    """Warn that a linear solve has not converged, with the likely cause. Collective.
-
-    Parameters
-    ----------
-    solver : str
-        Name of the function.
-    problem : LinearProblem
-    M : LinearOperator or None
-        Preconditioner.
-    info : Info
-        Report of the solve; its ``converged`` is False.
-    advice : str
-        Advice if the operator does not look singular. By default that for any solve.
-
-    Warns
-    -----
-    ConvergenceWarning
-    """
+    """Warn that a linear solve has not converged, with the likely cause. Collective."""
     A, known = (
         problem.A,
         advice or advice_on(solver, problem.A, M, info, problem.limit, problem.norm),

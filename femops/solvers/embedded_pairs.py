@@ -26,23 +26,13 @@ _SHORTEST = 1e-13  # part of the time, below which a step changes nothing
 @final
 @dataclass(frozen=True)
 class Pair:
-    """Pair of explicit methods. The last stage is the first one of the next step.
+    """Pair of explicit methods. The last stage is the first one of the next step."""
 
-    Attributes
-    ----------
-    order : int
-        Order of the solution. The error estimate is of one order less.
-    times : (stages,) floats
-    rows : sequence of sequences of float
-        Factors of the earlier stages in each stage after the first; the last row is the solution.
-    errors : (stages,) floats
-        Factors of the stages in the error.
-    """
-
-    order: int
-    times: Sequence[float]
+    order: int  # order of the solution. The error estimate is of one order less.
+    times: Sequence[float]  # (stages,)
+    # factors of the earlier stages in each stage after the first; the last row is the solution
     rows: Sequence[Sequence[float]]
-    errors: Sequence[float]
+    errors: Sequence[float]  # (stages,): factors of the stages in the error
 
 
 PAIRS = {
@@ -73,19 +63,12 @@ J. Comput. Appl. Math. 6 (1980)."""
 @final
 @dataclass(frozen=True)
 class Tolerance:
-    """Bound of the error of a step, in the mean square over all entries.
+    """Bound of the error of a step, in the mean square over all entries."""
 
-    Attributes
-    ----------
-    rtol, atol : float
-        The bound of an entry's error is atol + rtol times its magnitude.
-    comm : Communicator
-        Ranks that each have a part of the vectors.
-    """
-
+    # rtol and atol: the bound of an entry's error is atol + rtol times its magnitude
     rtol: float
     atol: float
-    comm: Communicator
+    comm: Communicator  # ranks that each have a part of the vectors
 
     def size(self, error: Vector, u: Vector, new: Vector) -> float:
         """Size of an error: 1 if it is as large as allowed, infinite if not finite. Collective."""
@@ -113,26 +96,7 @@ def take_steps(
     tolerance: Tolerance,
     callback: Callable[[float, Vector], Any] | None,
 ) -> Vector:
-    """Solve du/dt = f(t, u) from the beginning of ``span`` to its end. Collective.
-
-    Parameters
-    ----------
-    pair : Pair
-    f : callable
-    vectors : StageVectors
-        Vectors that start with the solution at the beginning.
-    span : (float, float)
-    dt : float
-        Length of the first step that is tried.
-    tolerance : Tolerance
-    callback : callable, optional
-        See `femops.runge_kutta`.
-
-    Raises
-    ------
-    SolverError
-        Steps of any length have too large an error.
-    """
+    """Solve du/dt = f(t, u) from the beginning of ``span`` to its end. Collective."""
     t, end = span
     u, work = vectors.start, vectors.work(len(pair.times))
     vectors.set((work[0], ((1.0, f(t, u)),), None))

@@ -22,19 +22,8 @@ Floats = NDArray[np.float64]
 class Sums(Reduction):
     """Sums over the entries of a space's vectors, on all ranks of the space.
 
-    Parameters
-    ----------
-    space : Space or Product
-
-    Attributes
-    ----------
-    edges : (m + 1,) int64
-        Bounds of the segments of the flat vector. Each segment is summed separately. On a
-        reproducible mesh a segment has the dofs that one element group touches first.
-    many : bool
-        Whether sums are formed by segments: there are several ranks, or the mesh is reproducible.
-    arrays : module
-        NumPy, or the module with the same functions for vectors of a device.
+    `edges` (m + 1,): bounds of the segments of the flat vector. Each segment is summed separately.
+    On a reproducible mesh a segment has the dofs that one element group touches first.
     """
 
     def __init__(self, space: Space | Product) -> None:

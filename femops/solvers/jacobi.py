@@ -21,12 +21,8 @@ from femops_meshes.arguments import checked
 class Jacobi(Preconditioner):
     """Preconditioner that multiplies by the inverse of a diagonal. `jacobi` makes it.
 
-    Attributes
-    ----------
-    inverse : (size,) array
-        Inverse of the diagonal; zero at eliminated dofs. In the memory of the operator's vectors.
-    device : Device or None
-        None for the host.
+    `inverse` (size,): inverse of the diagonal; zero at eliminated dofs. In the memory of the
+    operator's vectors.
     """
 
     _given_as = "femops.jacobi(A)"

@@ -82,17 +82,10 @@ class Held:
 
     Their equations have no other unknowns. Their numbers may be of quite another size, and have
     other units, so they do not count in norms of residuals.
-
-    Attributes
-    ----------
-    rows : (k,) int64 array
-        Constrained dofs, in the memory of the vectors.
-    values : (k,) array
-        Their part of the solution.
     """
 
-    rows: Vector
-    values: Vector
+    rows: Vector  # (k,): constrained dofs, in the memory of the vectors
+    values: Vector  # (k,): their part of the solution
 
     def __bool__(self) -> bool:
         return len(self.rows) > 0
@@ -133,38 +126,20 @@ def without_held(
 @final
 @dataclass(frozen=True)
 class LinearProblem:
-    """Checked system A x = b, with the options of the solve.
-
-    Attributes
-    ----------
-    A : Operator
-    right, guess : (size,) arrays
-        Right-hand side, and first guess (zeros by default). Both are zero at constrained dofs.
-    from_zero : bool
-        Whether the user gave no first guess.
-    sums : Sums
-        Sums over the vectors of the operator's space.
-    norm : float
-        Euclidean norm of the right-hand side.
-    tolerance : float
-        Bound for the norm of the residual.
-    limit : int
-        Maximum number of iterations.
-    M : Preconditioner or None
-    held : Held
-        Given values of constrained dofs; none if all are zero.
-    """
+    """Checked system A x = b, with the options of the solve."""
 
     A: Operator
+    # right and guess are (size,): right-hand side, and first guess (zeros by default). Both are
+    # zero at constrained dofs.
     right: Vector
     guess: Vector
-    from_zero: bool
-    sums: Sums
-    norm: float
-    tolerance: float
-    limit: int
+    from_zero: bool  # whether the user gave no first guess
+    sums: Sums  # sums over the vectors of the operator's space
+    norm: float  # euclidean norm of the right-hand side
+    tolerance: float  # bound for the norm of the residual
+    limit: int  # maximum number of iterations
     M: Preconditioner | None
-    held: Held = _NONE_HELD
+    held: Held = _NONE_HELD  # given values of constrained dofs; none if all are zero
 
     @classmethod
     def checked(
@@ -184,11 +159,6 @@ class LinearProblem:
 
         If the solve is ``watched`` by a user's function, which might write to b, b is copied.
         ``others`` are further options that must be the same on all ranks.
-
-        Raises
-        ------
-        SolverError, VectorError
-            See `femops.cg`.
         """
         own = checked_preconditioner(solver, A, M)
         given = others | {"rtol": rtol, "atol": atol, "maxiter": maxiter}
@@ -235,13 +205,7 @@ class LinearProblem:
         )
 
     def preconditioner(self, *, positive: bool = False) -> Map:
-        """Return the function r -> M r; without a preconditioner it returns r.
-
-        Raises
-        ------
-        SolverError
-            ``positive`` is True, and M is Jacobi's preconditioner with negative entries.
-        """
+        """Return the function r -> M r; without a preconditioner it returns r."""
         xp, kind, M = self.A.space.memory.xp, self.right.dtype, self.M
         if M is None:
             return lambda r: r
@@ -289,13 +253,7 @@ def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
 
 
 def checked_preconditioner(solver: Solver, A: Operator, M: Any) -> Preconditioner | None:
-    """Check that a solver accepts an operator and M. Return M as a preconditioner, or None.
-
-    Raises
-    ------
-    SolverError
-        The solver does not accept the operator or the preconditioner.
-    """
+    """Check that a solver accepts an operator and M. Return M as a preconditioner, or None."""
     if A.space is not A.test_space:
         raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
     if solver != "gmres" and not A.symmetric:

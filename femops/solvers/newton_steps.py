@@ -34,26 +34,7 @@ _SPARE = 10  # iterations that take less time than a new preconditioner
 
 @final
 class NewtonSteps:
-    """Linear solves of one run of Newton's method. A preconditioner may be kept between steps.
-
-    Parameters
-    ----------
-    linear, preconditioner
-        See `newton`.
-    history : bool
-        Whether the norms of residuals are kept.
-
-    Attributes
-    ----------
-    infos : list of Info
-        Reports of the linear solves, except for a user's function that returns no report.
-
-    Raises
-    ------
-    SolverError
-        ``linear`` is a function, so a preconditioner would not be used. A function takes other
-        arguments.
-    """
+    """Linear solves of one run of Newton's method. A preconditioner may be kept between steps."""
 
     def __init__(self, linear: Linear, preconditioner: Preconditioning, *, history: bool) -> None:
         if callable(linear) and preconditioner != "jacobi":
@@ -70,13 +51,7 @@ class NewtonSteps:
         self.infos: list[Info] = []
 
     def solve(self, J: Operator, right: Vector, rtol: float) -> tuple[Vector, str]:
-        """Solve J step = right (size,). Return the step, and a message if it failed. Collective.
-
-        Raises
-        ------
-        SolverError
-            A user's function returns no preconditioner or no solution.
-        """
+        """Solve J step = right (size,). Return the step, and a message if it failed. Collective."""
         try:
             if callable(self._linear):
                 given = self._linear(J, right.copy(), rtol)
@@ -113,13 +88,7 @@ class NewtonSteps:
         return gmres(J, right, maxiter=_MOST, M=M, **options)
 
     def _taken(self, J: Operator, given: Any) -> tuple[Vector, str]:
-        """Check the result of a user's function. Return the step and a message. Collective.
-
-        Raises
-        ------
-        SolverError
-            The function returned neither a vector nor a pair of x and a report of femops.
-        """
+        """Check the result of a user's function. Return the step and a message. Collective."""
         x, info = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
         if isinstance(given, tuple) and not isinstance(info, Info):
             raise SolverError(
@@ -158,12 +127,7 @@ def _unsolved(info: Info) -> str:
 
 @final
 class _KeptPreconditioner:
-    """Preconditioner of the steps. Jacobi's is new in each step, others are kept while they work.
-
-    Parameters
-    ----------
-    kind : {"jacobi", "multigrid"}, callable, or a preconditioner
-    """
+    """Preconditioner of the steps. Jacobi's is new in each step, others stay while they work."""
 
     def __init__(self, kind: Preconditioning) -> None:
         self._make: Callable[[Operator], Any] = multigrid if kind == "multigrid" else jacobi

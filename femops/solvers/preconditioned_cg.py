@@ -32,23 +32,6 @@ def solve(
 
     A multigrid cycle in float32 is symmetric only up to round-off. The same holds for many other
     preconditioners. The formula of Polak and Ribiere keeps the directions conjugate nevertheless.
-
-    Parameters
-    ----------
-    problem : LinearProblem
-        With a preconditioner M.
-    watch : Watch
-    goal : float
-        Norm of the residual at which the recursion ends: the tolerance, unless its square
-        underflows.
-    natural : bool
-        Whether to test sqrt(r . M r) instead of the Euclidean norm of r.
-
-    Raises
-    ------
-    SolverError
-        The solve shows that A or M is not positive, M is a float64 multigrid cycle but A is
-        float32, or a callback uses M.
     """
     A, M, sums, right = problem.A, problem.M, problem.sums, problem.right
     # no page of zeros is in memory until it is written
@@ -173,14 +156,7 @@ def _start(
 ) -> float:
     """Set x to the result of full multigrid if this reduces the residual. Return its norm.
 
-    Parameters
-    ----------
-    problem, M
-        See `solve`; `M.right` is the right-hand side divided by its norm.
-    vectors : (x, r, p, product, right)
-    directions : Directions
-    before : float
-        Norm of the right-hand side.
+    Shapes: `vectors` (x, r, p, product, right).
     """
     x, r, _, product, _ = vectors  # no direction yet: p is zero
     found = M.full_cycle()

@@ -162,13 +162,7 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
 
 @final
 class Scaled(Preconditioner):
-    """A number times a preconditioner, such as ``-femops.multigrid(A)``.
-
-    Attributes
-    ----------
-    scaled : Preconditioner
-    factor : float
-    """
+    """A number times a preconditioner, such as ``-femops.multigrid(A)``."""
 
     _given_as = "a number times a preconditioner"
 

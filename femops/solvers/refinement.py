@@ -32,20 +32,6 @@ def solve_refined(
     Each solve reduces the residual by up to 1e-4. The residual of the sum is computed in float64.
     So a solve costs one product in float64, and its iterations move half as many bytes.
 
-    Parameters
-    ----------
-    cg : callable
-        `femops.cg`.
-    problem : LinearProblem
-        Checked problem in float64.
-    merged, progress, history
-        See `femops.cg`.
-
-    Raises
-    ------
-    SolverError
-        Numbers of A do not fit into float32. See also `femops.cg`.
-
     Notes
     -----
     C. Moler, "Iterative refinement in floating point", Journal of the ACM 14 (1967).

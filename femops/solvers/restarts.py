@@ -25,16 +25,7 @@ def solve_in_rounds(
     *,
     progress: float = 1.0,
 ) -> tuple[Vector, Info]:
-    """Solve A x = b, round by round. Collective.
-
-    Parameters
-    ----------
-    problem : LinearProblem
-    one_round : Round
-    watch : Watch
-    progress : float
-        The solve ends after a round that leaves at least this fraction of the residual.
-    """
+    """Solve A x = b, round by round. Collective."""
     A, sums, goal = problem.A, problem.sums, problem.tolerance
     x, residual, spent = problem.guess.copy(), problem.right, 0
     if A.space.comm.max(int(bool(x.any()))):

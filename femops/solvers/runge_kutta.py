@@ -35,15 +35,9 @@ _MOST_STEPS = 1e9  # weeks, for the fastest f
 
 @dataclass(frozen=True)
 class _Method(ABC):
-    """An explicit method.
+    """An explicit method."""
 
-    Attributes
-    ----------
-    radius : float
-        Largest stable product of the step and a real rate of decay.
-    """
-
-    radius: float
+    radius: float  # largest stable product of the step and a real rate of decay
 
     @abstractmethod
     def step(
@@ -58,23 +52,14 @@ class _Method(ABC):
 @final
 @dataclass(frozen=True)
 class _Means(_Method):
-    """Method whose stages are means of u and an Euler step from the stage before.
+    """Method whose stages are means of u and an Euler step from the stage before."""
 
-    Attributes
-    ----------
-    kept : sequence of float
-        Share of u in each stage.
-    times : sequence of float
-        Time of each Euler step, in steps.
-    """
-
-    kept: Sequence[float]
-    times: Sequence[float]
+    kept: Sequence[float]  # share of u in each stage
+    times: Sequence[float]  # time of each Euler step, in steps
 
     def step(
         self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
     ) -> Vector:
-        """See `_Method.step`."""
         stage, (work,) = u, vectors.work(1)
         for n, (share, c) in enumerate(zip(self.kept, self.times, strict=True), 1):
             k = f(t + c * dt, stage)
@@ -94,7 +79,6 @@ class _Classical(_Method):
     def step(
         self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
     ) -> Vector:
-        """See `_Method.step`."""
         total, (stage,) = vectors.new(), vectors.work(1)
         time, given, before = t, u, u
         for c, weight in ((0.5, 6.0), (0.5, 3.0), (1.0, 3.0)):
@@ -110,14 +94,10 @@ class _Classical(_Method):
 @final
 @dataclass(frozen=True)
 class _TwoVectors(_Method):
-    """Method that keeps the solution and one change.
+    """Method that keeps the solution and one change."""
 
-    Attributes
-    ----------
-    kept, added, times : sequence of float
-        For each stage: factor of the last change, factor of the new change, time in steps.
-    """
-
+    # kept, added and times: for each stage: factor of the last change, factor of the new change,
+    # time in steps
     kept: Sequence[float]
     added: Sequence[float]
     times: Sequence[float]
@@ -125,7 +105,6 @@ class _TwoVectors(_Method):
     def step(
         self, f: Rate, t: float, u: Vector, dt: float, limiter: Change, vectors: StageVectors
     ) -> Vector:
-        """See `_Method.step`."""
         stage, (change, work) = u, vectors.work(2)
         stages = zip(self.kept, self.added, self.times, strict=True)
         for n, (a, b, c) in enumerate(stages, 1):
@@ -325,10 +304,7 @@ def _check_functions(f: Any, limiter: Any, callback: Any, start: float, u: Any) 
 class _Growth:
     """Checks that a solution is finite, and that it does not grow by steps that are too long.
 
-    Attributes
-    ----------
-    u : (size,) array
-        The solution at the last check, which was finite.
+    `u` (size,): the solution at the last check, which was finite.
     """
 
     def __init__(

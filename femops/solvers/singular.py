@@ -30,23 +30,7 @@ def singular_cause(
     Only vectors that vanish at all constrained dofs are tried. A maps v to zero if A v is
     round-off, that is small compared with A r, where r is v times random numbers.
 
-    Parameters
-    ----------
-    A : Operator
-        Square.
-    b : (size,) array
-    tolerance : float
-        Tolerance of the solve for the norm of b - A x.
-    form : str
-        Name of the residual, if A is a Jacobian.
-    advice : str
-        Advice if there are solutions all the same: A.T maps the vectors to zero too, and b has no
-        part along them. Such a Jacobian is not the cause.
-
-    Returns
-    -------
-    str
-        Cause and advice, as sentences. Empty if this is not the cause.
+    Shapes: `b` (size,).
     """
     rng, sums = np.random.default_rng(0), Sums(A.space)
     found = [(name, v) for name, v in _motions(A) if _vanishes(A, v, sums, rng)]

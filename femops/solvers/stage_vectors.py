@@ -21,16 +21,9 @@ _ROW = 16  # rows of work space begin at multiples of so many numbers, which are
 class StageVectors:
     """Vectors of the length, type and memory of a solution.
 
-    Parameters
-    ----------
-    u : (size,) array
+    `start` (size,): the vector u, as an array of NumPy or CuPy.
 
-    Attributes
-    ----------
-    start : (size,) array
-        The vector u, as an array of NumPy or CuPy.
-    set : callable
-        ``set(*sums)`` sets vectors to weighted sums, see `femops.spaces.weighted_sums.sums_of`.
+    Shapes: `u` (size,).
     """
 
     def __init__(self, u: Any) -> None:
@@ -67,13 +60,7 @@ class StageVectors:
     ) -> None:
         """Set a vector to the sum of the work space's first vectors times factors, and of a term.
 
-        Parameters
-        ----------
-        out : (size,) array
-        factors : (k,) floats
-        term : (float, (size,) array)
-        newest : (size,) array, optional
-            Values that the last of the k vectors gets before.
+        Shapes: `out` (size,), `factors` (k,), `newest` (size,).
         """
         rates = self._work[: len(factors)]
         if self._short:  # one call of NumPy for all of them
@@ -99,14 +86,7 @@ class StageVectors:
         return lambda t, u: checked_f(t, self.shown(u))
 
     def result(self, function: Callable[..., Any], call: str) -> Callable[..., Vector]:
-        """Return a user's function whose results are checked, and converted to the vectors' type.
-
-        Parameters
-        ----------
-        function : callable
-        call : str
-            Call of the function for messages, as "f(t, u)".
-        """
+        """Return a user's function with results that are checked and have the vectors' type."""
         shape, dtype = self._shape, self._dtype
         usual = np.ndarray if self._memory.device is None else None
 

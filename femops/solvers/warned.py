@@ -13,13 +13,7 @@ _PACKAGES = frozenset({"femops", "femops_kernels", "femops_meshes"})
 
 
 def warn_on_first_rank(text: str, comm: Communicator) -> None:
-    """Issue a `ConvergenceWarning` on rank 0, at the line of the user's program. Collective.
-
-    Raises
-    ------
-    RankError
-        On the other ranks, if the warning is an error.
-    """
+    """Issue a `ConvergenceWarning` on rank 0, at the line of the user's program. Collective."""
     with check(comm):  # a warning may be an error
         if comm.rank == 0:
             warnings.warn(text, ConvergenceWarning, stacklevel=_user_level())

@@ -40,13 +40,6 @@ class BoundarySpace(FaceSpace):
 
     Use `boundary_space` to make it. For the same faces that function returns the same object, so
     that operators can compare spaces by identity.
-
-    Parameters
-    ----------
-    volume : Space
-    faces : BoundaryFaces
-    slopes : bool
-        Whether the functions have derivatives.
     """
 
     domain: BoundaryFaces
@@ -64,12 +57,10 @@ class BoundarySpace(FaceSpace):
 
     @cached_property
     def touched(self) -> int:
-        """See `DomainSpace.touched`."""
         return len(distinct(self.restriction.indices.reshape(-1)))
 
     @property
     def behind(self) -> Ints:
-        """See `FaceSpace.behind`."""
         return self.domain.elements
 
     def turned_nodes(self, layers: int | None = None) -> Ints:
@@ -100,22 +91,7 @@ _spaces = Derived[Space, BoundarySpace](weak=True)
 
 
 def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> BoundarySpace:
-    """Return the functions of a space on the faces of boundary attributes.
-
-    Parameters
-    ----------
-    space : Space
-    attributes : int, name, or several, optional
-        Boundary attributes. None for all outer faces: those of one element.
-    slopes : bool
-        Whether the functions have derivatives. If the basis has no nodes on faces, as Gauss points
-        have none, they always have, because their values there depend on all nodes.
-
-    Raises
-    ------
-    SpaceError
-        If ``space`` is not a space, or the mesh has no such attribute or no boundary.
-    """
+    """Return the functions of a space on the faces of boundary attributes."""
     if not isinstance(space, Space):
         raise SpaceError(f"a boundary integral was asked for on {space!r}: take a space")
     mesh, slopes = space.distributed or space.mesh, slopes or space.basis.family == "gauss"

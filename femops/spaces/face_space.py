@@ -22,12 +22,6 @@ class FaceSpace(DomainSpace, ABC):
     Functions with derivatives need all nodes of an element behind the face. Functions without need
     only the nodes on the face; the element then has one dimension less, with the same 1-D basis. In
     1-D it is a segment of one node and one point.
-
-    Parameters
-    ----------
-    volume : Space
-    slopes : bool
-        Whether the functions have derivatives.
     """
 
     def __init__(self, volume: Space, *, slopes: bool) -> None:
@@ -41,17 +35,14 @@ class FaceSpace(DomainSpace, ABC):
 
     @property
     def device(self) -> Device | None:
-        """See `DomainSpace.device`."""
         return self.memory.device
 
     @property
     def volume(self) -> Space:
-        """See `DomainSpace.volume`."""
         return self._volume
 
     @property
     def have_slopes(self) -> bool:
-        """See `DomainSpace.have_slopes`."""
         return self._slopes
 
     @property
@@ -95,22 +86,10 @@ class FaceSpace(DomainSpace, ABC):
         return indices
 
     def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
-        """Return a 1-D rule for the faces; see `Space.quadrature`. In 1-D: one point of weight 1.
-
-        Raises
-        ------
-        SpaceError
-            If there are fewer than p + 1 points.
-        """
+        """Return a 1-D rule for the faces. In 1-D: one point of weight 1."""
         rule = self.volume.quadrature(q1d)
         return rule if self.volume.dim > 1 else gauss(1)
 
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """Return a new vector (size,) of zeros; see `Space.zeros`.
-
-        Raises
-        ------
-        VectorError
-            If the type is not float64 or float32.
-        """
+        """Return a new vector (size,) of zeros; see `Space.zeros`."""
         return self.volume.zeros(dtype)

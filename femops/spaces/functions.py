@@ -36,28 +36,7 @@ Predicate = Callable[[Floats], Any]
 def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f") -> Floats:
     """Evaluate a user's function at points.
 
-    Parameters
-    ----------
-    f : callable, number or sequence of numbers
-        Called as ``f(x)``, unless there are no points. The result may be an array of shape ``shape
-        + (n,)``, an array of shape ``shape`` (constant), a sequence that mixes both, or one number.
-        A second call passes only two of the points. The values there must not change.
-    x : (dim, n) float64
-        The points.
-    shape : tuple of int
-        () for a scalar function, (ncomp,) for a vector, (ncomp, dim) for its gradient.
-    what : str
-        The function's name in errors.
-
-    Returns
-    -------
-    (n, *shape) float64, C-contiguous
-
-    Raises
-    ------
-    SpaceError
-        The result has another shape, is not real, or is not finite everywhere. Or the value at a
-        point depends on the other points in the call.
+    Shapes: `x` (dim, n), returned (n, *shape).
     """
     return evaluate_any(f, (x,), (shape,), what, SpaceError)
 
@@ -71,28 +50,7 @@ def evaluate_any(
 ) -> Floats:
     """Evaluate a user's function whose values may have one of several shapes.
 
-    Parameters
-    ----------
-    f, what
-        As in `evaluate`.
-    place : tuple of (dim, n) float64 arrays
-        The function's arguments: the points; on a boundary also the normals, if it takes two.
-    shapes : sequence of tuples of int
-        Accepted shapes. The first shape that fits is taken.
-    error : class
-        Error to raise.
-
-    Returns
-    -------
-    (n, *shape) float64, C-contiguous
-
-    Raises
-    ------
-    error
-        The result has another shape, is not real, or is not finite everywhere. Or the value at a
-        point depends on the other points in the call.
-    VectorError
-        The result is on a GPU.
+    Shapes: `place` (dim, n), returned (n, *shape).
     """
     x = place[0]
     n = x.shape[1]
@@ -137,14 +95,7 @@ def place_of(
 
     The function's signature decides whether normals are passed.
 
-    Returns
-    -------
-    tuple of (dim, n) arrays
-
-    Raises
-    ------
-    error
-        On a boundary, the function's first argument is called n: it would take points for normals.
+    Shapes: returned (dim, n).
     """
     x = columns(block.points)
     if not block.geometry.domain.has_normals:
@@ -182,18 +133,7 @@ def takes_normals(function: Callable[..., Any]) -> bool:
 def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]:
     """Evaluate a user's predicate at points. Return booleans (n,), True at the chosen points.
 
-    Parameters
-    ----------
-    predicate : callable
-        Called as ``predicate(x)``, unless there are no points. A second call passes only two
-        points.
-    x : (dim, n) float64
-
-    Raises
-    ------
-    SpaceError
-        The predicate takes other arguments, or does not return an array of n booleans. Or the
-        answer for a point depends on the other points in the call.
+    Shapes: `x` (dim, n).
     """
     n = x.shape[1]
     result = called(predicate, (x,), "the predicate", SpaceError, np.zeros(0, np.bool_))
@@ -223,20 +163,7 @@ def called(
     error: type[FemopsError],
     empty: NDArray[Any] | None = None,
 ) -> Any:
-    """Call a user's function. Turn typical mistakes into errors that explain them.
-
-    Parameters
-    ----------
-    f, place, what, error
-        As in `evaluate_any`.
-    empty : array, optional
-        Result if there are no points. By default f is called without points.
-
-    Raises
-    ------
-    error
-        f takes other arguments, or uses an array as one number, for example in ``if x[0] > 0``.
-    """
+    """Call a user's function. Turn typical mistakes into errors that explain them."""
     check_takes(
         f,
         place,
@@ -273,16 +200,6 @@ def _check_pointwise(
     The two points are at opposite ends of the points, or of every few of them. They are passed
     together in the opposite order, then each alone. This detects functions that take ``x[:, 0]``
     for the first coordinate, or that sort, sum, or scale by the largest coordinate.
-
-    Parameters
-    ----------
-    f, place, what, error
-        As in `evaluate_any`.
-    same : callable
-        ``same(result, numbers)`` is True if a result agrees with the first result at points
-        ``numbers``.
-    shape : tuple of int
-        Shape of a value.
     """
     x = place[0]
     n = x.shape[1]

@@ -52,22 +52,12 @@ class VectorSpace(HasMemory, Protocol):
 
 
 class Memory(ABC):
-    """Memory that stores the vectors of a space, with operations on its arrays.
+    """Memory that stores the vectors of a space, with operations on its arrays."""
 
-    Attributes
-    ----------
-    device : Device or None
-        None for the host.
-    name : str
-    scipy : bool
-        Whether SciPy's functions accept the arrays.
-    fills : bool
-        Whether the device, instead of the host, computes operators' data at quadrature points.
-    """
-
-    device: Device | None
+    device: Device | None  # None for the host
     name: str
-    scipy: bool
+    scipy: bool  # Whether SciPy's functions accept the arrays
+    # whether the device, instead of the host, computes operators' data at quadrature points
     fills: bool
 
     @property
@@ -85,33 +75,15 @@ class Memory(ABC):
 
     @abstractmethod
     def adopt(self, array: Any, what: str) -> Any:
-        """Return an array of this memory. Wrap another library's array without a copy.
-
-        Raises
-        ------
-        VectorError
-            If the array is in another memory.
-        """
+        """Return an array of this memory. Wrap another library's array without a copy."""
 
     @abstractmethod
     def factor(self, x: Any, what: str) -> NDArray[Any]:
-        """Convert a user's factor of an operator, as x in ``A @ x``, to an array of this memory.
-
-        Raises
-        ------
-        VectorError
-            If x is in another memory.
-        """
+        """Convert a user's factor of an operator, as x in ``A @ x``, to an array of this memory."""
 
     @abstractmethod
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
-        """Return a user's vector as an array of this memory, after checks.
-
-        Raises
-        ------
-        VectorError
-            If the vector has another length or type, or is in another memory.
-        """
+        """Return a user's vector as an array of this memory, after checks."""
 
     @abstractmethod
     def address(self, array: NDArray[Any]) -> int:
@@ -186,59 +158,46 @@ class HostMemory(Memory):
     device, name, scipy, fills, xp = None, "the host", True, False, np
 
     def put(self, values: NDArray[Entry]) -> NDArray[Entry]:
-        """See `Memory.put`."""
         return values
 
     get = put
 
     def adopt(self, array: Any, what: str) -> Any:  # noqa: ARG002  (nothing to refuse)
-        """See `Memory.adopt`."""
         return array
 
     def factor(self, x: Any, what: str) -> NDArray[Any]:
-        """See `Memory.factor`."""
         return host_array(x, what)
 
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
-        """See `Memory.vector_of`."""
         return space.check_vector(vector, what)
 
     def address(self, array: NDArray[Any]) -> int:
-        """See `Memory.address`."""
         return array.ctypes.data
 
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
-        """See `Memory.overlap`."""
         return np.shares_memory(a, b)
 
     def protect(self, view: NDArray[Any]) -> None:
-        """See `Memory.protect`."""
         view.flags.writeable = False
 
     def partial(
         self, a: NDArray[Any], b: NDArray[Any], edges: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """See `Memory.partial`."""
         return segment_sums((a * b)[np.newaxis], edges)
 
     def inner(self, rows: NDArray[Any], b: NDArray[np.float64]) -> NDArray[np.float64]:
-        """See `Memory.inner`."""
         return np.array([float(row @ b) for row in rows])
 
     def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-        """See `Memory.combined`."""
         return np.asarray(weights @ rows, dtype=rows.dtype)
 
     def free_bytes(self) -> int:
-        """See `Memory.free_bytes`."""
         return available_memory()
 
     def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """See `Memory.panels`."""
         return aligned_array(shape, dtype)
 
     def rows_like(self, vectors: NDArray[Any], count: int) -> NDArray[Any]:
-        """See `Memory.rows_like`."""
         nbytes = count * vectors.shape[1] * vectors.itemsize
         memory = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
         begin = vectors.ctypes.data // vectors.itemsize * vectors.itemsize
@@ -255,7 +214,6 @@ class HostMemory(Memory):
         scales: NDArray[Any] | None = None,
         extra: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
-        """See `Memory.three_term`."""
         from femops_kernels.cpu.three_term import step  # compilers are loaded when they are used
 
         unaligned = old.shape[1] * old.itemsize % ALIGNMENT  # rows begin within cache lines
@@ -264,12 +222,7 @@ class HostMemory(Memory):
 
 @final
 class DeviceMemory(Memory):
-    """Memory of a device.
-
-    Parameters
-    ----------
-    device : Device
-    """
+    """Memory of a device."""
 
     scipy, fills = False, True
 
@@ -279,20 +232,16 @@ class DeviceMemory(Memory):
 
     @property
     def xp(self) -> ModuleType:
-        """See `Memory.xp`."""
         return self.device.xp
 
     def put(self, values: NDArray[Entry]) -> NDArray[Entry]:
-        """See `Memory.put`."""
         there: NDArray[Entry] = self.device.upload(values)
         return there
 
     def get(self, values: NDArray[Entry]) -> NDArray[Entry]:
-        """See `Memory.get`."""
         return self.device.download(values)
 
     def adopt(self, array: Any, what: str) -> Any:
-        """See `Memory.adopt`."""
         if self.device.owns(array):
             return array
         if isinstance(array, np.ndarray):
@@ -306,12 +255,10 @@ class DeviceMemory(Memory):
             raise VectorError(f"{what}: {error}") from error
 
     def factor(self, x: Any, what: str) -> NDArray[Any]:
-        """See `Memory.factor`."""
         found: NDArray[Any] = self.adopt(x, what)
         return found
 
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
-        """See `Memory.vector_of`."""
         array = self.adopt(vector, what)
         if array.dtype not in FLOAT_TYPES:
             raise VectorError(
@@ -321,11 +268,9 @@ class DeviceMemory(Memory):
         return check_shape(space, array, what)
 
     def address(self, array: NDArray[Any]) -> int:
-        """See `Memory.address`."""
         return self.device.address(array)
 
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
-        """See `Memory.overlap`."""
         # CuPy's own test does not see memory that other libraries lend
         first, second = self.address(a), self.address(b)
         (low, end), (lower, upper) = _extent(a, first), _extent(b, second)
@@ -347,11 +292,9 @@ class DeviceMemory(Memory):
         return np.array([[float(a @ b)]])
 
     def inner(self, rows: NDArray[Any], b: NDArray[np.float64]) -> NDArray[np.float64]:
-        """See `Memory.inner`."""
         return self.device.download(rows.astype(np.float64, copy=False) @ b)
 
     def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-        """See `Memory.combined`."""
         product: NDArray[Any] = self.device.upload(weights.astype(rows.dtype)) @ rows
         return product
 
@@ -360,12 +303,10 @@ class DeviceMemory(Memory):
         return 2**62
 
     def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """See `Memory.panels`."""
         made: NDArray[Any] = self.xp.zeros(shape, dtype)
         return made
 
     def rows_like(self, vectors: NDArray[Any], count: int) -> NDArray[Any]:
-        """See `Memory.rows_like`."""
         made: NDArray[Any] = self.xp.empty((count, vectors.shape[1]), vectors.dtype)
         return made
 
@@ -378,7 +319,6 @@ class DeviceMemory(Memory):
         scales: NDArray[Any] | None = None,
         extra: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
-        """See `Memory.three_term`."""
         from femops_kernels.cuda.three_term import step  # compilers are loaded when they are used
 
         step(self.device, old, product, current, coefficients, scales, extra)
@@ -388,22 +328,7 @@ HOST = HostMemory()
 
 
 def find_device(device: DeviceLike, comm: Communicator | None = None) -> Device | None:
-    """Return the device that a user names; None for the host. Collective for a device.
-
-    Parameters
-    ----------
-    device : str, Device or None
-    comm : Communicator, optional
-        Ranks that share the vectors; by default this process alone. With "cuda" each rank gets its
-        own GPU.
-
-    Raises
-    ------
-    SpaceError
-        If ``device`` names no device.
-    femops_kernels.errors.DeviceError
-        If there is no such device. The message says what to install.
-    """
+    """Return the device that a user names; None for the host. Collective for a device."""
     if device is None or isinstance(device, Device):
         return device
     if not isinstance(device, str):
@@ -418,13 +343,7 @@ def find_memory(device: DeviceLike, comm: Communicator | None = None) -> Memory:
 
 
 def memory_of(spaces: Sequence[HasMemory]) -> Memory:
-    """Return the memory of the vectors of several spaces.
-
-    Raises
-    ------
-    SpaceError
-        If the spaces are on different devices.
-    """
+    """Return the memory of the vectors of several spaces."""
     first = spaces[0].memory
     if any(space.memory.device is not first.device for space in spaces):
         names = ", ".join(space.memory.name for space in spaces)
@@ -433,13 +352,7 @@ def memory_of(spaces: Sequence[HasMemory]) -> Memory:
 
 
 def check_layout(array: Any, what: str) -> None:
-    """Raise unless compiled code can use an array without a copy.
-
-    Raises
-    ------
-    VectorError
-        If the array has gaps, another order, or numbers that are not aligned to their size.
-    """
+    """Raise unless compiled code can use an array without a copy."""
     cure = f"pass {what.rsplit(maxsplit=1)[-1]}.copy()"
     if what == "out":  # the result would stay in the copy
         cure = "leave it out, and copy what is returned into your array"
@@ -450,14 +363,7 @@ def check_layout(array: Any, what: str) -> None:
 
 
 def check_shape(space: VectorSpace, array: NDArray[Entry], what: str) -> NDArray[Entry]:
-    """Return the array if it has the shape (size,) of a vector of the space.
-
-    Raises
-    ------
-    VectorError
-        If the array has another shape. If a view of the array is a vector, the message shows how to
-        make it.
-    """
+    """Return the array if it has the shape (size,) of a vector of the space."""
     shape, size, ncomp = array.shape, space.size, getattr(space, "ncomp", 1)
     if shape == (size,):
         return array

@@ -21,32 +21,18 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True, eq=False)
 class TouchedDofs:
-    """Dofs of elements or faces of a rank, some of which other ranks own.
-
-    Attributes
-    ----------
-    restriction : ElementRestriction
-    numbering : RankNumbering or None
-        Global numbers of the dofs; None if the mesh is not distributed.
-    halo : Halo or None
-        Exchange with the ranks that own the ghosts; None if no rank has ghosts.
-    """
+    """Dofs of elements or faces of a rank, some of which other ranks own."""
 
     restriction: ElementRestriction
+    # global numbers of the dofs; None if the mesh is not distributed
     numbering: RankNumbering | None
-    halo: Halo | None
+    halo: Halo | None  # exchange with the ranks that own the ghosts; None if no rank has ghosts
 
     @staticmethod
     def of(space: Space, indices: Ints, ghosts: Ints) -> TouchedDofs:
         """Number the dofs of elements or faces. Collective if ranks share the space.
 
-        Parameters
-        ----------
-        space : Space
-        indices : (ne, n) int64
-            Dofs by their numbers on this rank, ghosts after the owned dofs.
-        ghosts : (k,) int64
-            Global numbers of the ghosts, ascending. Ghosts that no element has are left out.
+        Shapes: `indices` (ne, n), `ghosts` (k,).
         """
         known, owned = space.numbering, space.restriction.owned
         if known is None:

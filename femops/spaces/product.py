@@ -107,12 +107,10 @@ class Product:
 
     @property
     def any_width(self) -> bool:
-        """See `Space.any_width`."""
         return any(space.any_width for space in self.spaces.values())
 
     @property
     def distributed(self) -> DistributedMesh | None:
-        """See `Space.distributed`."""
         return next(iter(self.spaces.values())).distributed
 
     @property

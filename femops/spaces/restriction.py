@@ -81,15 +81,7 @@ def refuse_unreadable(array: object, what: str) -> None:
 
 
 def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
-    """Convert a user's flat positions to an ascending int64 array (k,) without duplicates.
-
-    Raises
-    ------
-    OperatorError
-        If positions are not whole numbers, or outside the vector of ``size`` entries.
-    VectorError
-        If the array is on a GPU.
-    """
+    """Convert a user's flat positions to an ascending int64 array (k,) without duplicates."""
     refuse_unreadable(dofs, "dofs")
     given = array_of(dofs, "dofs", OperatorError)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
@@ -107,13 +99,7 @@ def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
 
 
 def check_size(ne: int, order: int, dim: int, ncomp: int) -> None:
-    """Check that the element dofs and a vector fit into memory.
-
-    Raises
-    ------
-    SpaceError
-        If they do not fit. The vector's size is estimated from the nodes inside elements.
-    """
+    """Check that the element dofs and a vector fit into memory."""
     needed = 8 * (ne * (order + 1) ** dim + ncomp * (1 + ne * max(order - 1, 0) ** dim))
     what = f"a space of order {order} with {shown(ncomp)} component(s) on {ne} elements"
     check_memory(needed, what, "lower the order, or take fewer elements or components", SpaceError)

@@ -30,15 +30,6 @@ class SideSpace(FaceSpace):
 
     Use `side_space` to make it. For the same space and side that function returns the same object,
     so that operators can compare spaces by identity.
-
-    Parameters
-    ----------
-    volume : Space
-    faces : InteriorFaces
-    side : int
-        0 for the minus side, 1 for the plus side.
-    slopes : bool
-        Whether the functions have derivatives.
     """
 
     domain: InteriorFaces
@@ -53,11 +44,9 @@ class SideSpace(FaceSpace):
 
     @property
     def behind(self) -> Ints:
-        """See `FaceSpace.behind`."""
         return np.asarray(self.domain.elements[self.side])
 
     def turned_nodes(self, layers: int | None = None) -> Ints:
-        """See `FaceSpace.turned_nodes`."""
         return self.domain.nodes(self.side, self.p1d, layers=layers)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -122,21 +111,6 @@ def side_space(space: Any, side: int, *, slopes: bool = True) -> SideSpace:
     """Return the functions of a space on one side of the faces between elements.
 
     Collective at the first call for a space that ranks share.
-
-    Parameters
-    ----------
-    space : Space
-    side : int
-        0 for the minus side, 1 for the plus side.
-    slopes : bool
-        Whether the functions have derivatives. If the basis has no nodes on faces, as Gauss points
-        have none, they always have, because their values there depend on all nodes.
-
-    Raises
-    ------
-    SpaceError
-        If ``space`` is not a space, the mesh has no faces between elements, or the space is H1 on
-        a reproducible mesh that ranks share.
     """
     if not isinstance(space, Space):
         raise SpaceError(f"an integral over faces was asked for on {space!r}: take a space")

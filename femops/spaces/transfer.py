@@ -21,13 +21,7 @@ Ints = NDArray[np.int64]
 
 
 def values_of_field(source: Any, vector: NDArray[Any], target: Any) -> Floats:
-    """Values (target.size,) of a function of the space `source` at the nodes of another space.
-
-    Raises
-    ------
-    SpaceError, ProbeError
-        See `Space.interpolate`.
-    """
+    """Values (target.size,) of a function of the space `source` at the nodes of another space."""
     if (source.ncomp, source.dim) != (target.ncomp, target.dim):
         raise SpaceError(
             f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
@@ -55,20 +49,7 @@ def places_of_nodes(
     If `target` is known to be a refinement of `source`, the result is exact. Else the nodes are
     located by position.
 
-    Parameters
-    ----------
-    source, target : Mesh
-    owners : arrays (n,)
-        For each node an element of `target`, and the node's lexicographic number in it.
-    nodes : (p1d,) float64
-        Nodes of the 1-D basis.
-    x : (n, dim) float64
-        Positions of the nodes.
-
-    Raises
-    ------
-    ProbeError
-        If nodes lie outside `source`.
+    Shapes: `owners` (n,), `nodes` (p1d,), `x` (n, dim).
     """
     parents = parents_of(target, source)
     if parents is not None:
@@ -93,17 +74,7 @@ def values_at(
 ) -> Floats:
     """Evaluate a function at points in elements: (n[, ncomp]).
 
-    Parameters
-    ----------
-    basis : Basis1D
-    l_vec : array
-        See `Space.l_vec`.
-    indices : (ne, p1d**dim) int64
-        Dofs of all elements.
-    elements : (n,) int64
-        Element of each point.
-    reference : (n, dim) float64
-        Reference coordinates of the points.
+    Shapes: `indices` (ne, p1d**dim), `elements` (n,), `reference` (n, dim).
     """
     n, shape = len(elements), l_vec.shape[1:]
     result = np.empty((n, *shape))

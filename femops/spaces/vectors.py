@@ -14,26 +14,14 @@ from femops_meshes.arguments import dtype_of, refusal, shown
 
 
 def zeros(space: VectorSpace, dtype: DTypeLike) -> Vector:
-    """Return a new vector of zeros (size,) in the memory of a space.
-
-    Raises
-    ------
-    VectorError
-        If the type is not float64, float32, complex128 or complex64.
-    """
+    """Return a new vector of zeros (size,) in the memory of a space."""
     kind = dtype_of(dtype) if is_complex(dtype) else vector_type(dtype)
     vector: Vector = space.memory.xp.zeros(space.size, kind)
     return vector
 
 
 def any_vector(space: VectorSpace, vector: Any, what: str) -> Any:
-    """Return a user's vector, real or complex, as an array of the space's memory, after checks.
-
-    Raises
-    ------
-    VectorError
-        If the vector has another length or type, or is in another memory.
-    """
+    """Return a user's vector, real or complex, as an array of the space's memory, after checks."""
     if not has_complex(vector):
         return space.memory.vector_of(space, vector, what)
     return check_shape(space, space.memory.factor(vector, what), what)
@@ -51,7 +39,7 @@ def as_doubled(space: VectorSpace, vector: Any, what: str = "u") -> Any:
 
 
 def by_components(space: Any, vectors: Any) -> Any:
-    """See `Space.components`."""
+    """View vectors (size[, nvec]) by nodes and components, (ndofs, ncomp[, nvec])."""
     if not isinstance(getattr(vectors, "shape", None), tuple) or not hasattr(vectors, "reshape"):
         raise VectorError(refusal("u", vectors, "an array, as V.zeros() makes"))
     if len(vectors.shape) != 2 or vectors.shape[0] != space.size:
@@ -60,13 +48,7 @@ def by_components(space: Any, vectors: Any) -> Any:
 
 
 def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """Convert a user's ``dtype`` to the type of a vector.
-
-    Raises
-    ------
-    VectorError
-        If the type is not float64 or float32.
-    """
+    """Convert a user's ``dtype`` to the type of a vector."""
     kind = dtype_of(dtype)
     if kind is None or kind not in FLOAT_TYPES:
         asked = shown(dtype) if kind is None else kind
@@ -75,13 +57,7 @@ def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def float64_or_complex(dtype: DTypeLike) -> bool:
-    """True if a user's ``dtype`` is complex128, and False if it is float64.
-
-    Raises
-    ------
-    VectorError
-        If the type is another one.
-    """
+    """True if a user's ``dtype`` is complex128, and False if it is float64."""
     kind = dtype_of(dtype)
     if kind not in (np.float64, np.complex128):
         asked = shown(dtype) if kind is None else kind

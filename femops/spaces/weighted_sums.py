@@ -38,23 +38,7 @@ def memory_of_array(array: Any) -> Memory:
 
 
 def sums_of(memory: Memory, size: int) -> Callable[..., None]:
-    """Return the function that sets vectors to weighted sums, one after the other in one pass.
-
-    Parameters
-    ----------
-    memory : Memory
-        Memory of the vectors.
-    size : int
-        Length of the vectors.
-
-    Returns
-    -------
-    callable
-        ``set_sums(*sums)`` takes one or two `WeightedSum` of vectors of one type. Vectors that are
-        set are contiguous. A sum has at most 8 terms, the first of two at most 2, and no mean.
-        A vector that is set may be the first term of its sum, or the second of two, and in the
-        next sum. Otherwise no vector shares memory with one that is set, unless it is the same.
-    """
+    """Return the function that sets vectors to weighted sums, one after the other in one pass."""
     if short(memory, size):
         return _by_numpy
     # compilers are loaded when they are used

@@ -208,11 +208,6 @@ class Batch:
 
         If a part is an `Index`, all parts are indices of a tensor. Then the expression is an
         operand of a contraction of all members: ``C[i, j] += A[i, k] * B[k, j]``.
-
-        Raises
-        ------
-        TensorError
-            If an index is out of bounds, or a range of members does not begin and end with a group.
         """
         parts = key if isinstance(key, tuple) else (key,)
         if any(isinstance(part, Index) for part in parts):

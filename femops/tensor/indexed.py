@@ -80,13 +80,7 @@ class Index:
 
 
 def _part(view: View, parts: tuple[Any, ...]) -> tuple[tuple[Index, ...], View]:
-    """Split ``A[parts]`` into its indices and the view of the indexed entries.
-
-    Raises
-    ------
-    TensorError
-        If a part is no Index or number, or is out of bounds.
-    """
+    """Split ``A[parts]`` into its indices and the view of the indexed entries."""
     shape = view.places.shape
     if len(parts) != len(shape):
         raise TensorError(f"{len(parts)} indices for tensors of shape {shape}")
@@ -148,13 +142,7 @@ class Indexed:
         return Update(self, as_sum(other).times(-1.0))
 
     def become(self, value: Any) -> None:
-        """Set the entries to the value of an expression, or add an `Update` of the same entries.
-
-        Raises
-        ------
-        TensorError
-            If indices, shapes or types do not fit.
-        """
+        """Set the entries to the value of an expression, or add an `Update` of the same entries."""
         if isinstance(value, Update):
             if not self._same_as(value.target):
                 raise TensorError(
@@ -254,13 +242,7 @@ class Update:
 
 
 def as_sum(value: Any) -> Sum:
-    """Convert an expression to a `Sum`.
-
-    Raises
-    ------
-    TensorError
-        If the value is no expression of indexed tensors.
-    """
+    """Convert an expression to a `Sum`."""
     if isinstance(value, Indexed):
         return value.sum()
     if isinstance(value, Sum):

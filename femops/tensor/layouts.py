@@ -75,13 +75,7 @@ class Layout(ABC):
 
 
 def check_apart(table: Table, who: str) -> None:
-    """Raise if two offsets in a table are equal.
-
-    Raises
-    ------
-    TensorError
-        The message names the indices of two such entries.
-    """
+    """Raise if two offsets in a table are equal."""
     flat = table.reshape(-1)
     order = np.argsort(flat, kind="stable")
     twice = np.flatnonzero(np.diff(flat[order]) == 0)
@@ -112,7 +106,6 @@ class Strided(Layout):
         return True
 
     def offsets(self, shape: Shape) -> Table:
-        """See `Layout.offsets`."""
         return np.arange(prod(shape), dtype=np.int64).reshape(shape, order=self.order)
 
 
@@ -135,7 +128,6 @@ class Tiled(Layout):
         return len(shape) == len(known)
 
     def offsets(self, shape: Shape) -> Table:
-        """See `Layout.offsets`."""
         if len(self.tile) != len(shape) or any(size < 1 for size in self.tile):
             raise TensorError(
                 f"tiles of {self.tile} for a tensor of shape {shape}: give a size >= 1 for each "
@@ -169,7 +161,6 @@ class Interleaved(Layout):
             raise TensorError(f"groups of {self.width!r} members: choose 2, 4, 8 or 16")
 
     def lanes(self, dtype: DTypeLike) -> int:
-        """See `Layout.lanes`."""
         from femops_kernels.cpu.machine import lane_width
 
         kind = np.dtype(dtype)
@@ -182,7 +173,6 @@ class Interleaved(Layout):
         return True
 
     def offsets(self, shape: Shape) -> Table:
-        """See `Layout.offsets`."""
         return np.arange(prod(shape), dtype=np.int64).reshape(shape)
 
 
@@ -210,7 +200,6 @@ class Mapped(Layout):
         self._function, self._name = function, name
 
     def offsets(self, shape: Shape) -> Table:
-        """See `Layout.offsets`."""
         offsets = np.asarray(self._function(*np.indices(shape, dtype=np.int64)))
         return np.broadcast_to(offsets, shape)
 

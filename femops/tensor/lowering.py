@@ -276,13 +276,7 @@ def _diagonal(table: Table, letters: str) -> tuple[Table, str]:
 def _separated(
     table: Table, letters: str, groups: Sequence[Sequence[str]], sizes: dict[str, int]
 ) -> list[Table]:
-    """Split a table of offsets into a sum of one table for each group of indices.
-
-    Raises
-    ------
-    TensorError
-        If the table is no such sum.
-    """
+    """Split a table of offsets into a sum of one table for each group of indices."""
     order = [letter for group in groups for letter in group if letter in letters]
     moved = table.transpose([letters.index(letter) for letter in order])
     shape = [sizes[x] if x in letters else 1 for group in groups for x in group]

@@ -16,13 +16,7 @@ DeviceName = str | Device | None
 
 
 def find_device(name: DeviceName) -> Device | None:
-    """Device with a name; None for the host.
-
-    Raises
-    ------
-    femops_kernels.errors.DeviceError
-        If there is no such device.  The message says what to install.
-    """
+    """Device with a name; None for the host."""
     if name is None or name == "cpu" or isinstance(name, Device):
         return name if isinstance(name, Device) else None
     from femops_kernels.cuda.device.cupy_device import open_device  # slow to import
@@ -72,12 +66,6 @@ def name_of(device: Device | None) -> str:
 
 
 def check_stream(stream: Any) -> None:
-    """Raise unless the argument is a stream or None.
-
-    Raises
-    ------
-    TensorError
-        The argument is neither. The message tells what to pass.
-    """
+    """Raise unless the argument is a stream or None."""
     if stream is not None and not hasattr(stream, "synchronize"):
         raise TensorError(f"stream is {shown(stream)}: give a stream of CuPy")

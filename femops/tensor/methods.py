@@ -31,16 +31,10 @@ GENERAL: Triangle = (True, False, False, False)
 @final
 @dataclass(frozen=True, eq=False)
 class Output:
-    """Shape and layout of a method's result.
+    """Shape and layout of a method's result."""
 
-    Attributes
-    ----------
-    shape : (members, rows, columns)
-    like : array or Batch, optional
-        Operand whose shape and layout the result gets. By default the result is an array.
-    """
-
-    shape: tuple[int, int, int]
+    shape: tuple[int, int, int]  # (members, rows, columns)
+    # operand whose shape and layout the result gets. By default the result is an array.
     like: Operand | None = None
 
     @property
@@ -71,20 +65,7 @@ _OF_MATRICES = frozenset({"lu", "cholesky", "eigenvalues"})
 def run(
     method: str, a: Operand, b: Operand | None = None, triangle: Triangle = GENERAL
 ) -> tuple[list[Any], NDArray[Any] | None]:
-    """Run a method on matrices (members, n, n), and on right-hand sides if it has them.
-
-    Returns
-    -------
-    outputs : list
-        Both results. None for a result that the method does not have.
-    status : array, optional
-        0 for members that succeeded, else the step (from 1) that failed. None if all succeeded.
-
-    Raises
-    ------
-    TensorError
-        If shapes or types do not fit, or matrices are too large for a device.
-    """
+    """Run a method on matrices (members, n, n), and on right-hand sides if it has them."""
     key = _key_of(method, a, b, triangle)
     call: LinearCall | None = KNOWN.get(key)
     if call is not None:

@@ -159,13 +159,7 @@ def _device_bandwidth(rates: dict[str, float], read: float, written: float) -> f
 
 @lru_cache(maxsize=8)
 def measured_on(device: Device) -> dict[str, float]:
-    """Rates of a device, from the cache folder or measured now.
-
-    Returns
-    -------
-    dict
-        ``copied_bytes``, ``read_bytes`` and ``flops`` per second.
-    """
+    """Rates of a device, from the cache folder or measured now."""
     names = ("copied_bytes", "read_bytes", "flops")
     row = _kept(device.name, lambda row: sorted(row) == sorted(names), lambda: _rates(device))
     return {name: float(row[name]) for name in names}
@@ -182,14 +176,7 @@ def _rates(device: Device) -> dict[str, float]:
 
 @lru_cache(maxsize=8)
 def measured(threads: int) -> dict[str, Any]:
-    """Rates of this machine with ``threads`` threads, from the cache folder or measured now.
-
-    Returns
-    -------
-    dict
-        ``peak`` is in GFlop/s. ``bandwidth`` is in GB/s: for each number of bytes a list with an
-        entry for each fraction written.
-    """
+    """Rates of this machine with ``threads`` threads, from the cache folder or measured now."""
     key = f"{machine.processor()}, {threads} of {machine.cores()}"
     shape = len(_FOOTPRINTS), len(_SHARES)
 

@@ -32,19 +32,11 @@ _NAMES = {np.dtype(name): name for name in NUMBERS}  # the attribute `name` of a
 @final
 @dataclass(frozen=True)
 class Places:
-    """Offsets of the entries of a tensor, in numbers: as strides, or as a table.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    strides : tuple of int, optional
-    table : bytes, optional
-        Bytes of the int64 offsets, by rows, if there are no strides.
-    """
+    """Offsets of the entries of a tensor, in numbers: as strides, or as a table."""
 
     shape: Shape
     strides: tuple[int, ...] | None
-    table: bytes = b""
+    table: bytes = b""  # bytes of the int64 offsets, by rows, if there are no strides
 
     @staticmethod
     def of_table(table: Table) -> Places:

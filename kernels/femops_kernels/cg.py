@@ -37,19 +37,12 @@ def segment_edges(n: int) -> NDArray[np.int64]:
 
 
 class Reduction(ABC):
-    """Sum over the entries of vectors of which each rank has a piece.
+    """Sum over the entries of vectors of which each rank has a piece."""
 
-    Attributes
-    ----------
-    edges : (segments + 1,) int64
-        First entry of each segment of this rank's piece, then the length of the piece.  Each
-        segment is summed by itself.
-    many : bool
-        True if there are several ranks, or if one rank must sum in the order of several.
-    """
-
+    # (segments + 1,): first entry of each segment of this rank's piece, then the length of the
+    # piece.  Each segment is summed by itself.
     edges: NDArray[np.int64]
-    many: bool
+    many: bool  # True if there are several ranks, or if one rank must sum in the order of several
 
     @abstractmethod
     def __call__(self, partial: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -59,24 +52,11 @@ class Reduction(ABC):
 class Solve(ABC):
     """One solve by conjugate gradients. ``skeletons/cg/decisions.py`` chooses its next action.
 
-    Parameters
-    ----------
-    state : (n,) float64
-        Zeros, one for each entry in ``skeletons/cg/cg_state.py`` or more.
-    natural, merged : bool
-        See `CompiledOperator.conjugate_gradients`.
-    scale : float
-        Factor of the operator.  Merged sweeps apply the operator without this factor.
-
-    Attributes
-    ----------
-    merged : bool
-        True if the operator's sweep also updates the vectors of conjugate gradients.
-    every : int or None
-        Number of steps for which a call of `advance` is fastest.  If None, the caller chooses a
-        number of steps that take much longer than a call of Python.
+    Shapes: `state` (n,).
     """
 
+    # number of steps for which a call of `advance` is fastest.  If None, the caller chooses a
+    # number of steps that take much longer than a call of Python.
     every: int | None = None
     _b: NDArray[Any]
     _vectors: NDArray[Any]
@@ -91,12 +71,7 @@ class Solve(ABC):
     def restart(self, b: NDArray[Any], x: NDArray[Any] | None) -> None:
         """Begin again with another right-hand side and first guess. All ranks call it.
 
-        Parameters
-        ----------
-        b : (n,) array
-            Right-hand side.
-        x : (n,) array or None
-            First guess.  None stands for zero, which saves a product with the operator.
+        Shapes: `b` (n,), `x` (n,).
         """
 
     def _renew(self, *, guessed: bool) -> None:
@@ -157,27 +132,12 @@ class SolveGroup(ABC):
     ) -> None:
         """Begin all solves again from zero, with other right-hand sides.
 
-        Parameters
-        ----------
-        rights : sequence of (n,) arrays
-            Right-hand side of each solve.
-        relative : float
-            Goal of each solve: norm of the residual over the norm of the first residual.
-        least : sequence of float
-            Norm of the residual at which each solve ends in any case.
+        Shapes: `rights` (n,).
         """
 
     @abstractmethod
     def advance(self, limit: int, tolerances: Sequence[float] | None = None) -> None:
-        """Iterate until all solves end, or have done ``limit`` iterations.
-
-        Parameters
-        ----------
-        limit : int
-        tolerances : sequence of float, optional
-            Norm of the residual at which each solve ends.  Needed if `Solve.restart` began the
-            solves one by one.
-        """
+        """Iterate until all solves end, or have done ``limit`` iterations."""
 
     @abstractmethod
     def instruction(
@@ -193,12 +153,7 @@ class SolveGroup(ABC):
         The instruction ends the sequence if a solve breaks down, or if a right-hand side has
         entries that are not finite or whose squares underflow.
 
-        Parameters
-        ----------
-        rights, relative, least, limit
-            See `restart` and `advance`.
-        done : (1,) float64
-            Counter to which the instruction adds the iterations of all solves.
+        Shapes: `done` (1,).
         """
 
 
@@ -210,14 +165,7 @@ def between_messages(
 ) -> None:
     """Iterate as `Solve.advance`, with inner products summed over many ranks. All ranks call it.
 
-    Parameters
-    ----------
-    state : (n,) float64
-    steps, show
-        See `Solve.advance`.
-    act : callable
-        Does an action and returns its sums over all ranks.  A sweep returns p.A p, a merged sweep
-        all sums, a move or the start r.M r and r.r, and a turn nothing.
+    Shapes: `state` (n,).
     """
     sums, action = np.full(at.NSUMS, np.nan), first(state, steps, show)
     while action != at.STOP:

@@ -10,14 +10,10 @@ from numpy.typing import NDArray
 
 
 class Channel(ABC):
-    """Channel that repeats an exchange of messages of fixed size with some other ranks.
+    """Channel that repeats an exchange of messages of fixed size with some other ranks."""
 
-    Attributes
-    ----------
-    outgoing, incoming : (n,) arrays
-        Numbers to send, and numbers received.  Each rank has a contiguous piece, by ascending rank.
-    """
-
+    # outgoing and incoming are (n,): numbers to send, and numbers received.  Each rank has a
+    # contiguous piece, by ascending rank.
     outgoing: NDArray[Any]
     incoming: NDArray[Any]
 
@@ -33,16 +29,10 @@ class Channel(ABC):
 @final
 @dataclass(frozen=True)
 class Route:
-    """Exchanges that a launch needs, by their numbers in a `DistributedOperator`.
+    """Exchanges that a launch needs, by their numbers in a `DistributedOperator`."""
 
-    Attributes
-    ----------
-    forwards : tuple of int or None
-        For each field of the launch, the forward exchange that brings its ghosts.  None if ranks
-        share no dofs of the field.
-    reverses : tuple of int or None
-        For each test function, the reverse exchange that takes the contributions to ghosts.
-    """
-
+    # for each field of the launch, the forward exchange that brings its ghosts.  None if ranks
+    # share no dofs of the field.
     forwards: tuple[int | None, ...] = ()
+    # for each test function, the reverse exchange that takes the contributions to ghosts
     reverses: tuple[int | None, ...] = ()

@@ -25,18 +25,10 @@ Routes = Sequence[Route]
 @final
 @dataclass(frozen=True)
 class Panels:
-    """Number of vectors that an operator is applied to at once: ``count`` times ``nvec``.
+    """Number of vectors that an operator is applied to at once: ``count`` times ``nvec``."""
 
-    Attributes
-    ----------
-    nvec : int
-        Number of vectors of a panel, which is a C-ordered array (size, nvec).
-    count : int
-        Number of panels.  They follow each other in memory.
-    """
-
-    nvec: int = 1
-    count: int = 1
+    nvec: int = 1  # number of vectors of a panel, which is a C-ordered array (size, nvec)
+    count: int = 1  # number of panels.  They follow each other in memory.
 
 
 ONE = Panels()
@@ -44,28 +36,16 @@ ONE = Panels()
 
 
 class Launch(ABC):
-    """Compiled work on two vectors: one summand of an operator.
+    """Compiled work on two vectors: one summand of an operator."""
 
-    Attributes
-    ----------
-    on_elements : bool
-        True if the launch works on elements, whose dofs may be ghosts.  A rank without elements
-        has True too.
-    forward : object or None
-        Forward exchange that only this launch needs, and that must be done before the launch.
-    """
-
+    # True if the launch works on elements, whose dofs may be ghosts.  A rank without elements has
+    # True too.
     on_elements: bool
+    # forward exchange that only this launch needs, and that must be done before the launch
     forward: Any = None
 
     def contributed(self, target: int) -> NDArray[np.int64]:  # noqa: ARG002  (of none)
-        """Ghost number (n,) of each contribution that the launch leaves for other ranks, ascending.
-
-        Parameters
-        ----------
-        target : int
-            Number of the test function.
-        """
+        """Ghost number (n,) of each contribution that a launch leaves to other ranks, ascending."""
         return np.empty(0, dtype=np.int64)
 
     @property
@@ -75,51 +55,29 @@ class Launch(ABC):
 
 
 class CompiledOperator(ABC):
-    """A sum of launches with factors, ready to be run: ``y = sum_i alpha_i A_i x``.
-
-    Attributes
-    ----------
-    sweeps : tuple of Launch
-    alphas : sequence of float
-    solves : type of Solve
-        Class of the operator's solves by conjugate gradients.
-    """
+    """A sum of launches with factors, ready to be run: ``y = sum_i alpha_i A_i x``."""
 
     sweeps: tuple[Any, ...]
     alphas: Any
-    solves: ClassVar[type[Any]]
+    solves: ClassVar[type[Any]]  # class of the operator's solves by conjugate gradients
 
     @abstractmethod
     def apply(self, x: Any, y: Any) -> None:
         """Set y to the operator applied to x. All ranks that share dofs call this.
 
-        Parameters
-        ----------
-        x, y : (n,) arrays
-            Contiguous, of the kernels' dtype, in the memory of the machine that runs the operator.
+        Shapes: `x`, `y` (n,).
         """
 
     def instruction(self, x: Any, y: Any) -> Instruction | None:  # noqa: ARG002
         """Instruction that does the same as `apply` on the host; None if only Python can call it.
 
-        Parameters
-        ----------
-        x, y : (n,) arrays
-            See `apply`.
+        Shapes: `x`, `y` (n,).
         """
         return None
 
     @abstractmethod
     def mergeable(self, size: int, *, many: bool) -> bool:
-        """True if conjugate gradients can use merged sweeps of the operator.
-
-        Parameters
-        ----------
-        size : int
-            Number of entries of a vector.
-        many : bool
-            See `Reduction.many`.
-        """
+        """True if conjugate gradients can use merged sweeps of the operator."""
 
     def conjugate_gradients(
         self,
@@ -132,46 +90,14 @@ class CompiledOperator(ABC):
     ) -> Solve:
         """Begin a solve with the operator, which is symmetric positive definite. All ranks call it.
 
-        Parameters
-        ----------
-        b : (n,) array
-            Right-hand side, of the kernels' dtype.
-        x : (n,) array or None
-            First guess.  None stands for zero, which saves a product with the operator.
-        inverse : (n,) array or None
-            Entries of a diagonal preconditioner M.
-        merged : bool
-            True for merged sweeps.  The operator must be `mergeable`.
-        sums : Reduction
-            Sum over the entries of vectors, on all ranks.
-        natural : bool
-            True if the norm of the residual is sqrt(r . M r), False if it is sqrt(r . r).
+        Shapes: `b` (n,), `x` (n,), `inverse` (n,).
         """
         solve: Solve = self.solves(self, b, x, inverse, merged, sums, natural)
         return solve
 
 
 class DistributedOperator(CompiledOperator, ABC):
-    """An operator that all ranks apply together. Each rank has the part of its own elements.
-
-    Parameters
-    ----------
-    local : CompiledOperator
-        Part of this rank.
-    forwards, reverses : Exchanges
-        Exchanges before the launches and after them.
-    routes : sequence of Route
-        Exchanges that each launch needs.
-    at_once : bool
-        True if each launch sends its contributions before the next launch runs.  Then the ranks
-        add contributions in the order of the launches.
-
-    Attributes
-    ----------
-    local : CompiledOperator
-    overlap : bool
-        True, the default, if the rank works on elements while messages are on their way.
-    """
+    """An operator that all ranks apply together. Each rank has the part of its own elements."""
 
     local: Any  # of the machine's own class, like `sweeps`
 

@@ -23,12 +23,6 @@ class Derived(Generic[Owner, Value]):
     wait. If the computation fails, the next request tries again. The computation may request other
     derived values, because it locks only its own value.
 
-    Parameters
-    ----------
-    weak : bool
-        True if the table keeps a value only as long as the program refers to it elsewhere. A value
-        that refers to its owner needs this, else neither would ever be freed.
-
     Examples
     --------
     >>> class Mesh:
@@ -47,17 +41,7 @@ class Derived(Generic[Owner, Value]):
         self._slots: WeakKeyDictionary[Owner, dict[Hashable, _Slot]] = WeakKeyDictionary()
 
     def get(self, owner: Owner, make: Callable[[], Value], *key: Hashable) -> Value:
-        """Return the value of an owner. If the table has none, compute it with ``make``.
-
-        Parameters
-        ----------
-        owner : object
-            Object that compares by identity and allows weak references.
-        make : callable
-            Function that returns the value. Without ``weak`` the value must not refer to the owner.
-        *key : hashable
-            Key of the value, if an owner has several.
-        """
+        """Return the value of an owner. If the table has none, compute it with ``make``."""
         slot = self._slot(owner, key)
         with slot.lock:
             value: Any = None if slot.kept is None else slot.kept()

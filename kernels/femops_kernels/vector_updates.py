@@ -47,11 +47,7 @@ class Directions(ABC):
     def move(self, vectors: tuple[Any, ...], alpha: float, scale: float) -> float:
         """Set x += alpha p, r -= alpha product and right = scale r. Return r.r. Collective.
 
-        Parameters
-        ----------
-        vectors : (x, r, p, product, right)
-            Arrays (n,).  ``right`` is a preconditioner's vector.
-        alpha, scale : float
+        Shapes: `vectors` (x, r, p, product, right).
         """
 
     @abstractmethod
@@ -60,14 +56,10 @@ class Directions(ABC):
 
 
 class CoarsestVectors(ABC):
-    """Right-hand side and solution of the coarsest level, whose system the host solves.
+    """Right-hand side and solution of the coarsest level, whose system the host solves."""
 
-    Attributes
-    ----------
-    right, found : (n,) arrays
-        Right-hand side and solution, in the memory of the cycle's other vectors.
-    """
-
+    # right and found are (n,): right-hand side and solution, in the memory of the cycle's other
+    # vectors
     right: Any
     found: Any
 
@@ -81,18 +73,10 @@ class CoarsestVectors(ABC):
 
 
 class VectorUpdates(ABC):
-    """Vectors of a multigrid cycle on the host or on a device, and their updates.
+    """Vectors of a multigrid cycle on the host or on a device, and their updates."""
 
-    Attributes
-    ----------
-    xp : module
-        NumPy's functions for the vectors.
-    repeats : bool
-        True if work from `repeatable` is faster than the original.
-    """
-
-    xp: ModuleType
-    repeats: bool
+    xp: ModuleType  # NumPy's functions for the vectors
+    repeats: bool  # True if work from `repeatable` is faster than the original
 
     @abstractmethod
     def put(self, values: NDArray[Any]) -> Any:
@@ -112,26 +96,14 @@ class VectorUpdates(ABC):
     ) -> None:
         """Set old = scales (a product + f right) + b current + c old, in one pass over memory.
 
-        Parameters
-        ----------
-        old, product, right, scales, current : (n,) arrays
-            Vectors of one dtype, made by `vector`.  Product, right and current may be None.
-        factors : (a, f, b, c)
-            If c is zero, ``old`` is not read.
+        Shapes: `old`, `product`, `right`, `scales`, `current` (n,), `factors` (a, f, b, c).
         """
 
     @abstractmethod
     def directions(self, edges: Ints, total: Totals, real: DType, other: DType) -> Directions:
         """Make the inner products and updates of conjugate gradients around a preconditioner.
 
-        Parameters
-        ----------
-        edges : (segments + 1,) int64
-            First entry of each segment in which vectors are summed, then their length.
-        total : callable
-            See `Totals`.
-        real, other : dtype
-            Type of the vectors of conjugate gradients, and of the preconditioner's vectors.
+        Shapes: `edges` (segments + 1,).
         """
 
     @abstractmethod

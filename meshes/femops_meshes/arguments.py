@@ -46,18 +46,10 @@ _WORD = 2**63
 @final
 @dataclass(frozen=True)
 class Kind:
-    """Set of allowed values of an argument.
+    """Set of allowed values of an argument."""
 
-    Attributes
-    ----------
-    holds : callable
-        Returns True for an allowed value.
-    cure : str
-        Description of allowed values, for messages.
-    """
-
-    holds: Callable[[Any], bool]
-    cure: str
+    holds: Callable[[Any], bool]  # Returns True for an allowed value
+    cure: str  # description of allowed values, for messages
 
     def __repr__(self) -> str:
         return self.cure  # `help` shows it in signatures
@@ -146,23 +138,13 @@ def checked(error: type[Exception], **others: type[Exception]) -> Callable[[Targ
 @final
 @dataclass(frozen=True)
 class _Arguments:
-    """Arguments of a function, with the `Kind` of each; None if any value is allowed.
+    """Arguments of a function, with the `Kind` of each; None if any value is allowed."""
 
-    Attributes
-    ----------
-    by_place : list of (str, Kind or None)
-        Arguments that may be given by position, in their order.
-    by_name : dict of (Kind or None)
-        Arguments that may be given by name.
-    rest : Kind or None
-        Kind of the values of ``**names``.
-    any_count, any_names : bool
-        Whether the function has ``*places`` and ``**names``.
-    """
-
+    # arguments that may be given by position, in their order
     by_place: list[tuple[str, Kind | None]]
-    by_name: dict[str, Kind | None]
-    rest: Kind | None
+    by_name: dict[str, Kind | None]  # arguments that may be given by name
+    rest: Kind | None  # kind of the values of ``**names``
+    # any_count and any_names: whether the function has ``*places`` and ``**names``
     any_count: bool
     any_names: bool
 
@@ -309,13 +291,7 @@ def _is_sequence(value: Any) -> bool:
 def array_of(
     values: Any, name: str, error: type[Exception], dtype: type | None = None
 ) -> NDArray[Any]:
-    """Convert values to an array of the same shape, without a copy if they are an array.
-
-    Raises
-    ------
-    error
-        The values cannot be converted, or some are masked.
-    """
+    """Convert values to an array of the same shape, without a copy if they are an array."""
     refuse_masked(values, name, error)
     try:
         return np.asarray(values, dtype=dtype)
@@ -326,24 +302,13 @@ def array_of(
 
 
 def refuse_masked(values: Any, name: str, error: type[Exception]) -> None:
-    """Raise if an array has masked entries, whose numbers would be read.
-
-    Raises
-    ------
-    error
-    """
+    """Raise if an array has masked entries, whose numbers would be read."""
     if hasattr(values, "mask") and np.ma.is_masked(values):
         raise error(f"{name} has masked entries, which would be read: fill them, as by .filled(0)")
 
 
 def numbers_of(values: Any, name: str, error: type[Exception]) -> NDArray[np.float64]:
-    """Convert values to a float64 array of the same shape. A float64 array is not copied.
-
-    Raises
-    ------
-    error
-        The values are no real numbers.
-    """
+    """Convert values to a float64 array of the same shape. A float64 array is not copied."""
     array = array_of(values, name, error)
     if array.dtype.kind not in "biuf":
         raise error(
@@ -384,15 +349,7 @@ def dtype_of(dtype: Any) -> np.dtype[Any] | None:
 def call_with_arrays(
     function: Callable[..., Any], given: tuple[Any, ...], say: Callable[[Exception], Exception]
 ) -> Any:
-    """Call a user's function of arrays and return its result.
-
-    Raises
-    ------
-    Exception
-        The exception that ``say`` makes from NumPy's, if the function uses an array as one truth
-        value or one number, as ``if x[0] > 0`` and ``math.sin(x[0])`` do. Other errors of the
-        function are passed on.
-    """
+    """Call a user's function of arrays and return its result."""
     try:
         return function(*given)
     except (TypeError, ValueError) as error:
@@ -405,13 +362,7 @@ def call_with_arrays(
 def check_takes(
     function: Callable[..., Any], given: tuple[Any, ...], say: Callable[[str], Exception]
 ) -> None:
-    """Raise if the signature of a user's function is known and does not take these arguments.
-
-    Raises
-    ------
-    Exception
-        The exception that ``say`` makes of the reason.
-    """
+    """Raise if the signature of a user's function is known and does not take these arguments."""
     try:
         signature(function).bind(*given)
     except TypeError as mismatch:

@@ -33,39 +33,21 @@ _POINTS = 2**15  # at once: 2 MiB of Jacobians, which stay in a second-level cac
 
 
 def array(values: ArrayLike, name: str, dtype: type | None = None) -> NDArray[Any]:
-    """Copy values into an array of the same shape.
-
-    Raises
-    ------
-    MeshArgumentError
-        If the rows differ in length, or their entries can't be converted.
-    """
+    """Copy values into an array of the same shape."""
     if dtype is np.float64:
         return numbers_of(values, name, MeshArgumentError).copy()
     return array_of(values, name, MeshArgumentError).copy()
 
 
 def whole(value: object, name: str, least: int = 1) -> int:
-    """Check that a value is a whole number >= least, and return it as int.
-
-    Raises
-    ------
-    MeshArgumentError
-        If the value is no such number.
-    """
+    """Check that a value is a whole number >= least, and return it as int."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise MeshArgumentError(f"{name} is a whole number >= {least}, got {shown(value)}")
     return int(value)
 
 
 def positive(value: object, name: str) -> float:
-    """Check that a value is a positive, finite number, and return it as float.
-
-    Raises
-    ------
-    MeshArgumentError
-        If the value is no such number.
-    """
+    """Check that a value is a positive, finite number, and return it as float."""
     number = number_of(value)
     if number is None or not 0 < number <= LARGEST:
         raise MeshArgumentError(f"{name} is a positive number, got {shown(value)}")
@@ -79,13 +61,7 @@ def element_ranges(num_elements: int, points: int) -> Iterator[slice]:
 
 
 def corner_array(values: ArrayLike, name: str, widths: tuple[int, ...]) -> Ints:
-    """Copy vertex numbers into an int64 array (n, width).
-
-    Raises
-    ------
-    MeshTopologyError
-        If the values are no whole numbers, or have another shape.
-    """
+    """Copy vertex numbers into an int64 array (n, width)."""
     rows = array(values, name)
     if rows.size == 0 and name == "boundary":
         return np.zeros((0, widths[0]), dtype=np.int64)
@@ -101,13 +77,7 @@ def corner_array(values: ArrayLike, name: str, widths: tuple[int, ...]) -> Ints:
 
 
 def attribute_array(values: ArrayLike | None, count: int, name: str) -> NDArray[np.int32]:
-    """Copy attributes into an int32 array (count,); None for all 1.
-
-    Raises
-    ------
-    MeshTopologyError
-        If the number of attributes is wrong, or an attribute is no positive 32-bit integer.
-    """
+    """Copy attributes into an int32 array (count,); None for all 1."""
     if values is None:
         return np.ones(count, dtype=np.int32)
     tags = array(values, name)
@@ -126,17 +96,7 @@ def attribute_array(values: ArrayLike | None, count: int, name: str) -> NDArray[
 def node_coordinates(
     vertices: ArrayLike | None, coordinates: ArrayLike | None, elements: Ints
 ) -> Floats:
-    """Copy coordinates (ne, m, dim) of the elements' nodes, or take them from the vertices.
-
-    Raises
-    ------
-    MeshTopologyError
-        If a vertex number dangles.
-    MeshGeometryError
-        If shapes don't fit.
-    MeshArgumentError
-        If both are None.
-    """
+    """Copy coordinates (ne, m, dim) of the elements' nodes, or take them from the vertices."""
     dim = elements.shape[1].bit_length() - 1
     if vertices is not None:
         points = array(vertices, "vertices", np.float64)
@@ -161,25 +121,7 @@ def node_coordinates(
 
 
 def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
-    """Number the vertices anew, without vertices that no element uses, in the same order.
-
-    Parameters
-    ----------
-    elements
-        Shape (ne, 2**dim): vertex numbers.
-
-    Returns
-    -------
-    elements
-        Shape (ne, 2**dim): the new vertex numbers.
-    used
-        Shape (num_vertices,): the old number of each vertex.
-
-    Raises
-    ------
-    MeshTopologyError
-        If a number is negative.
-    """
+    """Number the vertices anew, without vertices that no element uses, in the same order."""
     used, compressed = np.unique(elements, return_inverse=True)
     if used.min(initial=0) < 0:
         check_dangling(elements, int(used[-1]) + 1)
@@ -187,13 +129,7 @@ def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
 
 
 def compress_boundary(boundary: Ints, used: Ints) -> Ints:
-    """Renumber the vertices of the boundary (nb, 2**(dim-1)) like `compress_vertices`.
-
-    Raises
-    ------
-    MeshTopologyError
-        If the boundary has a vertex that no element has.
-    """
+    """Renumber the vertices of the boundary (nb, 2**(dim-1)) like `compress_vertices`."""
     place = np.minimum(np.searchsorted(used, boundary), len(used) - 1).astype(np.int64)
     bad = np.flatnonzero((used[place] != boundary).any(axis=1))
     if len(bad):
@@ -205,13 +141,7 @@ def compress_boundary(boundary: Ints, used: Ints) -> Ints:
 
 
 def magnitude(coordinates: Floats) -> None:
-    """Check that coordinates (ne, m, dim) are finite and not absurdly large.
-
-    Raises
-    ------
-    MeshGeometryError
-        With the numbers of the bad elements, and how many there are.
-    """
+    """Check that coordinates (ne, m, dim) are finite and not absurdly large."""
     if max(coordinates.max(initial=0.0), -coordinates.min(initial=0.0)) <= LARGEST:
         return  # not if one is NaN
     bad = np.flatnonzero(~np.isfinite(coordinates).all(axis=(1, 2)))
@@ -233,11 +163,6 @@ def geometry(coordinates: Floats, cure: str = "") -> None:
 
     An element counts as inverted if det J <= 0 at a point of the (g + 2)**dim Gauss points. The
     message about it ends with ``cure``.
-
-    Raises
-    ------
-    MeshGeometryError
-        With the numbers of the bad elements, and how many there are.
     """
     magnitude(coordinates)
     dim = coordinates.shape[2]
@@ -259,11 +184,6 @@ def folds(elements: Ints, topology: Topology) -> None:
 
     The elements are not inverted, and have the same positions on common faces. Then their corners
     decide: a face that looks out of both elements has both on one side, where they overlap.
-
-    Raises
-    ------
-    MeshGeometryError
-        With the numbers of the first two elements, and how many faces there are.
     """
     two = topology.faces[:, 1] >= 0
     faces, codes = topology.faces[two], topology.face_codes[two]
@@ -279,13 +199,7 @@ def folds(elements: Ints, topology: Topology) -> None:
 
 
 def shapes(mesh: Any) -> None:
-    """Check that the arrays of a mesh fit each other.
-
-    Raises
-    ------
-    MeshTopologyError
-        If an array does not fit. The message has the name of the first such array.
-    """
+    """Check that the arrays of a mesh fit each other."""
     for name, axes in _AXES.items():
         _check_array(getattr(mesh, name), name, axes)
     ne, corners = mesh.elements.shape

@@ -18,28 +18,17 @@ class Coarsening:
     """Positions of the elements of a mesh in the elements of a coarser grid.
 
     A coarsening has vertex numbers and no coordinates, so it stays valid if the mesh is moved.
-
-    Attributes
-    ----------
-    elements
-        Shape (nc, 2**dim) int64: vertex numbers of the coarse elements, lexicographic corners.
-    num_vertices
-        Number of coarse vertices.
-    parent
-        Shape (ne,) int64: the coarse element of each element of the mesh.
-    low, high
-        Shape (ne, dim) int8: begin and end of the element in its coarse element, in each direction:
-        0 at the low end, 1 in the middle, 2 at the high end.
-    coarser
-        The coarsening of the coarse elements, or None.
     """
 
+    # shape (nc, 2**dim) int64: vertex numbers of the coarse elements, lexicographic corners
     elements: Ints
-    num_vertices: int
-    parent: Ints
+    num_vertices: int  # number of coarse vertices
+    parent: Ints  # shape (ne,) int64: the coarse element of each element of the mesh
+    # low and high: shape (ne, dim) int8: begin and end of the element in its coarse element, in
+    # each direction: 0 at the low end, 1 in the middle, 2 at the high end
     low: Halves
     high: Halves
-    coarser: Coarsening | None = None
+    coarser: Coarsening | None = None  # the coarsening of the coarse elements, or None
 
     def reordered(self, order: Ints) -> Coarsening:
         """Coarsening of some or all elements in another order (n,): new element i is order[i]."""
@@ -47,13 +36,7 @@ class Coarsening:
         return replace(self, parent=parts[0], low=parts[1], high=parts[2])
 
     def weights(self, elements: Ints, corners: Ints) -> NDArray[np.float64]:
-        """Weights (n, 2**dim) of the coarse element's corners for multilinear interpolation.
-
-        Parameters
-        ----------
-        elements, corners
-            Shape (n,): elements of the mesh, and for each a lexicographic corner to interpolate at.
-        """
+        """Weights (n, 2**dim) of the coarse element's corners for multilinear interpolation."""
         dim = self.low.shape[1]
         up = corners[:, np.newaxis] >> np.arange(dim) & 1
         ends = np.where(up, self.high[elements], self.low[elements]) / 2.0
@@ -70,13 +53,6 @@ def halved(
     """Coarsening of a mesh whose elements are the halves of `count` coarse elements.
 
     The 2**dim parts of a coarse element are consecutive and lexicographic.
-
-    Parameters
-    ----------
-    elements, num_vertices, coarser
-        See `Coarsening`; `elements` has shape (count, 2**dim).
-    count, dim
-        Number of coarse elements, and their dimension.
     """
     children = np.arange(2**dim)[:, np.newaxis] >> np.arange(dim) & 1
     low = np.tile(children.astype(np.int8), (count, 1))

@@ -180,18 +180,7 @@ def too_many(
     names: Iterable[str],
     others: bool,
 ) -> str:
-    """Return the message for too many arguments by position; it lists arguments to give by name.
-
-    Parameters
-    ----------
-    function : callable
-    count : int
-        Number of arguments that were given by position.
-    places, names : iterable of str
-        Arguments that the function takes by position, and by name.
-    others : bool
-        True if the function takes arguments of any other name.
-    """
+    """Return the message for too many arguments by position; it lists arguments to give by name."""
     named = [f"{name}=..." for name in names if name not in places]
     if places[:1] == ["self"]:
         places, count = places[1:], count - 1

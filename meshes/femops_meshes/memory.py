@@ -26,11 +26,6 @@ def check_memory(needed: int, what: str, remedy: str, error: type[Exception]) ->
     """Raise if fewer than ``needed`` bytes are available.
 
     Callers count only arrays that must exist at once, so a refused request could not succeed.
-
-    Raises
-    ------
-    error
-        If the bytes are not available. The message has the bytes needed, and the remedy.
     """
     if needed < _SMALL:  # the system is not asked for every small array
         return

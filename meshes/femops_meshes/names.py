@@ -30,22 +30,6 @@ def named_parts(
 
     Elements or faces of an attribute that a predicate divides get new attributes, one for each
     combination of predicates. Numbers in `names` are the attributes before that.
-
-    Parameters
-    ----------
-    names
-        Numbers or a predicate for each name; None for no names.
-    attributes
-        Shape (n,): the attributes of the mesh's elements or boundary faces.
-    centers
-        Returns the middles (n, dim) of the elements or faces.
-    unlisted
-        Returns the middles (m, dim) of outer faces that the mesh does not list.
-
-    Raises
-    ------
-    MeshArgumentError
-        See `Mesh.with_names`.
     """
     names = names or {}
     numbered = {name: one for name, one in names.items() if not callable(one)}
@@ -120,20 +104,7 @@ def _where(name: str, rule: Predicate, x: NDArray[np.float64]) -> NDArray[np.boo
 
 
 def checked_names(names: Mapping[str, int | Iterable[int]], attributes: ArrayLike) -> Names:
-    """Check names of attributes, and return a copy with ascending numbers for each name.
-
-    Parameters
-    ----------
-    names
-        One number or several for each name.
-    attributes
-        Shape (n,): the attributes of the mesh. A name may stand only for these.
-
-    Raises
-    ------
-    MeshArgumentError
-        If a name is no text or stands for no attribute of the mesh.
-    """
+    """Check names of attributes, and return a copy with ascending numbers for each name."""
     known = set(np.unique(attributes).tolist())
     result = {}
     for name, numbers in names.items():

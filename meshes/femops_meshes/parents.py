@@ -15,21 +15,12 @@ _SAME = 1e-10  # largest distance of nodes at the same position, relative to an 
 @final
 @dataclass(frozen=True)
 class Parents:
-    """Positions of the elements of a refined mesh in the elements of the coarse mesh.
+    """Positions of the elements of a refined mesh in the elements of the coarse mesh."""
 
-    Attributes
-    ----------
-    elements
-        Shape (ne,) int64: the element of the coarse mesh.
-    low
-        Shape (ne, dim) float64: the part's lowest corner in that element's [0, 1]**dim.
-    width
-        Width of the part in each direction.
-    """
-
-    elements: NDArray[np.int64]
+    elements: NDArray[np.int64]  # shape (ne,) int64: the element of the coarse mesh
+    # shape (ne, dim) float64: the part's lowest corner in that element's [0, 1]**dim
     low: NDArray[np.float64]
-    width: float
+    width: float  # width of the part in each direction
 
 
 def parents_of(fine: Mesh, coarse: Mesh) -> Parents | None:
@@ -37,11 +28,6 @@ def parents_of(fine: Mesh, coarse: Mesh) -> Parents | None:
 
     `fine` may be refined any number of times, including none, and its elements may have any order.
     The function reads the parents from `Mesh.file_elements`, and compares all coordinates.
-
-    Returns
-    -------
-    parents
-        None if `fine` is no refinement of `coarse`, or has coordinates of another degree.
     """
     dim, count = coarse.dim, coarse.num_elements
     if fine is coarse:  # a part that a rank holds, too

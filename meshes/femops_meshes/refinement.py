@@ -76,11 +76,6 @@ def check_refined(shape: tuple[int, ...], times: int) -> None:
     """Raise if a mesh with coordinates of `shape` would not fit into memory after refinement.
 
     Only the arrays of the result are counted, so a refused refinement could not succeed.
-
-    Raises
-    ------
-    MeshArgumentError
-        If the refined mesh does not fit.
     """
     count, num_nodes, dim = shape
     if times > 0:
@@ -91,13 +86,7 @@ def check_refined(shape: tuple[int, ...], times: int) -> None:
 
 
 def check_fits(shape: tuple[int, ...], what: str, remedy: str) -> None:
-    """Raise if the arrays of a mesh with coordinates of `shape` do not fit into memory.
-
-    Raises
-    ------
-    MeshArgumentError
-        If the arrays don't fit. The message has the bytes needed, and the remedy.
-    """
+    """Raise if the arrays of a mesh with coordinates of `shape` do not fit into memory."""
     elements, num_nodes, dim = shape
     needed = elements * (8 * 2**dim + 8 * num_nodes * dim + 4 + 8)
     check_memory(needed, what, remedy, MeshArgumentError)

@@ -20,19 +20,6 @@ def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
 
     A face inside a mesh has one position in space. There any order of an entry's corners is valid
     and chooses a side.
-
-    Parameters
-    ----------
-    mesh
-        A whole mesh.
-    listed
-        Entries (nb,) to check; all if omitted.
-
-    Raises
-    ------
-    MeshTopologyError
-        If the corners of entries don't tell the side: two entries with the same order, points of a
-        1-D mesh, or entries on elements that are glued like a Moebius strip.
     """
     bad = _unclear(mesh)
     bad = bad if listed is None else bad[listed[bad]]

@@ -40,18 +40,10 @@ _STEPS, _END = 5, 1e3  # steps, and an end time that no run reaches
 @final
 @dataclass(frozen=True)
 class GasCase:
-    """A blast in three dimensions.
+    """A blast in three dimensions."""
 
-    Attributes
-    ----------
-    order : int
-        Order of position and velocity; the energy has one less.
-    refine : int
-        Number of refinements of a mesh of 8 elements.
-    """
-
-    order: int
-    refine: int
+    order: int  # order of position and velocity; the energy has one less
+    refine: int  # number of refinements of a mesh of 8 elements
 
     @property
     def name(self) -> str:
@@ -109,23 +101,12 @@ _MESH, _LEVEL = "multilinear", "partial"
 @final
 @dataclass(frozen=True)
 class VectorsCase:
-    """An operator on elements that are not affine, with numbers stored at points.
+    """An operator on elements that are not affine, with numbers stored at points."""
 
-    Attributes
-    ----------
-    problem : str
-        Name in `femops.bench.problems.PROBLEMS`, of one component.
-    order : int
-    nvec : int
-        Number of vectors.
-    dofs : float
-        Approximate number of dofs of a vector.
-    """
-
-    problem: str
+    problem: str  # name in `femops.bench.problems.PROBLEMS`, of one component
     order: int
-    nvec: int = 64
-    dofs: float = 5e5
+    nvec: int = 64  # number of vectors
+    dofs: float = 5e5  # approximate number of dofs of a vector
 
     @property
     def name(self) -> str:
@@ -172,20 +153,11 @@ def vectors_rows(case: VectorsCase, run: Run) -> list[Row]:
 @final
 @dataclass(frozen=True)
 class FacesCase:
-    """An operator on elements that are not affine: discontinuous functions, or bp3 beside them.
+    """An operator on elements that are not affine: discontinuous functions, or bp3 beside them."""
 
-    Attributes
-    ----------
-    problem : str
-        Name in `femops.bench.faces.PROBLEMS`.
-    order : int
-    dofs : float
-        Approximate number of dofs of continuous functions on the mesh.
-    """
-
-    problem: str
+    problem: str  # name in `femops.bench.faces.PROBLEMS`
     order: int
-    dofs: float = 1.5e6
+    dofs: float = 1.5e6  # approximate number of dofs of continuous functions on the mesh
 
     @property
     def name(self) -> str:

@@ -19,14 +19,7 @@ _PATIENCE = 10  # seconds
 
 
 def clocks(device: Device) -> dict[str, Any]:
-    """Return the present clocks of a device from ``nvidia-smi``; None for missing values.
-
-    Returns
-    -------
-    dict
-        ``clock_mhz``, ``memory_clock_mhz``, ``celsius``, ``watts``; ``throttled``: the driver's
-        bits of reasons, as hexadecimal text (0x1: idle, 0x4: power limit, 0x20 and 0x40: heat).
-    """
+    """Return the present clocks of a device from ``nvidia-smi``; None for missing values."""
     found = dict.fromkeys(_FIELDS)
     program = shutil.which("nvidia-smi")
     if program is None or not device.bus:

@@ -51,29 +51,6 @@ def run_phases(
     """Measure as many of `works.PHASES` as the budget allows, and keep the results in a folder.
 
     Called again with the same folder, the benchmark continues.
-
-    Parameters
-    ----------
-    settings : GpuSettings
-        ``device`` is a name, ``budget`` the seconds for this call.
-    folder : Path
-        Folder for the files `RECORD`, `RESULT` and `TABLE`. The record is written after each row.
-    progress : callable, optional
-        Called with each line that a process prints.
-    command : sequence of str
-        Command of a process that measures.
-
-    Returns
-    -------
-    dict
-        Result in the form of `run_gpu`.
-
-    Raises
-    ------
-    OperatorError, TensorError
-        Settings with unknown names, or nothing to measure.
-    DeviceError
-        There is no GPU, or software that it needs is not installed.
     """
     settings.check()
     show, end = progress or (lambda _: None), perf_counter() + settings.budget
@@ -114,13 +91,7 @@ def serve(device: Device | None = None) -> None:
 
 
 def _run(command: Sequence[str], request: bytes, seconds: float, show: Progress) -> int:
-    """Run a process for at most ``seconds``, show its lines, and return its exit code.
-
-    Raises
-    ------
-    DeviceError
-        The process reports that there is no usable GPU.
-    """
+    """Run a process for at most ``seconds``, show its lines, and return its exit code."""
     lines = [""]
     with subprocess.Popen(
         command,

@@ -41,45 +41,24 @@ def write_json(file: Path, values: Row) -> None:
 @final
 @dataclass
 class Record:
-    """Results of a benchmark so far, written to a file if there is one.
+    """Results of a benchmark so far, written to a file if there is one."""
 
-    Attributes
-    ----------
-    file : Path, optional
-        Written after each row, and before each case that may make the device fail.
-    facts : dict
-        Descriptions of the host and the device.
-    tables : dict
-        Rows of each of `TABLES`; see `run_gpu`.
-    rates : list of dict
-        Limits of the device, an entry for each measurement.
-    failures : list of dict
-        For each failure, the case (``what``), the ``message`` and the ``traceback``.
-    notes : list of str
-        Lines about cases that are not measured.
-    done : list of str
-        Steps and groups of cases that are completely measured.
-    begun : str
-        The case that is being measured.
-    complete : bool
-        True if every case was measured or has failed.
-    seconds : float
-        Time of the benchmark so far, in all processes.
-    answers : callable
-        Raises an error if the device no longer works.
-    """
-
+    # written after each row, and before each case that may make the device fail
     file: Path | None = None
-    facts: Row = field(default_factory=dict)
+    facts: Row = field(default_factory=dict)  # descriptions of the host and the device
+    # rows of each of `TABLES`; see `run_gpu`
     tables: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in TABLES})
+    # limits of the device, an entry for each measurement
     rates: list[Row] = field(default_factory=list)
+    # for each failure, the case (``what``), the ``message`` and the ``traceback``
     failures: list[Row] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # lines about cases that are not measured
+    # steps and groups of cases that are completely measured
     done: list[str] = field(default_factory=list)
-    begun: str = ""
-    complete: bool = False
-    seconds: float = 0.0
-    answers: Callable[[], object] = bool
+    begun: str = ""  # the case that is being measured
+    complete: bool = False  # True if every case was measured or has failed
+    seconds: float = 0.0  # time of the benchmark so far, in all processes
+    answers: Callable[[], object] = bool  # raises an error if the device no longer works
 
     def __post_init__(self) -> None:
         self._begin = perf_counter() - self.seconds

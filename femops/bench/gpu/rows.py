@@ -129,11 +129,6 @@ def off_cpu(device: Device, case: GpuCase) -> float:
     """Relative difference between the products with a kernel and with a matrix from the host.
 
     Both operators are on a small mesh of the same kind. The kernel is that of the large mesh.
-
-    Raises
-    ------
-    OperatorError
-        Results are not finite, or the small mesh has another kernel.
     """
     problem, order = case.problem, case.operator.space.order
     mesh = _small(case.mesh, order)

@@ -41,37 +41,16 @@ WORDS = {
 @final
 @dataclass(frozen=True)
 class Step:
-    """Step of a benchmark.
-
-    Attributes
-    ----------
-    name : str
-    do : callable
-        Takes the `Run`, and adds rows to its record.
-    effort : float
-        Relative time of the step; 0 for a step that is always done.
-    """
+    """Step of a benchmark."""
 
     name: str
-    do: Callable[[Run], object]
-    effort: float = 1.0
+    do: Callable[[Run], object]  # takes the `Run`, and adds rows to its record
+    effort: float = 1.0  # relative time of the step; 0 for a step that is always done
 
 
 @final
 class Run:
-    """A device that is measured, and the record of the benchmark.
-
-    Parameters
-    ----------
-    place : str or Device
-    seconds, budget : float
-        Time for which each case is measured, and time for all cases.
-    amounts : Amounts
-        Amounts of work with which the limits are measured.
-    found : Record
-    show : callable
-        Takes lines of progress.
-    """
+    """A device that is measured, and the record of the benchmark."""
 
     def __init__(
         self,
@@ -147,17 +126,7 @@ class Run:
 
 
 def relative_difference(found: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Largest difference of results from expected results, relative to the largest expected.
-
-    Parameters
-    ----------
-    found, expected : arrays of one shape
-
-    Raises
-    ------
-    OperatorError
-        The difference is not finite.
-    """
+    """Largest difference of results from expected results, relative to the largest expected."""
     off = float(np.abs(found - expected).max() / np.abs(expected).max())
     if not np.isfinite(off):
         raise OperatorError("results are not finite")

@@ -70,55 +70,28 @@ class Sizes:
 @final
 @dataclass(frozen=True)
 class GpuSettings:
-    """Settings of the benchmark.
+    """Settings of the benchmark."""
 
-    Attributes
-    ----------
-    orders : sequence of int
-        Orders in the sequence of their measurement; the most important order is the first.
-    problems, meshes, levels : sequence of str
-    dofs : float, optional
-        Approximate number of dofs, by default `GPU_DOFS`. By default p = 1 has an eighth of it and
-        p = 2 half, because the setup of a mesh takes longest at these orders.
-    seconds : float
-        Time for which each case is measured.
-    budget : float
-        Seconds for the benchmark. Steps for which no time is left are skipped, and noted.
-    products : Products
-        Batches of small matrices that are multiplied.
-    gas : sequence of GasCase
-        Runs of gas dynamics.
-    vectors : sequence of VectorsCase
-        Operators on many vectors.
-    faces : sequence of FacesCase
-        Forms over faces between elements.
-    amounts : Amounts
-        Amounts of work with which the limits are measured.
-    device : str or Device
-    """
-
+    # orders in the sequence of their measurement; the most important order is the first
     orders: Sequence[int] = (6, 4, 8, 3, 2, 5, 7, 1)
     problems: Sequence[str] = tuple(PROBLEMS)
     meshes: Sequence[str] = ("cartesian", "multilinear")
     levels: Sequence[str] = tuple(reversed(LEVELS))
+    # approximate number of dofs, by default `GPU_DOFS`. By default p = 1 has an eighth of it and
+    # p = 2 half, because the setup of a mesh takes longest at these orders.
     dofs: float | None = None
-    seconds: float = 0.15
+    seconds: float = 0.15  # time for which each case is measured
+    # seconds for the benchmark. Steps for which no time is left are skipped, and noted.
     budget: float = 450.0
     products: Products = Products()  # noqa: RUF009  (frozen)
-    gas: Sequence[GasCase] = GAS
-    vectors: Sequence[VectorsCase] = VECTORS
-    faces: Sequence[FacesCase] = FACES
+    gas: Sequence[GasCase] = GAS  # runs of gas dynamics
+    vectors: Sequence[VectorsCase] = VECTORS  # operators on many vectors
+    faces: Sequence[FacesCase] = FACES  # forms over faces between elements
     amounts: Amounts = Amounts()  # noqa: RUF009  (frozen)
     device: str | Device = "cuda"
 
     def check(self) -> None:
-        """Check names, orders and dofs.
-
-        Raises
-        ------
-        OperatorError, TensorError
-            An unknown name, or nothing to measure.
-        """
+        """Check names, orders and dofs."""
         self.products.check()
         dofs = () if self.dofs is None else (self.dofs,)
         check_asked(problems=self.problems, meshes=self.meshes, orders=self.orders, dofs=dofs)

@@ -134,41 +134,6 @@ def run_gpu(
     """Check a GPU's kernels against the CPU, and compare their speed with the GPU's limits.
 
     Cases that fail are listed in ``failures``. The benchmark goes on while the GPU answers.
-
-    Parameters
-    ----------
-    settings : GpuSettings
-    progress : callable, optional
-        Called with a line of text before each step, and with a line for each row.
-    found : Record, optional
-        Earlier results, which are not measured again.
-    works : sequence of str
-        Names in `WORKS`, in the order in which they are done.
-
-    Returns
-    -------
-    dict
-        ``machine``: `femops_kernels.cpu.machine.describe`; ``device``; ``agrees``: True if results
-        agree, to round-off, with the CPU's and between levels; ``rates``: see `Rates`;
-        ``rates_after``: the same after all steps; ``rows``: for each problem, mesh, order and level
-        its times beside the limit, and the clocks; ``cg``: times of an iteration of conjugate
-        gradients; ``solves``: rows of `femops.bench.run_solve`; ``products``: rows of each layout
-        and of cuBLAS; ``products_over_best_peer``: mean speedup over cuBLAS; ``gas``: seconds of
-        the forces and of a step, and ``off_cpu``, the largest difference from the CPU's state;
-        ``vectors``: times of many vectors at once and of one after the other, and ``off_one``, the
-        largest difference between the results of both; ``faces``: times of forms over faces, and
-        ``off_cpu``; ``shapes``: see `tune`; ``table``: path of the table of shapes; ``failures``:
-        see `Record`; ``seconds``: time of the benchmark; ``notes``: lines about cases that are not
-        measured.
-
-    Raises
-    ------
-    OperatorError, TensorError
-        Settings with unknown names, or nothing to measure.
-    DeviceError
-        There is no GPU, or software that it needs is not installed.
-    CacheError
-        A damaged table of launch shapes.
     """
     settings.check()
     found = found or Record()

@@ -25,13 +25,7 @@ _OPERATORS = {
 
 
 def make(name: str, problem: Problem, kind: str, space: H1) -> PeerOperator:
-    """Make the operator of a peer, on the peer's own copy of the mesh.
-
-    Raises
-    ------
-    ImportError
-        The peer does not load.
-    """
+    """Make the operator of a peer, on the peer's own copy of the mesh."""
     module, operator = _OPERATORS[name]
     found: PeerOperator = getattr(_module(module), operator)(problem, kind, space)
     return found

@@ -66,26 +66,17 @@ def second_function(x: Any, order: int) -> Any:
 
 
 class PeerOperator(ABC):
-    """An operator of a peer.
+    """An operator of a peer."""
 
-    Attributes
-    ----------
-    label : str
-        Name, version and kind.
-    level : str
-        Level of femops that stores as much: ``full`` for a matrix, ``partial`` for numbers at
-        points, ``matrix-free`` for neither.
-    x, v : (ndofs,) float64
-        `first_function` and `second_function` in the peer's basis and order of dofs.
-    y : (ndofs,) float64
-        Result, which `apply` sets.
-    """
-
-    label: str
+    label: str  # name, version and kind
+    # level of femops that stores as much: ``full`` for a matrix, ``partial`` for numbers at
+    # points, ``matrix-free`` for neither
     level: str = "partial"
+    # x and v are (ndofs,): `first_function` and `second_function` in the peer's basis and order
+    # of dofs
     x: NDArray[np.float64]
     v: NDArray[np.float64]
-    y: NDArray[np.float64]
+    y: NDArray[np.float64]  # (ndofs,): result, which `apply` sets
 
     @abstractmethod
     def apply(self) -> None:
@@ -134,22 +125,7 @@ def _command(name: str, *words: str) -> list[str]:
 
 
 def peer_solve(name: str, order: int, dofs: float) -> dict[str, Any] | str:
-    """Let a peer set up and solve Poisson's equation with a load of one, on one core.
-
-    Parameters
-    ----------
-    name : str
-        A name in `SOLVERS`.
-    order : int
-    dofs : float
-        Approximate number of dofs on the mesh ``multilinear`` of `femops.bench.problems.make_mesh`.
-
-    Returns
-    -------
-    dict or str
-        ``label``, ``dofs``, ``iterations``, ``seconds_setup``, ``seconds_solve`` and ``integral``
-        of the solution; or one line with the reason of a failure.
-    """
+    """Let a peer set up and solve Poisson's equation with a load of one, on one core."""
     if reason := why_not(name, order, solving=True):
         return reason
     words = "solve", str(order), str(per_direction(order, dofs))
@@ -163,18 +139,6 @@ class Peer:
 
     The peer makes its own space on the mesh of this kind, with the order and number of dofs of
     ``space``.
-
-    Attributes
-    ----------
-    label, level : str
-        See `PeerOperator`.
-    energies : list of float
-        See `energies`.
-
-    Raises
-    ------
-    OperatorError
-        The peer has failed.
     """
 
     def __init__(self, name: str, problem: Problem, kind: str, space: H1) -> None:

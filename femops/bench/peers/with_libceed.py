@@ -27,13 +27,7 @@ _TRY = "import sys, libceed; sys.exit(libceed.Ceed(sys.argv[1]).get_resource() !
 
 
 def backend() -> str:
-    """Return the first of `BACKENDS` that this build has; each is tried in its own process.
-
-    Raises
-    ------
-    OperatorError
-        The build has none of them.
-    """
+    """Return the first of `BACKENDS` that this build has; each is tried in its own process."""
     for name in BACKENDS:
         command = [sys.executable, "-c", _TRY, name]
         done = subprocess.run(command, capture_output=True, check=False)

@@ -268,13 +268,7 @@ UNTIMED: dict[str, Any] = {"timed": False} | dict.fromkeys(
 
 
 def messages(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:
-    """Count messages and bytes of an application, and compare them with `least_exchange`.
-
-    Raises
-    ------
-    OperatorError
-        The counts differ from the least.
-    """
+    """Count messages and bytes of an application, and compare them with `least_exchange`."""
     sent = world.ask("count", name=task.name, applications=3)
     if level == "full":  # a matrix needs columns that its rows' elements do not have
         return sent | {"least_messages": None, "least_bytes": None}

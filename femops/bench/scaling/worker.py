@@ -48,13 +48,7 @@ METHODS = ("at once", "cell matrices", "one by one")
 
 @final
 class Case:
-    """An operator on this rank's part, and random vectors for it.
-
-    Attributes
-    ----------
-    compiled : CompiledOperator
-        The compiled operator, for all vectors at once, or for one vector.
-    """
+    """An operator on this rank's part, and random vectors for it."""
 
     def __init__(self, operator: Operator, nvec: int, method: str) -> None:
         width = 1 if method == METHODS[2] else nvec
@@ -192,18 +186,7 @@ class Worker:
 
 @contextmanager
 def peak_of() -> Iterator[list[int]]:
-    """Measure how much peak memory this process needs inside the block. Linux only.
-
-    Yields
-    ------
-    list of int
-        Filled with the number of bytes when the block ends.
-
-    Raises
-    ------
-    OperatorError
-        The system does not report the peak memory.
-    """
+    """Measure how much peak memory this process needs inside the block. Linux only."""
     peak: list[int] = []
     gc.collect()
     with suppress(AttributeError):  # only the GNU C library gives back what was freed before

@@ -36,15 +36,7 @@ def check_alone() -> str:
 
 @final
 class World:
-    """Ranks with one thread each, pinned to its own core, which sleep between requests.
-
-    Raises
-    ------
-    MissingExtraError
-        mpi4py or mpiexec is missing.
-    OperatorError
-        This process is one of several ranks itself.
-    """
+    """Ranks with one thread each, pinned to its own core, which sleep between requests."""
 
     def __init__(self, ranks: int) -> None:
         command = [check_alone(), "-n", str(ranks), sys.executable, "-m", _WORKER]

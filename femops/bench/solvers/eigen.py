@@ -44,31 +44,7 @@ def run_eigen(
     rounds: int = 1,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Time the solve of a quantum oscillator by each method, in turns.
-
-    Parameters
-    ----------
-    order, elements : int
-        Degree, and elements in each direction.
-    states : int
-    tol : float
-        Residual at which a method stops, relative to the largest wanted eigenvalue.
-    methods : sequence of str
-    threads, rounds : int
-    progress : callable
-
-    Returns
-    -------
-    dict
-        ``machine``, and ``rows``: for each method medians of processor and wall seconds, the final
-        ``residual`` and relative ``error`` of the eigenvalues, ``converged``, and
-        ``times_as_long``, the ratio of its time to that of the first method.
-
-    Raises
-    ------
-    OperatorError
-        Wrong settings.
-    """
+    """Time the solve of a quantum oscillator by each method, in turns."""
     choose("method", methods, METHODS)
     if min(order, elements, states, rounds) < 1:
         raise OperatorError("nothing to measure: give at least one of each")

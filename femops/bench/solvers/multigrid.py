@@ -40,25 +40,14 @@ KINDS = {"multigrid": multigrid, "jacobi": jacobi}
 @final
 @dataclass
 class Solves:
-    """Solves with each preconditioner, and products with the operator, on one mesh.
+    """Solves with each preconditioner, and products with the operator, on one mesh."""
 
-    Attributes
-    ----------
-    mesh : str
-        Name in `MESHES`.
-    operator : Operator
-    b : (size,) array
-        Right-hand side, in the operator's memory.
-    seconds : dict
-        Seconds in each round, by the name of the timed step.
-    infos : dict
-        Reports of the last round, by preconditioner.
-    """
-
-    mesh: str
+    mesh: str  # name in `MESHES`
     operator: Operator
-    b: Any
+    b: Any  # (size,): right-hand side, in the operator's memory
+    # seconds in each round, by the name of the timed step
     seconds: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    # reports of the last round, by preconditioner
     infos: dict[str, Info] = field(default_factory=dict)
 
     def round(self, seconds: float) -> None:
@@ -207,17 +196,7 @@ def _bent(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def run_beside(
     order: int, dofs: float, peers: Sequence[str], rounds: int
 ) -> tuple[Rows, list[str]]:
-    """Solve Poisson's equation with a load of one on bent hexahedra, with femops and with peers.
-
-    Returns
-    -------
-    rows : list of dict
-        A row for femops, then one for each peer: ``label``, ``order``, ``dofs``, ``iterations``,
-        medians of ``seconds_setup`` and ``seconds_solve``, and ``times_as_long``, the ratio of
-        their sum to that of femops.
-    notes : list of str
-        Lines about peers that did not solve, or found another solution.
-    """
+    """Solve Poisson's equation with a load of one on bent hexahedra, with femops and with peers."""
     space = H1(make_mesh("multilinear", order, dofs), order)
     _own(space)  # kernels are compiled
     found: dict[str, Rows] = {name: [] for name in ("femops", *peers)}

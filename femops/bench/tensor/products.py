@@ -101,31 +101,18 @@ def layout_of(name: str, on_device: bool) -> Strided | Interleaved:
 @final
 @dataclass(frozen=True)
 class Products:
-    """Settings of the benchmark of products.
+    """Settings of the benchmark of products."""
 
-    Attributes
-    ----------
-    sizes : sequence of int
-        Numbers of rows and columns, in the order of their measurement.
-    members : sequence of int
-        Numbers of matrices in a batch. If empty, each operand has about `entries` numbers.
-    dtypes, layouts : sequence of str
-    entries : float
-    """
-
+    # numbers of rows and columns, in the order of their measurement
     sizes: Sequence[int] = (4, 8, 16, 32, 2, 3, 6, 12, 24)
+    # numbers of matrices in a batch. If empty, each operand has about `entries` numbers.
     members: Sequence[int] = ()
     dtypes: Sequence[str] = ("float64",)
     layouts: Sequence[str] = LAYOUTS
     entries: float = 4e7
 
     def check(self) -> None:
-        """Raise if a setting is unknown or out of range.
-
-        Raises
-        ------
-        TensorError
-        """
+        """Raise if a setting is unknown or out of range."""
         choose("type", self.dtypes, NUMBERS, error=TensorError)
         choose("layout", self.layouts, LAYOUTS, error=TensorError)
         if min([1, *self.sizes, *self.members]) < 1:
@@ -216,27 +203,7 @@ def run_gemm(
     seconds: float = 0.02,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Measure all cases of products, each in several rounds.
-
-    Parameters
-    ----------
-    products : Products
-    threads : sequence of int
-    rounds : int
-    seconds : float
-        Approximate time of each library and layout in a round.
-    progress : callable
-
-    Returns
-    -------
-    dict
-        ``machine``, ``rows`` and ``mean_over_best_peer``, the geometric mean over all cases.
-
-    Raises
-    ------
-    TensorError, OperatorError
-        A setting is unknown or out of range.
-    """
+    """Measure all cases of products, each in several rounds."""
     products.check()
     check_asked(rounds=rounds)
     if not products.sizes or not products.members:

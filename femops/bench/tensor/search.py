@@ -37,26 +37,15 @@ AnyVariant = TypeVar("AnyVariant", Variant, ProductShape)
 @final
 @dataclass(frozen=True)
 class ProductSearch(Generic[AnyVariant]):
-    """Variants of a kernel for square matrices, which take turns.
+    """Variants of a kernel for square matrices, which take turns."""
 
-    Attributes
-    ----------
-    case : ProductCase
-        The case, with one layout.
-    key : TuningKey
-        Key of the settings in the database.
-    candidates : list
-        Variants that the model does not rule out, the model's choice first.
-    settings : callable
-        Function of a variant that returns its settings in the form of the database.
-    run_once : callable
-        Function of a variant that returns the seconds of a call.
-    """
-
-    case: ProductCase
-    key: database.TuningKey
+    case: ProductCase  # the case, with one layout
+    key: database.TuningKey  # key of the settings in the database
+    # variants that the model does not rule out, the model's choice first
     candidates: Sequence[AnyVariant]
+    # function of a variant that returns its settings in the form of the database
     settings: Callable[[AnyVariant], database.Settings]
+    # function of a variant that returns the seconds of a call
     run_once: Callable[[AnyVariant], float]
 
     def run(self, rounds: int) -> tuple[database.Settings, Fastest[AnyVariant]]:
@@ -82,33 +71,7 @@ def search_products(
     place: DeviceName = None,
     seconds: float = 0.01,
 ) -> dict[str, Any]:
-    """Time all variants of kernels, and keep the best of each case and layout.
-
-    Parameters
-    ----------
-    products : Products
-        C += A B on one core (contiguous alone), or C = A B on a device.
-    rounds : int
-        Turns of each variant.
-    progress : callable
-    place : str or Device, optional
-        "cuda"; the host if omitted.
-    seconds : float
-        Time for which a variant is measured in its turn on a device.
-
-    Returns
-    -------
-    dict
-        ``machine``, ``device`` (its name), ``rows`` with the median speed of each variant,
-        ``table``, the path of the database.
-
-    Raises
-    ------
-    TensorError
-        There is nothing to measure, or a type or layout is unknown.
-    KernelValueError
-        ``place`` is no device's name.
-    """
+    """Time all variants of kernels, and keep the best of each case and layout."""
     products.check()
     device = find_device(place)
     if place is not None and device is None:

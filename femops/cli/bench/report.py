@@ -62,15 +62,7 @@ class PlotCommand(TyperCommand):
 
 
 def dofs_of(dofs: float | None, footprint: str | None) -> float:
-    """Return the approximate number of dofs, from a number or a footprint's name.
-
-    Raises
-    ------
-    typer.BadParameter
-        Both arguments are given.
-    OperatorError
-        The name is unknown.
-    """
+    """Return the approximate number of dofs, from a number or a footprint's name."""
     from femops.bench.problems import FOOTPRINTS, check_asked
 
     check_one_size(dofs, footprint)
@@ -97,32 +89,7 @@ def report(
     json: bool,
     lasting: bool = False,
 ) -> None:
-    """Run a benchmark, and print or draw its result.
-
-    Parameters
-    ----------
-    name : str
-        Name of the benchmark.
-    measure : callable
-        Takes a function that shows progress. Returns the result with ``machine`` and ``rows``.
-    tables : sequence of Table
-        Tables to print, if they have rows.
-    lines : callable
-        Takes the result. Returns lines to print before the tables.
-    picture : str
-        Name in `femops.bench.drawing.PICTURES` of the picture to draw.
-    plot : str or None
-        File of the picture. None for no picture.
-    json : bool
-        Whether to print the result as JSON instead of tables.
-    lasting : bool
-        Whether the line of each step stays on the terminal.
-
-    Raises
-    ------
-    typer.Exit
-        A case failed, or results differ.
-    """
+    """Run a benchmark, and print or draw its result."""
     _check_plot(plot)
     output = Output(json)
     working = output.telling() if lasting else output.working(f"measuring {name}")

@@ -15,21 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class Files:
-    """Writes the files of a run when they are due. All methods are collective.
-
-    Parameters
-    ----------
-    given : dict
-        Options of the command: `save`, `movie`, `every`, `picture`, `checkpoint`,
-        `checkpoint_every`, `restart`.
-    comm : Communicator
-        Ranks that share the mesh.
-
-    Raises
-    ------
-    FileError, MissingExtraError
-        A file cannot be written, or needs an extra that is not installed.
-    """
+    """Writes the files of a run when they are due. All methods are collective."""
 
     def __init__(self, given: dict[str, Any], comm: Communicator) -> None:
         self._given, self._comm = given, comm

@@ -19,21 +19,7 @@ if TYPE_CHECKING:
 
 
 def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
-    """Run a problem to its end, write files, and report.
-
-    Parameters
-    ----------
-    output : Output
-    what : list of str
-        Name of the problem.
-    given : dict
-        Options of the command.
-
-    Raises
-    ------
-    HydroError, GeometryError
-        The run cannot continue. The last good state is saved.
-    """
+    """Run a problem to its end, write files, and report."""
     from femops.errors import GeometryError, HydroError
     from femops.hydro import RUN, Simulation
 

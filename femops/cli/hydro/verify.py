@@ -10,13 +10,7 @@ from femops.cli.output import Column, Output
 
 
 def verify_runs(output: Output, what: list[str], cg_tol: float) -> None:
-    """Repeat reference runs (all by default). Print femops' and Laghos' results.
-
-    Raises
-    ------
-    HydroError
-        A result differs from the published result.
-    """
+    """Repeat reference runs (all by default). Print femops' and Laghos' results."""
     from femops.errors import HydroError
     from femops.hydro import RUNS
     from femops.hydro import verify as verified

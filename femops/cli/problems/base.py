@@ -26,38 +26,6 @@ class Problem(ABC):
 
     Constructors of subclasses make spaces and operators but do not compile. All methods are
     collective if ranks share the mesh.
-
-    Parameters
-    ----------
-    mesh : Mesh or DistributedMesh
-    order : int
-        Polynomial degree of the solution.
-    level : str
-        Level of the operators; see `femops.Operator.at_level`.
-
-    Attributes
-    ----------
-    closed : bool
-        Whether the mesh has no boundary.
-    waves : Waves
-        Products of waves. Exact solutions are sums of these.
-    space : H1
-        Space of the solution.
-    field : Field
-        Exact solution.
-    operator : Operator
-        Operator on the space, or on all fields, with its essential conditions.
-    M : Preconditioner
-        Preconditioner of the operator, available after `prepare`.
-    progress : callable or None
-        Called with the iterations, see `femops.cg`.
-    preconditioner : str
-        "multigrid" or "jacobi".
-
-    Raises
-    ------
-    SpaceError
-        The problem is not defined for the mesh or the order.
     """
 
     title: ClassVar[str]
@@ -65,12 +33,13 @@ class Problem(ABC):
     least_order: ClassVar[int] = 1
     needs_boundary: ClassVar[bool] = True
 
-    space: femops.H1
-    field: Field
+    space: femops.H1  # space of the solution
+    field: Field  # exact solution
+    # operator on the space, or on all fields, with its essential conditions
     operator: femops.Operator
-    M: Any
-    progress: Progress | None = None
-    preconditioner: str = "multigrid"
+    M: Any  # preconditioner of the operator, available after `prepare`
+    progress: Progress | None = None  # called with the iterations, see `femops.cg`
+    preconditioner: str = "multigrid"  # "multigrid" or "jacobi"
     asked = False  # whether the user named the preconditioner
 
     def __init__(self, mesh: AnyMesh, order: int, level: str) -> None:
@@ -103,13 +72,7 @@ class Problem(ABC):
         """Right-hand side (size,): load and boundary values."""
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solve for a right-hand side (size,). Return a vector of `space`, and the iterations.
-
-        Raises
-        ------
-        SolverError
-            The iteration does not reach the relative residual ``rtol``.
-        """
+        """Solve for a right-hand side (size,). Return a vector of `space`, and the iterations."""
         return solution(femops.cg, self.operator, b, rtol, M=self.M, progress=self.progress)
 
     def preconditioned(self, A: femops.Operator, dtype: str | None = None) -> Any:
@@ -152,27 +115,18 @@ class Problem(ABC):
 @final
 @dataclass(frozen=True)
 class Result:
-    """Solved problem.
-
-    Attributes
-    ----------
-    problem : Problem
-    u : vector of the problem's space
-    iterations : int
-    l2_error, h1_error : float
-        Norms of u minus the exact solution.
-    seconds : float
-        Wall time from the mesh to u: spaces, operators (with compilation), loads and iteration.
-    compile_seconds, solve_seconds : float
-        Parts of ``seconds``: the kernels (compiled, or read from the cache), and the iteration.
-    """
+    """Solved problem."""
 
     problem: Problem
     u: Vector
     iterations: int
+    # l2_error and h1_error: norms of u minus the exact solution
     l2_error: float
     h1_error: float
+    # wall time from the mesh to u: spaces, operators (with compilation), loads and iteration
     seconds: float
+    # compile_seconds and solve_seconds: parts of ``seconds``: the kernels (compiled, or read from
+    # the cache), and the iteration
     compile_seconds: float
     solve_seconds: float
 
@@ -203,30 +157,6 @@ def solve(
     """Solve a problem with the exact solution's values on the full boundary.
 
     Collective if ranks share the mesh.
-
-    Parameters
-    ----------
-    make : callable
-        Function that makes the problem from mesh, order and level.
-    mesh : Mesh or DistributedMesh
-    order : int
-    rtol : float
-        Relative residual at which the iteration stops.
-    level : str
-        Level of the operators.
-    progress : callable, optional
-        Called with the iterations, see `femops.cg`.
-    preconditioner : {"multigrid", "jacobi"}, optional
-        The default is multigrid, or Jacobi if multigrid lacks a package.
-
-    Raises
-    ------
-    SolverError
-        The iteration does not converge.
-    MissingExtraError
-        Multigrid is requested and lacks a package.
-    SpaceError, GeometryError, MeshError, OperatorError, KernelError
-        See the functions of `femops` for meshes, spaces and operators.
     """
     begin = perf_counter()
     problem = make(mesh, order, level)

@@ -13,15 +13,7 @@ from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 
 @final
 class Elasticity(Problem):
-    """Linear elasticity, solved by conjugate gradients. The exact stress gives the load.
-
-    Parameters
-    ----------
-    mesh, order, level
-        See `Problem`.
-    lam, mu : float
-        Lame's parameters, in units of stress.
-    """
+    """Linear elasticity, solved by conjugate gradients. The exact stress gives the load."""
 
     title = "elasticity problem"
     least_dim = 2

@@ -17,15 +17,7 @@ ACROSS = 8.0
 
 @final
 class Helmholtz(Problem):
-    """Helmholtz problem, solved by MINRES with a preconditioner for -div grad u + k^2 u.
-
-    Parameters
-    ----------
-    mesh, order, level
-        See `Problem`.
-    k : float, optional
-        Wave number, in 1 / length. The default is 8 divided by the longest side of the mesh.
-    """
+    """Helmholtz problem, solved by MINRES with a preconditioner for -div grad u + k^2 u."""
 
     title = "Helmholtz problem"
     needs_boundary = False

@@ -24,13 +24,7 @@ def solution(
     rtol: float,
     **options: Any,
 ) -> tuple[Vector, int]:
-    """Run a solver of `femops` for b (size,). Return the solution (size,) and the iterations.
-
-    Raises
-    ------
-    SolverError
-        The solve has not converged.
-    """
+    """Run a solver of `femops` for b (size,). Return the solution (size,) and the iterations."""
     u, info = solver(A, b, rtol=rtol, warn=False, **options)
     if not info.converged:
         reached = info.residual / Sums(A.space).norm(b)

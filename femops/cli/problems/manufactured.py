@@ -24,17 +24,10 @@ class Waves:
     r"""Products of waves, :math:`\psi_s(x) = \prod_d \sin(k_d (x_d - a_d) + d + 1/2 + s)`.
 
     For any shift s, :math:`-\Delta \psi_s = |k|^2 \psi_s`. The same holds for all derivatives.
-
-    Attributes
-    ----------
-    wave : (dim,) float64
-        Wave numbers k, in 1 / length.
-    corner : (dim,) float64
-        Lower corner a of the mesh.
     """
 
-    wave: Floats
-    corner: Floats
+    wave: Floats  # (dim,): wave numbers k, in 1 / length
+    corner: Floats  # (dim,): lower corner a of the mesh
 
     @classmethod
     def on(cls, mesh: AnyMesh) -> Waves:
@@ -64,36 +57,20 @@ class Waves:
 @final
 @dataclass(frozen=True)
 class Term:
-    """Multiple of a derivative of a product of waves.
-
-    Attributes
-    ----------
-    factor : float
-    orders : (dim,) tuple of int
-        Order of the derivative in each direction.
-    shift : float
-        Shift of the waves.
-    """
+    """Multiple of a derivative of a product of waves."""
 
     factor: float
-    orders: tuple[int, ...]
-    shift: float = 0.0
+    orders: tuple[int, ...]  # (dim,): order of the derivative in each direction
+    shift: float = 0.0  # shift of the waves
 
 
 @final
 @dataclass(frozen=True)
 class Field:
-    """Field whose components are sums of terms. Methods take positions x (dim, n).
-
-    Attributes
-    ----------
-    waves : Waves
-    components : tuple of tuples of Term
-        A single component means a scalar field.
-    """
+    """Field whose components are sums of terms. Methods take positions x (dim, n)."""
 
     waves: Waves
-    components: tuple[tuple[Term, ...], ...]
+    components: tuple[tuple[Term, ...], ...]  # a single component means a scalar field
 
     @classmethod
     def scalar(cls, waves: Waves, shift: float = 0.0) -> Field:
@@ -139,13 +116,7 @@ class Field:
         return np.asarray(self.waves.square * self.exact(x))
 
     def check_periodic(self, space: Space) -> None:
-        """Raise if the waves differ between the positions of a node. Collective.
-
-        Raises
-        ------
-        SpaceError
-            The mesh is periodic, but its periods do not lie along the axes.
-        """
+        """Raise if the waves differ between the positions of a node. Collective."""
         if space.distributed is None and space.mesh.continuous:
             return
         wave = Field.scalar(self.waves).exact

@@ -24,13 +24,6 @@ class NeoHookean(Problem):
     r"""Neo-Hookean solid, solved by Newton's method from the solution of the linearised problem.
 
     The load is :math:`\int_\Omega P(F) : \nabla v\, dx` with the exact displacement's stress.
-
-    Parameters
-    ----------
-    mesh, order, level
-        See `Problem`.
-    lam, mu : float
-        Lame's parameters, in units of stress.
     """
 
     title = "neo-Hookean problem"

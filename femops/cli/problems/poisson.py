@@ -14,13 +14,7 @@ from femops.cli.problems.manufactured import AnyMesh, Field
 
 @final
 class Poisson(Problem):
-    """Poisson problem, solved by conjugate gradients. Without a boundary the mean is zero.
-
-    Parameters
-    ----------
-    mesh, order, level
-        See `Problem`.
-    """
+    """Poisson problem, solved by conjugate gradients. Without a boundary the mean is zero."""
 
     title = "Poisson problem"
     needs_boundary = False

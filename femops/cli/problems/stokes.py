@@ -22,11 +22,6 @@ class Stokes(Problem):
     Pressures have one degree less than velocities, and the same mean as the exact pressure. The
     preconditioner is block triangular: multigrid or Jacobi of the pressure's mass, then of the
     velocity's diffusion.
-
-    Parameters
-    ----------
-    mesh, order, level
-        See `Problem`. The order is that of the velocity.
     """
 
     title = "Stokes problem"

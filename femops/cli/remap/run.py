@@ -16,21 +16,7 @@ if TYPE_CHECKING:
 
 
 def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
-    """Run a problem to its end, and report. Collective.
-
-    Parameters
-    ----------
-    output : Output
-    what : list of str
-        Number of the problem.
-    given : dict
-        Options of the command.
-
-    Raises
-    ------
-    HydroError, SolverError
-        A step is too long, or the mesh tangles.
-    """
+    """Run a problem to its end, and report. Collective."""
     from femops.hydro.remap import Advection, advection_problem
     from femops.io.atomic import check_writable, checked_path
     from femops.io.plots.with_matplotlib import check_matplotlib

@@ -10,13 +10,7 @@ from femops.cli.output import Column, Output
 
 
 def verify_runs(output: Output, what: list[str]) -> None:
-    """Repeat published runs (all by default). Print femops' and Remhos' results. Collective.
-
-    Raises
-    ------
-    HydroError
-        A result differs from the published result.
-    """
+    """Repeat published runs (all by default). Print femops' and Remhos' results. Collective."""
     from femops.errors import HydroError
     from femops.hydro.remap import PUBLISHED, verify_advection
     from femops.parallel import world

@@ -41,14 +41,7 @@ def _stationary(position: Any, old: Any, pull: Any) -> Any:
 
 @final
 class Relaxation:
-    """Relaxes the nodes of a mesh. Nodes on walls slide along them.
-
-    Parameters
-    ----------
-    equations : Lagrangian
-    length : float
-        Length l over which the displacement is smoothed, in sizes of an element.
-    """
+    """Relaxes the nodes of a mesh. Nodes on walls slide along them."""
 
     def __init__(self, equations: Lagrangian, length: float) -> None:
         self._V, size = equations.V, equations.h0 * equations.order
@@ -60,13 +53,7 @@ class Relaxation:
         self._form = form.constrained(equations.walls)
 
     def relaxed(self, position: Floats) -> Floats:
-        """Positions (V.size,) after a relaxation from positions (V.size,).
-
-        Raises
-        ------
-        HydroError
-            The relaxation does not converge, or tangles the mesh.
-        """
+        """Positions (V.size,) after a relaxation from positions (V.size,)."""
         form = self._form.update(old=femops.GridFunction(self._V, position))
         try:
             found, info = femops.newton(

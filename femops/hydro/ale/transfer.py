@@ -42,27 +42,17 @@ _UP = 1  # the direction against which gravity acts
 @final
 @dataclass(frozen=True)
 class PointFields:
-    """Fields of a gas at the quadrature points of the moved mesh, (ne, nq) or (ne, nq, dim).
+    """Fields of a gas at the quadrature points of the moved mesh, (ne, nq) or (ne, nq, dim)."""
 
-    Attributes
-    ----------
-    volume : (ne, nq) float64
-        Volume that belongs to a point: weight times Jacobian determinant.
-    density, energy, kinetic, inverse : (ne, nq) float64
-        Density; internal and kinetic energy by volume; 1 / (gamma - 1).
-    momentum : (ne, nq, dim) float64
-        Momentum by volume.
-    potential : (ne, nq) float64
-        Potential energy by mass.
-    """
-
-    volume: Floats
+    volume: Floats  # (ne, nq): volume that belongs to a point: weight times Jacobian determinant
+    # density, energy, kinetic and inverse are (ne, nq). Energies are by volume. The inverse is that
+    # of gamma - 1.
     density: Floats
     energy: Floats
     kinetic: Floats
     inverse: Floats
-    momentum: Floats
-    potential: Floats
+    momentum: Floats  # (ne, nq, dim): momentum by volume
+    potential: Floats  # (ne, nq): potential energy by mass
 
     @staticmethod
     def of(equations: Lagrangian, state: Floats) -> PointFields:
@@ -104,25 +94,7 @@ def transferred(
 ) -> tuple[Lagrangian, Floats, int]:
     """Carry the fields of a state to other positions of the nodes.
 
-    Parameters
-    ----------
-    equations : Lagrangian
-    state : (size,) array
-    position : (V.size,) float64
-        Positions to which the nodes are displaced.
-
-    Returns
-    -------
-    equations : Lagrangian
-        Equations with the remapped density and adiabatic index.
-    state : (size,) array
-    steps : int
-        Number of steps of the remap.
-
-    Raises
-    ------
-    HydroError
-        The mesh tangles on its way.
+    Shapes: `state` (size,), `position` (V.size,), `state` (size,).
     """
     V, old = equations.V, PointFields.of(equations, state)
     nodes = nodal(V, equations.parts(state)["position"])

@@ -27,11 +27,6 @@ class WallMomentum:
 
     A velocity is zero across walls, so the equations of the basis functions there are not solved,
     and the momentum in them would be lost. It goes to the nodes that come next inwards.
-
-    Parameters
-    ----------
-    equations : Lagrangian
-        All their ranks make the object together.
     """
 
     def __init__(self, equations: Lagrangian) -> None:
@@ -48,11 +43,6 @@ class WallMomentum:
         """Velocity (V.size,) with the integrals (V.size,) of its momentum against the basis.
 
         Collective.
-
-        Raises
-        ------
-        HydroError
-            The iteration for the momentum at walls does not converge.
         """
         equations, walls = self._equations, self._walls
         scale = exact_sum(np.abs(momentum), equations.comm)
@@ -72,12 +62,7 @@ class WallMomentum:
 def _pairs(equations: Lagrangian) -> tuple[Ints, Ints]:
     """Wall components that have a free neighbour inwards, and these neighbours. Collective.
 
-    Returns
-    -------
-    walls : (n,) int64
-        Positions in a vector of this rank, in the order of ``equations.walls``.
-    inner : (n,) int64
-        Positions in the vector of all ranks.
+    Shapes: `walls` (n,), `inner` (n,).
     """
     V, comm = equations.V, equations.comm
     starts, rows = _starts(V), _rows(equations)

@@ -222,13 +222,7 @@ class Advection:
 
 
 def _with_part(mesh: AnyMesh, change: Callable[[Mesh], Mesh]) -> AnyMesh:
-    """Return a mesh with the coordinates that a change gives to each rank's elements. Collective.
-
-    Raises
-    ------
-    MeshError, RankError
-        The change fails on a rank.
-    """
+    """Return a mesh with the coordinates that a change gives to a rank's elements. Collective."""
     if isinstance(mesh, Mesh):
         return change(mesh)
     with check(mesh.comm):

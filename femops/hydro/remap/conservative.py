@@ -38,19 +38,7 @@ class ConservativeRemap:
     masses, of Euler steps, which are limited by clip and scale between discrete upwind and the
     exact inverse of the mass.
 
-    Parameters
-    ----------
-    mesh : Mesh or DistributedMesh
-        Gives the topology. On many ranks nodes, displacement and functions are those of this rank's
-        elements, and all calls are collective.
-    nodes, displacement : (ne, ng, dim) float64
-    order : int
-        Degree p of the functions, >= 1.
-
-    Raises
-    ------
-    HydroError
-        An element is inverted where the motion begins.
+    Shapes: `nodes`, `displacement` (ne, ng, dim).
     """
 
     def __init__(self, mesh: AnyMesh, nodes: Floats, displacement: Floats, order: int) -> None:
@@ -78,11 +66,6 @@ class ConservativeRemap:
         ``moments`` (nm, ne) are integrals of the first nm fields times the coordinate ``axis``. The
         result has the fields, their integrals (nf, ne), and the moments as the fluxes through the
         faces change them. Sums over all elements stay.
-
-        Raises
-        ------
-        HydroError
-            The mesh tangles on its way, or more steps are needed.
         """
         dt, mass = 1.0 / self.num_steps, self.start.mass
         for k in range(self.num_steps):

@@ -15,15 +15,9 @@ Velocity = Callable[[Floats], Floats]
 
 
 class Flow(ABC):
-    """Positions of a mesh, and the velocity of a function relative to it, at a time.
+    """Positions of a mesh, and the velocity of a function relative to it, at a time."""
 
-    Attributes
-    ----------
-    moves : bool
-        True if positions depend on time.
-    """
-
-    moves: bool
+    moves: bool  # True if positions depend on time
 
     @abstractmethod
     def nodes(self, t: float) -> Floats:
@@ -46,12 +40,7 @@ class Flow(ABC):
 class Transport(Flow):
     """A velocity in space on a mesh that stays.
 
-    Parameters
-    ----------
-    nodes : (ne, ng, dim) float64
-    lattice : (n, ng) float64
-        Table of the corners of subcells.
-    velocity : callable
+    Shapes: `nodes` (ne, ng, dim), `lattice` (n, ng).
     """
 
     moves = False
@@ -61,19 +50,15 @@ class Transport(Flow):
         self._corners: Floats = np.matmul(lattice, nodes)
 
     def nodes(self, t: float) -> Floats:  # noqa: ARG002  (nothing moves)
-        """See `Flow.nodes`."""
         return self._nodes
 
     def velocity(self, t: float, at: Floats) -> Floats:  # noqa: ARG002
-        """See `Flow.velocity`."""
         return field_values(self._velocity, np.matmul(at, self._nodes))
 
     def corners(self, t: float) -> Floats:  # noqa: ARG002
-        """See `Flow.corners`."""
         return self._corners
 
     def subcell_velocity(self, t: float, means: Floats) -> Floats:  # noqa: ARG002
-        """See `Flow.subcell_velocity`."""
         return field_values(self._velocity, np.matmul(means, self._corners))
 
 
@@ -81,17 +66,8 @@ class Transport(Flow):
 class Motion(Flow):
     """A mesh that moves along straight lines from time 0 to 1, under a function that stays.
 
-    Parameters
-    ----------
-    nodes, displacement : (ne, ng, dim) float64
-    lattice : (n, ng) float64
-        Table of the corners of subcells.
-    corner_speed : (ne, n, dim) float64, optional
-        Displacement of the corners of subcells. By default that of the mesh.
-
-    Attributes
-    ----------
-    displacement : (ne, ng, dim) float64
+    Shapes: `nodes`, `displacement` (ne, ng, dim), `lattice` (n, ng), `corner_speed` (ne, n, dim),
+    `displacement` (ne, ng, dim).
     """
 
     moves = True
@@ -109,19 +85,15 @@ class Motion(Flow):
         self._corner_speed = default if corner_speed is None else corner_speed
 
     def nodes(self, t: float) -> Floats:
-        """See `Flow.nodes`."""
         return np.asarray(self._nodes + t * self.displacement)
 
     def velocity(self, t: float, at: Floats) -> Floats:  # noqa: ARG002  (constant in time)
-        """See `Flow.velocity`."""
         return np.asarray(-np.matmul(at, self.displacement))
 
     def corners(self, t: float) -> Floats:
-        """See `Flow.corners`."""
         return np.asarray(self._corners + t * self._corner_speed)
 
     def subcell_velocity(self, t: float, means: Floats) -> Floats:  # noqa: ARG002
-        """See `Flow.subcell_velocity`."""
         return np.asarray(-np.matmul(means, self._corner_speed))
 
 

@@ -22,12 +22,7 @@ _SMALL = 1e-3  # first residual below which the tolerance is relative; Remhos' r
 
 
 class HighOrder(ABC):
-    """Rate of change of high order, which may leave the bounds of the function.
-
-    Parameters
-    ----------
-    neighbours : Neighbours
-    """
+    """Rate of change of high order, which may leave the bounds of the function."""
 
     def __init__(self, neighbours: Neighbours) -> None:
         self._neighbours = neighbours

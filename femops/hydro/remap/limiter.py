@@ -22,12 +22,6 @@ class ClipScale:
 
     The bounds of a dof are the least and the largest coefficient in the elements that meet at its
     node.
-
-    Parameters
-    ----------
-    lattice : Lattice
-    comm : Communicator
-        Ranks that share the mesh.
     """
 
     def __init__(self, lattice: Lattice, comm: Communicator) -> None:
@@ -36,18 +30,7 @@ class ClipScale:
     def rate(self, lumped: Floats, u: Floats, high: Floats, low: Floats, dt: float) -> Floats:
         """Rate of change (ne, n) whose Euler step of length dt keeps the bounds. Collective.
 
-        Parameters
-        ----------
-        lumped : (ne, n) float64
-            Lumped mass.
-        u, high, low : (ne, n) float64
-            Coefficients, and their rates of high and of low order.
-        dt : float
-
-        Raises
-        ------
-        HydroError
-            The step of low order leaves the bounds. The message has the longest step that does not.
+        Shapes: `lumped` (ne, n), `u`, `high`, `low` (ne, n).
         """
         least, largest = self._lattice.bounds(u)
         moved, per_step = u + dt * low, lumped / dt

@@ -22,10 +22,6 @@ class LowOrder(ABC):
     """Rate of change of first order: a matrix in each element, and lumped fluxes at the faces.
 
     Subclasses have different matrices.
-
-    Parameters
-    ----------
-    neighbours : Neighbours
     """
 
     def __init__(self, neighbours: Neighbours) -> None:
@@ -78,11 +74,7 @@ class ResidualDistribution(LowOrder):
 class SubcellDistribution(LowOrder):
     """`lo` 4: as `lo` 3, but the integrals over subcells are distributed within subcells.
 
-    Parameters
-    ----------
-    neighbours : Neighbours
-    corners : (ncells, 2**dim) int64
-        Dofs at the corners of each subcell.
+    Shapes: `corners` (ncells, 2**dim).
     """
 
     def __init__(self, neighbours: Neighbours, corners: Ints) -> None:

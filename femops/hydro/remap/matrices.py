@@ -23,14 +23,6 @@ class Matrices:
 
     The function u changes by u' + a.grad(u) = 0, with the velocity a relative to the mesh. Each
     array is computed once, when it is first used.
-
-    Parameters
-    ----------
-    tables : Tables
-    flow : Flow
-    t : float
-    elements : Elements
-        Elements of the matrices.
     """
 
     def __init__(self, tables: Tables, flow: Flow, t: float, elements: Elements) -> None:
@@ -46,15 +38,7 @@ class Matrices:
         With this mass a step keeps constants. It also keeps the sum of ``lumped * u``: the step
         adds as much as the change of the lumped mass removes (the geometric conservation law).
 
-        Parameters
-        ----------
-        tables : Tables
-        flow : Motion
-        t : float
-        elements : Elements
-        mass : (ne, n, n) float64
-            Mass before the step.
-        dt : float
+        Shapes: `mass` (ne, n, n).
         """
         result = Matrices(tables, flow, t, elements)
         result.__dict__["mass"] = mass + dt * result._mass_rate(flow)
@@ -78,13 +62,7 @@ class Matrices:
 
     @cached_property
     def lumped(self) -> Floats:
-        """Sums (ne, n) of the rows of the mass matrices. Collective at first use.
-
-        Raises
-        ------
-        HydroError
-            A sum is not positive, because an element is inverted.
-        """
+        """Sums (ne, n) of the rows of the mass matrices. Collective at first use."""
         sums = self.mass.sum(axis=-1)
         count, first = self._elements.first(~(sums > 0.0).all(axis=1))
         if count:

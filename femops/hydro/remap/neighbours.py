@@ -35,21 +35,11 @@ _NONE = np.iinfo(np.int64).max
 @final
 @dataclass(frozen=True)
 class Elements:
-    """Elements of this rank.
+    """Elements of this rank."""
 
-    Attributes
-    ----------
-    part : Mesh
-        Mesh of these elements.
-    comm : Communicator
-        Ranks that share the mesh.
-    numbers : (ne,) int64
-        Number of each element in the global mesh.
-    """
-
-    part: Mesh
-    comm: Communicator
-    numbers: Ints
+    part: Mesh  # mesh of these elements
+    comm: Communicator  # ranks that share the mesh
+    numbers: Ints  # (ne,): number of each element in the global mesh
 
     @staticmethod
     def of(mesh: AnyMesh) -> Elements:
@@ -69,15 +59,7 @@ class Elements:
 
 @final
 class GhostMessages:
-    """Repeated messages between ranks that share dofs. All methods are collective.
-
-    Parameters
-    ----------
-    numbering : RankNumbering
-    comm : Communicator
-    width : int
-        Numbers of each dof.
-    """
+    """Repeated messages between ranks that share dofs. All methods are collective."""
 
     def __init__(self, numbering: RankNumbering, comm: Communicator, width: int) -> None:
         halo, self._width, self._owned = Halo(numbering, comm), width, numbering.owned
@@ -114,23 +96,7 @@ class Neighbours:
 
     The constructor and `jumps` are collective.
 
-    Parameters
-    ----------
-    mesh : Mesh or DistributedMesh
-    order : int
-        p >= 1.
-
-    Attributes
-    ----------
-    comm : Communicator
-        Ranks that share the mesh.
-    outer : (ne, 2 dim) bool
-        True for faces on the boundary.
-
-    Raises
-    ------
-    SpaceError
-        The mesh has no faces between elements.
+    `outer` (ne, 2 dim): True for faces on the boundary.
     """
 
     def __init__(self, mesh: AnyMesh, order: int) -> None:
@@ -197,12 +163,7 @@ def _opposite(mesh: AnyMesh, faces: InteriorFaces, order: int) -> tuple[Ints, In
     Elements are numbered rank by rank, and the n dofs of an element follow those of the element
     before it.
 
-    Returns
-    -------
-    rows : (k, 2 + m) int64
-        Element, number of the face in it, and the dofs opposite to its own.
-    starts : (size + 1,) int64
-        First element of each rank, and the number of elements.
+    Shapes: `rows` (k, 2 + m), `starts` (size + 1,).
     """
     elements, codes = Elements.of(mesh), [code for code, _ in face_digits(mesh.dim)]
     comm, ne = elements.comm, elements.part.num_elements
@@ -229,12 +190,6 @@ class Lattice:
     """The nodes of continuous functions of order p, at which elements meet.
 
     The constructor and the methods are collective.
-
-    Parameters
-    ----------
-    mesh : Mesh or DistributedMesh
-    order : int
-        p >= 1.
     """
 
     def __init__(self, mesh: AnyMesh, order: int) -> None:

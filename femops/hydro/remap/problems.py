@@ -79,12 +79,10 @@ class Bump(AdvectionProblem):
     dims, moves_mesh = (1, 2, 3), False
 
     def velocity(self, box: Box, x: Floats) -> Floats:  # noqa: ARG002  (the same everywhere)
-        """See `AdvectionProblem.velocity`."""
         squared = {1: (1.0,), 2: (2.0 / 3.0, 1.0 / 3.0), 3: (3.0 / 6.0, 2.0 / 6.0, 1.0 / 6.0)}
         return np.asarray(np.sqrt(np.array(squared[len(x)]))[:, np.newaxis] + 0.0 * x)
 
     def initial(self, box: Box, x: Floats) -> Floats:
-        """See `AdvectionProblem.initial`."""
         return bump(box.centred(x))
 
 
@@ -96,11 +94,9 @@ class Shapes(AdvectionProblem):
     dims, moves_mesh = (2,), False
 
     def velocity(self, box: Box, x: Floats) -> Floats:  # noqa: ARG002
-        """See `AdvectionProblem.velocity`."""
         return np.ones_like(x)
 
     def initial(self, box: Box, x: Floats) -> Floats:  # noqa: ARG002  (in [-1, 1]^2 only)
-        """See `AdvectionProblem.initial`."""
         return shapes(x)
 
 
@@ -112,11 +108,9 @@ class VortexOfBump(AdvectionProblem):
     dims, moves_mesh = (2, 3), True
 
     def velocity(self, box: Box, x: Floats) -> Floats:
-        """See `AdvectionProblem.velocity`."""
         return vortex(box.centred(x))
 
     def initial(self, box: Box, x: Floats) -> Floats:
-        """See `AdvectionProblem.initial`."""
         return bump(box.centred(x))
 
 
@@ -128,11 +122,9 @@ class VortexOfSlot(AdvectionProblem):
     dims, moves_mesh = (2,), True
 
     def velocity(self, box: Box, x: Floats) -> Floats:
-        """See `AdvectionProblem.velocity`."""
         return vortex(box.centred(x))
 
     def initial(self, box: Box, x: Floats) -> Floats:
-        """See `AdvectionProblem.initial`."""
         return slotted_disc(box.centred(x))
 
 

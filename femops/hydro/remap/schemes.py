@@ -52,31 +52,18 @@ class Scheme(ABC):
 
 @final
 class Unlimited(Scheme):
-    """One method alone.
-
-    Parameters
-    ----------
-    method : HighOrder or LowOrder
-    """
+    """One method alone."""
 
     def __init__(self, method: HighOrder | LowOrder) -> None:
         self._method = method
 
     def rate(self, matrices: Matrices, u: Floats, dt: float) -> Floats:  # noqa: ARG002
-        """See `Scheme.rate`."""
         return self._method.rate(matrices, u)
 
 
 @final
 class Limited(Scheme):
-    """As much of a method of high order as the bounds allow, else a method of low order.
-
-    Parameters
-    ----------
-    high : HighOrder
-    low : LowOrder
-    limiter : ClipScale
-    """
+    """As much of a method of high order as the bounds allow, else a method of low order."""
 
     def __init__(self, high: HighOrder, low: LowOrder, limiter: ClipScale) -> None:
         self._high, self._low, self._limiter = high, low, limiter
@@ -91,11 +78,6 @@ def scheme(mesh: AnyMesh, tables: Tables, ho: int, lo: int, fct: int) -> Scheme:
     """Make the scheme that the options ``ho``, ``lo`` and ``fct`` choose. 0 stands for no method.
 
     Collective if ranks share the mesh. Then so are the scheme's rates.
-
-    Raises
-    ------
-    HydroError
-        A method does not exist, the methods cannot be combined, or the order is too low.
     """
     for option, number, known in (
         ("ho", ho, [0, *HIGH_ORDER]),

@@ -27,17 +27,10 @@ def tensor(matrices: list[Floats]) -> Floats:
 @final
 @dataclass(frozen=True)
 class Geometry:
-    """Values and derivatives of the functions of the mesh at nq points.
+    """Values and derivatives of the functions of the mesh at nq points."""
 
-    Attributes
-    ----------
-    values : (nq, ng) float64
-    slopes : (dim, nq, ng) float64
-        Derivatives along each reference direction.
-    """
-
-    values: Floats
-    slopes: Floats
+    values: Floats  # (nq, ng)
+    slopes: Floats  # (dim, nq, ng): derivatives along each reference direction
 
     @staticmethod
     def at(order: int, points: list[Floats]) -> Geometry:
@@ -62,26 +55,10 @@ class Tables:
     The rule has the degree 2 p + g dim - 1 in each direction. It integrates mass, advection and
     flux exactly where the velocity is constant. MFEM takes the same degree for all three.
 
-    Parameters
-    ----------
-    mesh_order : int
-        Degree g of the mesh.
-    order : int
-        Degree p of the functions.
-    dim : int
+    `shapes` (nq, n): values of the Bernstein polynomials. `slopes` (dim, nq, n): their derivatives
+    along each direction. `face_shapes` (nf, m): at the points on a face.
 
-    Attributes
-    ----------
-    weights : (nq,) float64
-    shapes : (nq, n) float64
-        Values of the Bernstein polynomials.
-    slopes : (dim, nq, n) float64
-        Their derivatives along each direction.
-    inside : Geometry
-        At the points in an element.
-    face_weights : (nf,) float64
-    face_shapes : (nf, m) float64
-        At the points on a face.
+    Shapes: `weights` (nq,), `face_weights` (nf,).
     """
 
     def __init__(self, mesh_order: int, order: int, dim: int) -> None:

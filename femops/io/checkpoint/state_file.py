@@ -47,43 +47,22 @@ _TEXTS = {"space": "H1|L2", "family": r"\w+", "dtype": "<f[48]|<c(8|16)", "mesh"
 @final
 @dataclass(frozen=True)
 class Field:
-    """Description of a vector in the file. It decides whether a space fits the vector.
-
-    Attributes
-    ----------
-    space : {"H1", "L2"}
-    order, ncomp : int
-    family : str
-    dtype : {"<f4", "<f8", "<c8", "<c16"}
-    dofs : int
-        Number of nodes of the space on all ranks. The vector has a row of `ncomp` numbers per node.
-    elements : int
-        Number of elements of the global mesh.
-    mesh : str
-        Checksum of the global mesh, in hexadecimal digits.
-    rows : int
-        Number of rows in a block. It may differ between files.
-    """
+    """Description of a vector in the file. It decides whether a space fits the vector."""
 
     space: str
     order: int
     ncomp: int
     family: str
     dtype: str
+    # number of nodes of the space on all ranks. The vector has a row of `ncomp` numbers per node.
     dofs: int
-    elements: int
-    mesh: str
-    rows: int = field(compare=False)
+    elements: int  # number of elements of the global mesh
+    mesh: str  # checksum of the global mesh, in hexadecimal digits
+    rows: int = field(compare=False)  # number of rows in a block. It may differ between files.
 
     @classmethod
     def parsed(cls, given: Any) -> Field:
-        """Make the description from its JSON object.
-
-        Raises
-        ------
-        ValueError
-            femops does not write such an object.
-        """
+        """Make the description from its JSON object."""
         _expect(
             isinstance(given, dict) and cls.__dataclass_fields__.keys() <= given.keys(),
             shown(given),
@@ -116,21 +95,11 @@ class Field:
 @final
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """Contents of a file, and the positions of its parts.
+    """Contents of a file, and the positions of its parts."""
 
-    Attributes
-    ----------
-    fields : dict of Field
-        Descriptions of the vectors by name, in the order of the file.
-    values : dict
-        Values that JSON can hold.
-    text : bytes
-        Fields and values as JSON.
-    """
-
-    fields: Mapping[str, Field]
-    values: Mapping[str, Any]
-    text: bytes
+    fields: Mapping[str, Field]  # descriptions of the vectors by name, in the order of the file
+    values: Mapping[str, Any]  # values that JSON can hold
+    text: bytes  # fields and values as JSON
 
     @classmethod
     def of(cls, fields: Mapping[str, Field], values: Mapping[str, Any]) -> Contents:
@@ -141,13 +110,7 @@ class Contents:
 
     @classmethod
     def parsed(cls, text: bytes) -> Contents:
-        """Make the contents from the JSON text of a file.
-
-        Raises
-        ------
-        ValueError
-            femops does not write such a text.
-        """
+        """Make the contents from the JSON text of a file."""
         try:
             tree = json.loads(text.decode())
         except RecursionError as error:
@@ -175,13 +138,7 @@ class Contents:
         return self.offsets[name] + entry.dofs * entry.row
 
     def head(self, sums: Sequence[Sums]) -> bytes:
-        """Bytes that precede the data.
-
-        Parameters
-        ----------
-        sums
-            Checksums of the blocks of each vector.
-        """
+        """Bytes that precede the data."""
         table = b"".join(part.astype("<u4").tobytes() for part in sums)
         rest = _REST.pack(VERSION, len(self.text), zlib.crc32(table)) + self.text
         return _PREFIX.pack(MAGIC, zlib.crc32(rest)) + rest + table
@@ -221,25 +178,7 @@ def write_rows(file: BinaryIO, contents: Contents, name: str, first: int, rows: 
 
 @final
 class StateReader:
-    """Open checkpoint, to read from.
-
-    Parameters
-    ----------
-    file : binary file
-    path : Path
-        Name of the file.
-
-    Attributes
-    ----------
-    contents : Contents
-    checksum : int
-        Checksum of the complete file. It covers the checksums of the blocks.
-
-    Raises
-    ------
-    CheckpointError
-        The file is no checkpoint, is truncated or damaged, or has a newer format.
-    """
+    """Open checkpoint, to read from."""
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
         self._file, self._path = file, path
@@ -318,13 +257,7 @@ class StateReader:
         return np.frombuffer(self._file.read(4 * count), dtype="<u4")
 
     def rows(self, name: str, first: int, count: int) -> Array:
-        """Read rows (count, ncomp) of a vector. ``first`` is the start of a block.
-
-        Raises
-        ------
-        CheckpointError
-            The rows are damaged.
-        """
+        """Read rows (count, ncomp) of a vector. ``first`` is the start of a block."""
         entry = self.contents.fields[name]
         start = self.contents.offsets[name] + first * entry.row
         rows = np.empty((count, entry.ncomp), dtype=entry.dtype)

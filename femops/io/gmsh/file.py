@@ -39,58 +39,34 @@ _FIX = "it is damaged, or made by a program that Gmsh does not understand: write
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Elements of one type on an entity of a periodic mesh. The entity has dimension 0 to 2.
+    """Elements of one type on an entity of a periodic mesh. The entity has dimension 0 to 2."""
 
-    Attributes
-    ----------
-    dim, entity
-        Dimension and Gmsh's number of the entity.
-    kind
-        Type number.
-    nodes
-        Shape (n, k): numbers of the elements' nodes.
-    """
-
+    # dim and entity: dimension and Gmsh's number of the entity
     dim: int
     entity: int
-    kind: int
-    nodes: NDArray[np.int64]
+    kind: int  # type number
+    nodes: NDArray[np.int64]  # shape (n, k): numbers of the elements' nodes
 
 
 @final
 @dataclass(frozen=True)
 class GmshArrays:
-    """Contents of a Gmsh file.
+    """Contents of a Gmsh file."""
 
-    Attributes
-    ----------
-    tags, positions
-        Number (n,) and position (n, 3) of each node.
-    blocks
-        (nb, 3) int64: dimension, type and number of elements of each block.
-    nodes
-        Node numbers of all elements, in Gmsh's order, concatenated block by block.
-    groups
-        (ng, 2) int64: a block, and the tag of a physical group that has the block.
-    names
-        Names of physical groups by dimension and tag. Groups without a name are left out.
-    links
-        Pairs of nodes that a periodic mesh identifies.
-    sides
-        Nodes of a periodic mesh, by dimension and number of the entity with their elements.
-    kinds
-        Meaning of each type number.
-    """
-
+    # tags and positions: number (n,) and position (n, 3) of each node
     tags: NDArray[np.int64]
     positions: NDArray[np.float64]
-    blocks: NDArray[np.int64]
+    blocks: NDArray[np.int64]  # (nb, 3) int64: dimension, type and number of elements of each block
+    # node numbers of all elements, in Gmsh's order, concatenated block by block
     nodes: NDArray[np.int64]
+    # (ng, 2) int64: a block, and the tag of a physical group that has the block
     groups: NDArray[np.int64]
+    # names of physical groups by dimension and tag. Groups without a name are left out.
     names: dict[tuple[int, int], str]
-    links: list[Link]
+    links: list[Link]  # pairs of nodes that a periodic mesh identifies
+    # nodes of a periodic mesh, by dimension and number of the entity with their elements
     sides: list[Side]
-    kinds: dict[int, Kind] = field(default_factory=lambda: KINDS)
+    kinds: dict[int, Kind] = field(default_factory=lambda: KINDS)  # meaning of each type number
 
     def rows(self) -> list[NDArray[np.int64]]:
         """Nodes (n, k) of the elements of each block."""
@@ -108,13 +84,7 @@ class GmshArrays:
 
 
 def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Index (n,) in `tags` of each node number (n,). If a tag is repeated, the first index.
-
-    Raises
-    ------
-    MeshFormatError
-        A node number is not in `tags`.
-    """
+    """Index (n,) in `tags` of each node number (n,). If a tag is repeated, the first index."""
     known, first = np.unique(tags, return_index=True)
     places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
     unknown = numbers[known[places] != numbers] if len(known) else numbers.ravel()
@@ -138,15 +108,7 @@ def begins_like_gmsh(path: str | os.PathLike[str]) -> bool:
 
 
 def read_arrays(path: str | os.PathLike[str], name: str = "") -> GmshArrays:
-    """Read a file. `name` stands for its path in errors.
-
-    Raises
-    ------
-    MeshFileError
-        The file cannot be read.
-    MeshFormatError
-        The file has another version, or is truncated or damaged.
-    """
+    """Read a file. `name` stands for its path in errors."""
     file = name or printable(os.fspath(path))
     try:
         data = Path(path).read_bytes()

@@ -29,20 +29,7 @@ The default of Gmsh's option Geometry.MatchMeshTolerance.
 
 
 def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list[Link]:
-    """Convert the links of a file to vertex numbers. Nodes that are not vertices are dropped.
-
-    Parameters
-    ----------
-    content
-        Contents of the file.
-    vertices, positions
-        Node number (nv,), ascending, and position (nv, 3) of each vertex.
-
-    Raises
-    ------
-    MeshTopologyError
-        If a side is not the complete image of the other side, or the file has no map.
-    """
+    """Convert the links of a file to vertex numbers. Nodes that are not vertices are dropped."""
     result = []
     for link in content.links:
         nodes = link.nodes
@@ -92,42 +79,16 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
 @final
 @dataclass(frozen=True)
 class Glued:
-    """Glued mesh: vertex numbers of the elements, and the boundary entries that remain.
+    """Glued mesh: vertex numbers of the elements, and the boundary entries that remain."""
 
-    Attributes
-    ----------
-    elements
-        Shape (ne, 2**dim).
-    num_vertices
-        Number of vertices after gluing.
-    boundary
-        Shape (n, 2**(dim-1)): boundary entries that are not glued.
-    kept
-        Shape (nb,): True for each boundary entry that is not glued.
-    """
-
-    elements: Ints
-    num_vertices: int
-    boundary: Ints
-    kept: NDArray[np.bool_]
+    elements: Ints  # shape (ne, 2**dim)
+    num_vertices: int  # number of vertices after gluing
+    boundary: Ints  # shape (n, 2**(dim-1)): boundary entries that are not glued
+    kept: NDArray[np.bool_]  # shape (nb,): True for each boundary entry that is not glued
 
 
 def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) -> Glued:
-    """Merge all vertices that links join, also through several sides.
-
-    Parameters
-    ----------
-    elements, num_vertices, boundary
-        Shapes (ne, 2**dim), int and (nb, 2**(dim-1)), see `Topology.build`.
-    links
-        Links with vertex numbers.
-
-    Raises
-    ------
-    MeshTopologyError
-        If the sides do not match face by face. Or if there are too few elements across a period, so
-        that edges or faces get the same vertices without being images of each other.
-    """
+    """Merge all vertices that links join, also through several sides."""
     before = Topology.build(elements, num_vertices, boundary)
     pairs = np.concatenate([link.nodes for link in links])
     classes, lowest = _classes(num_vertices, pairs)
@@ -191,17 +152,7 @@ def _check_kind(
 
 
 def images(rows: Ints, pairs: Ints, num_vertices: int) -> tuple[Ints, Ints]:
-    """Find the rows whose vertices a link maps, and the row of each image (-1 if none).
-
-    Parameters
-    ----------
-    rows
-        Shape (n, k): vertices of edges or faces, ascending in each.
-    pairs
-        Shape (m, 2): vertices and their images.
-    num_vertices
-        Number of vertices.
-    """
+    """Find the rows whose vertices a link maps, and the row of each image (-1 if none)."""
     image = np.full(num_vertices, -1, dtype=np.int64)
     image[pairs[:, 0]] = pairs[:, 1]
     targeted = np.zeros(num_vertices, dtype=np.bool_)

@@ -26,22 +26,7 @@ class Numbering:
 def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering:
     """Give each element or boundary face (here: thing) one attribute.
 
-    Parameters
-    ----------
-    count : int
-        Number of things.
-    members : (m, 2) int64
-        A thing, and the tag of a group that contains it. A thing may be in no group or in several.
-    names : dict
-        Names of some tags.
-
-    Returns
-    -------
-    Numbering
-        A thing in one group gets the group's tag. A thing in no group gets 1, or the lowest number
-        that is no tag. Tags of overlapping groups are not used, because they would stand for only a
-        part of the group. Each combination of overlapping groups gets a number above all tags. Each
-        of these groups gets a name: its name in the file, else its tag.
+    Shapes: `members` (m, 2).
     """
     members = np.unique(members, axis=0)
     tags = np.unique(members[:, 1]).tolist()

@@ -118,17 +118,7 @@ _FACES = [(0, 3, 2, 1), (0, 1, 5, 4), (0, 4, 7, 3), (1, 2, 6, 5), (2, 3, 7, 6), 
 def gmsh_order(dim: int, degree: int) -> Ints:
     """Index in Gmsh's order of each lexicographic node, ((p + 1)**dim,).
 
-    Parameters
-    ----------
-    dim : int
-        1 to 3: line, quadrangle, hexahedron.
-    degree : int
-        p >= 1.
-
-    Returns
-    -------
-    ((p + 1)**dim,) int64, a permutation, not writeable
-        ``nodes[:, gmsh_order(dim, p)]`` is lexicographic, x fastest.
+    Shapes: returned ((p + 1)**dim,).
     """
     powers = (degree + 1) ** np.arange(dim)
     result = np.empty((degree + 1) ** dim, dtype=np.int64)

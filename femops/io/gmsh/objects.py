@@ -66,11 +66,6 @@ def object_arrays(source: Any) -> tuple[GmshArrays, str]:
 
     Of a model these are the elements that ``gmsh.write`` saves: those in physical groups, if there
     are groups.
-
-    Raises
-    ------
-    MeshFormatError
-        The mesh is empty, or has cells or data that cannot be read.
     """
     if not _of_gmsh(source):
         return _meshio_arrays(source), "the meshio.Mesh"
@@ -88,14 +83,7 @@ def object_arrays(source: Any) -> tuple[GmshArrays, str]:
 
 
 def _write_model(gmsh: Any, file: Path) -> None:
-    """Write the current model, in version 4.1. Options are as before afterwards.
-
-    Raises
-    ------
-    MeshFormatError
-        If Gmsh has no model, because the program has not begun to use Gmsh or has ended it, or a
-        model without elements.
-    """
+    """Write the current model, in version 4.1. Options are as before afterwards."""
     if not gmsh.isInitialized():
         raise MeshFormatError(
             "gmsh.model is empty: call read_mesh between gmsh.initialize() and gmsh.finalize()"

@@ -18,35 +18,19 @@ _MATRIX = 16  # numbers of an affine map
 @final
 @dataclass(frozen=True)
 class Link:
-    """Side of a periodic mesh that is the image of another side.
+    """Side of a periodic mesh that is the image of another side."""
 
-    Attributes
-    ----------
-    dim
-        Dimension of the sides.
-    entities
-        Gmsh's numbers of the side and of the other side.
-    affine
-        Shape (4, 4): map from the other side to the side. None if the file has no map.
-    nodes
-        Shape (n, 2) int64: numbers of two nodes to glue, the side's node first. Empty if Gmsh
-        meshed the two sides independently, as it does for transfinite sides.
-    """
-
-    dim: int
-    entities: tuple[int, int]
+    dim: int  # dimension of the sides
+    entities: tuple[int, int]  # gmsh's numbers of the side and of the other side
+    # shape (4, 4): map from the other side to the side. None if the file has no map.
     affine: NDArray[np.float64] | None
+    # shape (n, 2) int64: numbers of two nodes to glue, the side's node first. Empty if Gmsh
+    # meshed the two sides independently, as it does for transfinite sides.
     nodes: Ints
 
 
 def old_links(text: Text) -> list[Link]:
-    """Read all links of version 2.
-
-    Raises
-    ------
-    MeshFormatError
-        The section is damaged.
-    """
+    """Read all links of version 2."""
     (count,) = text.row("n")
     links = []
     for _ in range(text.checked_count(count)):
@@ -61,13 +45,7 @@ def old_links(text: Text) -> list[Link]:
 
 
 def new_links(cursor: Cursor) -> list[Link]:
-    """Read all links of version 4.1.
-
-    Raises
-    ------
-    MeshFormatError
-        The section is damaged.
-    """
+    """Read all links of version 4.1."""
     (count,) = cursor.row("n")
     links = []
     for _ in range(cursor.checked_count(count)):

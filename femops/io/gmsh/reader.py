@@ -55,24 +55,6 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
     Vertices that $Periodic joins become one vertex, also through several sides. Each element keeps
     its coordinates. Glued sides are no boundary, even if they are in a group. A name that only
     glued sides have is removed.
-
-    Parameters
-    ----------
-    path
-        Path of the file, ASCII or binary.
-    split
-        Whether to split triangles, tetrahedra and prisms; see `femops.io.gmsh.splitting`. Then all
-        other elements are split too. A file without simplices and prisms is not changed.
-
-    Raises
-    ------
-    MeshFileError
-        If the file cannot be read.
-    MeshFormatError
-        If the file is damaged or has unsupported elements: other shapes, incomplete (serendipity)
-        elements, several degrees, or a surface in space.
-    MeshTopologyError, MeshGeometryError
-        If the elements do not fit together, before or after gluing, or are partly inverted.
     """
     return mesh_from(read_arrays(path), printable(os.fspath(path)), split=split)
 

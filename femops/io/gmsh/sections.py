@@ -50,13 +50,7 @@ class Section:
 
 
 def sections_of(data: bytes, file: str) -> dict[str, Section]:
-    """Split a file into its sections.
-
-    Raises
-    ------
-    MeshFormatError
-        A section does not begin or end, or comes twice.
-    """
+    """Split a file into its sections."""
     found: dict[str, Section] = {}
     place = 0
     while (place := _after_space(data, place)) < len(data):
@@ -146,7 +140,6 @@ class Text(Cursor):
         self._words: list[bytes] = []
 
     def fail(self, why: str, row: int | None = None) -> MeshFormatError:
-        """See `Cursor.fail`."""
         lines = enumerate(self._section.content.split(b"\n"))
         numbers = [number for number, line in lines if line.split()] or [0]
         row = self._next - 1 if row is None else row
@@ -161,7 +154,6 @@ class Text(Cursor):
         return self._rows[self._next - count : self._next]
 
     def begin_row(self) -> None:
-        """See `Cursor.begin_row`."""
         self._words = self.rows(1)[0]
 
     def starts_with(self, word: bytes) -> bool:
@@ -175,15 +167,12 @@ class Text(Cursor):
         return taken
 
     def whole(self, kind: str, count: int) -> Ints:
-        """See `Cursor.whole`."""
         return self.as_whole(self._taken(count), kind)
 
     def floats(self, count: int) -> Floats:
-        """See `Cursor.floats`."""
         return self.as_floats(self._taken(count))
 
     def end_row(self) -> None:
-        """See `Cursor.end_row`."""
         if self._words:
             raise self.fail(f'"{_shown(self._words[0])}" is one number too many')
 
@@ -195,11 +184,9 @@ class Text(Cursor):
         return [word for words in chosen for word in words]
 
     def whole_table(self, kind: str, rows: int, width: int) -> Ints:
-        """See `Cursor.whole_table`."""
         return self.as_whole(self._table(rows, width), kind).reshape(rows, width)
 
     def float_table(self, rows: int, width: int) -> Floats:
-        """See `Cursor.float_table`."""
         return self.as_floats(self._table(rows, width)).reshape(rows, width)
 
     def as_whole(self, words: list[bytes], kind: str = "n") -> Ints:
@@ -240,13 +227,11 @@ class Text(Cursor):
         return self.fail("a word is no number")
 
     def checked_count(self, count: int) -> int:
-        """See `Cursor.checked_count`."""
         if not 0 <= count <= len(self._rows) - self._next:
             raise self.fail(f"{count} items should follow, in {len(self._rows) - self._next} lines")
         return count
 
     def end(self) -> None:
-        """See `Cursor.end`."""
         if self._next < len(self._rows):
             left = len(self._rows) - self._next
             raise self.fail(f"{left} lines more than its counts say", self._next)
@@ -261,7 +246,6 @@ class Binary(Cursor):
         self._place = 0
 
     def fail(self, why: str) -> MeshFormatError:
-        """See `Cursor.fail`."""
         return self._section.fail(f"{why}, at byte {self._place} of it")
 
     def count_line(self) -> int:
@@ -291,33 +275,27 @@ class Binary(Cursor):
         return found
 
     def whole(self, kind: str, count: int) -> Ints:
-        """See `Cursor.whole`."""
         size = {"i": "i4", "n": "i8"}[kind]
         return self.records([("x", size, 1)], count)["x"].astype(np.int64).ravel()
 
     def floats(self, count: int) -> Floats:
-        """See `Cursor.floats`."""
         return self.records([("x", "f8", 1)], count)["x"].astype(np.float64).ravel()
 
     def whole_table(self, kind: str, rows: int, width: int) -> Ints:
-        """See `Cursor.whole_table`."""
         self.checked_count(rows)
         return self.whole(kind, rows * width).reshape(rows, width)
 
     def float_table(self, rows: int, width: int) -> Floats:
-        """See `Cursor.float_table`."""
         self.checked_count(rows)
         return self.floats(rows * width).reshape(rows, width)
 
     def checked_count(self, count: int) -> int:
-        """See `Cursor.checked_count`."""
         left = len(self._section.content) - self._place
         if not 0 <= count <= left:
             raise self.fail(f"{count} items should follow, in {left} bytes")
         return count
 
     def end(self) -> None:
-        """See `Cursor.end`."""
         left = self._section.content[self._place :]
         if left not in (b"", b"\n", b"\r\n"):
             raise self.fail(f"{len(left)} bytes more than its counts say")

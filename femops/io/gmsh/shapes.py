@@ -20,23 +20,14 @@ Corners = tuple[int, ...]
 @final
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """Reference element of Gmsh.
+    """Reference element of Gmsh."""
 
-    Attributes
-    ----------
-    corners
-        Shape (n, dim) float64, in Gmsh's order.
-    edges, faces
-        Corners of each edge and face. A triangle or quadrangle has itself as its only face.
-    simplex
-        Number of leading directions whose exponents sum to at most the degree, as on a simplex.
-
-    Edges and faces have the order and the direction in which Gmsh numbers the nodes inside them.
-    """
-
-    corners: Floats
+    corners: Floats  # shape (n, dim) float64, in Gmsh's order
+    # edges and faces: corners of each edge and face. A triangle or quadrangle has itself as its
+    # only face.
     edges: tuple[Corners, ...]
     faces: tuple[Corners, ...] = ()
+    # number of leading directions whose exponents sum to at most the degree, as on a simplex
     simplex: int = 0
 
     def nodes(self, degree: int) -> Floats:

@@ -40,14 +40,6 @@ def split_simplices(content: GmshArrays) -> GmshArrays:
     """Split all elements if triangles, tetrahedra or prisms have the highest dimension.
 
     Physical groups, names and periodic sides are kept.
-
-    Raises
-    ------
-    MeshFormatError
-        If an element cannot be split: a pyramid, an incomplete element, a too high degree, or
-        several degrees. Or if a node is not in the file.
-    MeshGeometryError
-        If the position of a node is not finite.
     """
     blocks, rows = content.blocks.copy(), content.rows()
     dim = int(blocks[blocks[:, 2] > 0, 0].max(initial=0))
@@ -111,22 +103,7 @@ def _check(kind: Kind, degree: int) -> None:
 
 @final
 class _Middles:
-    """Node numbers for the middles of edges, faces and elements, one per set of corners.
-
-    Parameters
-    ----------
-    elements
-        For each group of elements, its `Shape`, and the nodes (n, k), corners first.
-    first
-        First new number.
-
-    Attributes
-    ----------
-    first, stop
-        The new numbers are first, ..., stop - 1.
-    numbers
-        For each group, the node numbers (n, m) of the vertices and middles of `Shape.entities`.
-    """
+    """Node numbers for the middles of edges, faces and elements, one per set of corners."""
 
     def __init__(self, elements: list[tuple[str, Ints]], first: int) -> None:
         self._shapes = [SHAPES[shape] for shape, _ in elements]
@@ -174,17 +151,7 @@ class _Middles:
 
 @final
 class _Points:
-    """Positions of the middles, and of the further nodes of parts of higher degree.
-
-    Attributes
-    ----------
-    middles
-        Shape (m, 3): positions of the middles. Their numbers start at `_Middles.first`.
-    inside
-        Arrays (n, 3) of the further nodes. Their numbers follow those of the middles.
-    stop
-        Last number plus one.
-    """
+    """Positions of the middles, and of the further nodes of parts of higher degree."""
 
     def __init__(self, content: GmshArrays, middles: _Middles) -> None:
         self._content, self._middles = content, middles

@@ -15,19 +15,12 @@ from femops.io.plots.with_matplotlib import new_figure
 @final
 @dataclass(frozen=True)
 class Panel:
-    """Pair of logarithmic axes with curves.
-
-    Attributes
-    ----------
-    title : str
-    curves : mapping
-        {label: values} of each curve. NaN stands for a missing value.
-    limits : mapping
-        {label: bounds} of some curves, drawn as dashed lines in the curve's colour.
-    """
+    """Pair of logarithmic axes with curves."""
 
     title: str
+    # {label: values} of each curve. NaN stands for a missing value.
     curves: Mapping[str, Sequence[float]]
+    # {label: bounds} of some curves, drawn as dashed lines in the curve's colour
     limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
@@ -38,32 +31,7 @@ def curves(
     panels: Sequence[Panel],
     columns: int | None = None,
 ) -> Path:
-    """Draw panels of curves over the same variable, to a PNG file.
-
-    Parameters
-    ----------
-    path : path ending in .png
-    x : sequence of float
-        Positive values of the variable.
-    label : str
-        Meaning of x.
-    panels : sequence of Panel
-        Panels. All values must be positive.
-    columns : int, optional
-        Number of panels in a row. By default all panels.
-
-    Returns
-    -------
-    pathlib.Path
-        The file, which appears under its name only when complete.
-
-    Raises
-    ------
-    FileError
-        The suffix is not .png, or the file cannot be written.
-    MissingExtraError
-        Matplotlib is not installed.
-    """
+    """Draw panels of curves over the same variable, to a PNG file."""
     target = checked_path(path, ".png")
     across = min(columns or len(panels), len(panels))
     down = -(-len(panels) // across)

@@ -24,16 +24,7 @@ def heights(corners: Floats, plane: Floats) -> Floats:
 def below(corners: Floats, plane: Floats) -> Floats:
     """Cut convex polygons or lines. Return the parts below a plane.
 
-    Parameters
-    ----------
-    corners : (n, k, c) float64
-        Corners in cyclic order. The last corner may be repeated. Lines have k = 2.
-    plane : (4,) float64
-
-    Returns
-    -------
-    (m, k', c) float64
-        For polygons k' <= k + 1, for lines k' = 2.
+    Shapes: `corners` (n, k, c), `plane` (4,), returned (m, k', c).
     """
     n, k, c = corners.shape
     height = heights(corners, plane)
@@ -77,16 +68,7 @@ def widened(corners: Floats, width: int) -> Floats:
 def section(grids: Floats, plane: Floats) -> Floats:
     """Polygons in which a plane cuts elements, counterclockwise as seen from above the plane.
 
-    Parameters
-    ----------
-    grids : (ne, n, n, n, c) float64
-        Points in each element. A cell between eight points is cut as six tetrahedra.
-    plane : (4,) float64
-
-    Returns
-    -------
-    (m, 4, c) float64
-        Corners in cyclic order. The last corner of a triangle is repeated.
+    Shapes: `grids` (ne, n, n, n, c), `plane` (4,), returned (m, 4, c).
     """
     n, c = grids.shape[1], grids.shape[-1]
     flat = grids.reshape(-1, c)

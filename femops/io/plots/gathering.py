@@ -28,11 +28,6 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
     """Gather the global mesh, or a space on it, and the field on rank 0. Collective.
 
     Other ranks get None. On rank 0 the field is in an L2 space with the same basis.
-
-    Raises
-    ------
-    SpaceError, VectorError
-        The space of the field is missing, or the field does not fit it.
     """
     part, comm, space = mesh.part, mesh.comm, None
     if u is not None:

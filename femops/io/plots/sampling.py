@@ -29,21 +29,12 @@ FACE_DIRECTIONS = {
 @final
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """Samples a mesh, displaced if wanted, and a field, as rows (x, y, z, components).
-
-    Attributes
-    ----------
-    mesh : Mesh
-    field : GridFunction or None
-    displacement : GridFunction or None
-    factor : float
-        Factor of the displacement.
-    """
+    """Samples a mesh, displaced if wanted, and a field, as rows (x, y, z, components)."""
 
     mesh: Mesh
     field: GridFunction | None = None
     displacement: GridFunction | None = None
-    factor: float = 1.0
+    factor: float = 1.0  # factor of the displacement
 
     @property
     def degree(self) -> int:
@@ -59,16 +50,7 @@ class Sampler:
     def __call__(self, elements: Ints, *points: Floats) -> Floats:
         """Sample a tensor grid in each element: the position in 3-D, then the field's components.
 
-        Parameters
-        ----------
-        elements : (n,) ints
-        *points : (k,) float64
-            Reference coordinates in each direction, x first.
-
-        Returns
-        -------
-        (n, ..., kx, 3 + ncomp) float64
-            The axes of the points have the last direction first.
+        Shapes: `elements` (n,), `*points` (k,), returned (n, ..., kx, 3 + ncomp).
         """
         mesh = self.mesh
         nodes = gauss_lobatto(mesh.order + 1)[0]
@@ -89,16 +71,7 @@ class Sampler:
     def faces(self, faces: Ints, n: int) -> Floats:
         """Sample faces of a 3-D mesh at n x n points.
 
-        Parameters
-        ----------
-        faces : (k, 2) ints
-            Element and ternary code of each face.
-        n : int
-
-        Returns
-        -------
-        (k, n, n, 3 + ncomp) float64
-            The directions of the first and second index, and the outer normal, are right-handed.
+        Shapes: `faces` (k, 2), returned (k, n, n, 3 + ncomp).
         """
         result = np.empty((len(faces), n, n, self.width))
         for code, (direction, side) in FACE_DIRECTIONS.items():

@@ -42,33 +42,19 @@ HIDDEN = 0.5
 @final
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Flat polygons and lines in space. A corner has a position in 3-D and the field's components.
+    """Flat polygons and lines in space. A corner has a 3-D position and the field's components."""
 
-    Attributes
-    ----------
-    dim : int
-        Dimension of the mesh.
-    patches : (m, k, 3 + ncomp) float64
-        Convex polygons, counterclockwise from outside. The last corner may be repeated.
-    edges : (n, 2, 3 + ncomp) float64
-        Line segments along the elements' edges.
-    label : str
-        Label of the colour scale.
-    arrows : bool
-        Whether to show arrows of a vector field.
-    outline : (n, 2, 2) float64
-        In 2-D with arrows, line segments along the sides of all elements. Sides between two
-        elements are included twice.
-    limits : (float, float), optional
-        Lowest and highest value of the colour scale. None means those at the corners.
-    """
-
-    dim: int
+    dim: int  # dimension of the mesh
+    # (m, k, 3 + ncomp): convex polygons, counterclockwise from outside. The last corner may be
+    # repeated.
     patches: Floats
-    edges: Floats
-    label: str
-    arrows: bool
+    edges: Floats  # (n, 2, 3 + ncomp): line segments along the elements' edges
+    label: str  # label of the colour scale
+    arrows: bool  # whether to show arrows of a vector field
+    # (n, 2, 2): in 2-D with arrows, line segments along the sides of all elements. Sides between
+    # two elements are included twice.
     outline: Floats
+    # lowest and highest value of the colour scale. None means those at the corners.
     limits: tuple[float, float] | None = None
 
     @property
@@ -118,21 +104,7 @@ def points_per_line(count: int, dim: int, degree: int) -> int:
 
 
 def make_scene(sampler: Sampler, label: str, cut: str | None, arrows: bool, edges: bool) -> Scene:
-    """Sample a mesh in 2-D or 3-D, and make the scene.
-
-    Parameters
-    ----------
-    sampler : Sampler
-    label : str
-        Label of the colour scale.
-    cut : str or None
-        Axes among x, y and z. In 3-D the part on the viewer's side of the middle along these axes
-        is left out. None lets the field decide.
-    arrows : bool
-        Whether a vector field has arrows.
-    edges : bool
-        Whether the edges of elements are drawn.
-    """
+    """Sample a mesh in 2-D or 3-D, and make the scene."""
     mesh = sampler.mesh
     if mesh.dim == 2:
         grids = sampler.patches(points_per_line(mesh.num_elements, 2, sampler.degree))
@@ -209,15 +181,7 @@ def arrows_of(
 ) -> tuple[Floats, Floats]:
     """Starts and directions of arrows, evenly spread, about as long as their distances.
 
-    Parameters
-    ----------
-    points, vectors : (n, d) float64
-    count : int
-        Number of arrows along the longest side of the box around the points. The number is up to
-        three times as large if the box is slender.
-    depth : (n,) float64, optional
-        Coordinate of the points toward the viewer, in the same unit. In each cell of the picture
-        the point nearest to the viewer is preferred.
+    Shapes: `points`, `vectors` (n, d), `depth` (n,).
     """
     lower = points.min(axis=0)
     *_, second, longest_side = np.sort(np.ptp(points, axis=0))
@@ -238,15 +202,7 @@ def arrows_of(
 def kept_inside(starts: Floats, vectors: Floats, outline: Floats) -> tuple[Floats, Floats]:
     """Move arrows along their direction into an outline. Shorten arrows that do not fit.
 
-    Parameters
-    ----------
-    starts, vectors : (k, 2) float64
-    outline : (n, 2, 2) float64
-        See `inside`.
-
-    Returns
-    -------
-    starts, vectors : (k, 2) float64
+    Shapes: `starts`, `vectors` (k, 2), `outline` (n, 2, 2), `starts`, `vectors` (k, 2).
     """
     begin, along = starts.copy(), vectors.copy()
     left = np.arange(len(starts))
@@ -263,11 +219,7 @@ def kept_inside(starts: Floats, vectors: Floats, outline: Floats) -> tuple[Float
 def inside(points: Floats, outline: Floats) -> NDArray[np.bool_]:
     """True (k,) for points inside an outline: a ray crosses it an odd number of times.
 
-    Parameters
-    ----------
-    points : (k, 2) float64
-    outline : (n, 2, 2) float64
-        Line segments of closed curves around regions. A segment between two regions occurs twice.
+    Shapes: `points` (k, 2), `outline` (n, 2, 2).
     """
     (x0, y0), (x1, y1) = outline[:, 0].T, outline[:, 1].T
     rise = np.where(y1 == y0, 1.0, y1 - y0)

@@ -70,7 +70,6 @@ class MatplotlibPicture(Picture):
             axes.set_title(title)
 
     def write_png(self, file: Path | BinaryIO) -> None:
-        """See `Picture.write_png`."""
         self.figure.savefig(file, format="png", dpi=130)
 
     def write_html(self, file: Path) -> None:
@@ -81,7 +80,6 @@ class MatplotlibPicture(Picture):
         )
 
     def show(self) -> None:
-        """See `Picture.show`."""
         import matplotlib.pyplot as plt
 
         manager = plt.figure().canvas.manager
@@ -96,13 +94,7 @@ class MatplotlibPicture(Picture):
 
 
 def check_matplotlib() -> None:
-    """Raise if Matplotlib cannot draw. Call this function before long work for a picture.
-
-    Raises
-    ------
-    MissingExtraError
-        Matplotlib cannot be imported.
-    """
+    """Raise if Matplotlib cannot draw. Call this function before long work for a picture."""
     try:
         import matplotlib.backends.backend_agg
         import matplotlib.figure  # noqa: F401
@@ -114,13 +106,7 @@ def check_matplotlib() -> None:
 
 
 def new_figure(size: tuple[float, float] = (7.5, 6.0)) -> Figure:
-    """Return an empty figure that Agg draws, without pyplot and its global state.
-
-    Raises
-    ------
-    MissingExtraError
-        Matplotlib cannot be imported.
-    """
+    """Return an empty figure that Agg draws, without pyplot and its global state."""
     check_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

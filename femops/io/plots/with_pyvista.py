@@ -32,13 +32,7 @@ LOOK: dict[str, Any] = {"cmap": "viridis", "ambient": 0.45, "diffuse": 0.55}
 
 
 def check_pyvista() -> None:
-    """Raise if PyVista cannot be used.
-
-    Raises
-    ------
-    MissingExtraError
-        PyVista cannot be imported.
-    """
+    """Raise if PyVista cannot be used."""
     try:
         import pyvista  # noqa: F401
     except ImportError as error:
@@ -119,15 +113,7 @@ def _attach(data: Any, name: str, array: NDArray[Any]) -> None:
 
 @final
 class PyVistaPicture(Picture):
-    """Picture drawn by a PyVista plotter.
-
-    Parameters
-    ----------
-    scene : Scene
-    title : str or None
-    interactive : bool
-        Whether a notebook shows the picture in a viewer, which turns it.
-    """
+    """Picture drawn by a PyVista plotter."""
 
     def __init__(self, scene: Scene, title: str | None, *, interactive: bool) -> None:
         check_pyvista()
@@ -143,7 +129,6 @@ class PyVistaPicture(Picture):
         return self._plotter(off_screen=True)
 
     def write_png(self, file: Path | BinaryIO) -> None:
-        """See `Picture.write_png`."""
         from matplotlib.image import imsave
 
         with self._drawn() as plotter:
@@ -151,7 +136,6 @@ class PyVistaPicture(Picture):
         imsave(file, image, format="png")
 
     def write_html(self, file: Path) -> None:
-        """See `Picture.write_html`."""
         with closing(self._plotter(off_screen=True)) as plotter:
             try:
                 # before 0.49, and without its extra, PyVista has no component trame
@@ -170,7 +154,6 @@ class PyVistaPicture(Picture):
         return closing(self._plotter(off_screen=True))
 
     def show(self) -> None:
-        """See `Picture.show`."""
         with closing(self._plotter(off_screen=False)) as plotter:
             plotter.show()
 
@@ -224,24 +207,15 @@ def _arrows(scene: Scene) -> tuple[Floats, Floats]:
 @final
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    """Layout of the window: the picture, with the colour bar on the right or below.
+    """Layout of the window: the picture, with the colour bar on the right or below."""
 
-    Attributes
-    ----------
-    turn : (3, 3) float64
-        Rows of directions: right, up, toward the viewer.
-    middle, size : (3,) float64
-        Centre and side lengths of the box around the picture, along the rows of ``turn``.
-    aspect : float
-        Width of the window divided by its height.
-    right, below : float
-        Fraction of the window's width, and of its height, for the colour bar.
-    """
-
-    turn: Floats
+    turn: Floats  # (3, 3): rows of directions: right, up, toward the viewer
+    # middle and size are (3,): centre and side lengths of the box around the picture, along the
+    # rows of ``turn``
     middle: Floats
     size: Floats
-    aspect: float
+    aspect: float  # width of the window divided by its height
+    # right and below: fraction of the window's width, and of its height, for the colour bar
     right: float
     below: float
 

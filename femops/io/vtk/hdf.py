@@ -44,19 +44,7 @@ _MESH = "femops_mesh"
 
 @final
 class HdfFile(Store):
-    """Series in one file, to which ranks write one after the other.
-
-    Parameters
-    ----------
-    path : Path
-        Path that ends in .vtkhdf.
-    comm : Communicator
-
-    Raises
-    ------
-    MissingExtraError
-        h5py is missing.
-    """
+    """Series in one file, to which ranks write one after the other."""
 
     def __init__(self, path: Path, comm: Communicator) -> None:
         with check(comm):
@@ -68,12 +56,10 @@ class HdfFile(Store):
 
     @property
     def times(self) -> tuple[float, ...]:
-        """See `Store.times`."""
         return self._times
 
     @property
     def fields(self) -> set[str] | None:
-        """See `Store.fields`."""
         return self._fields
 
     def begin(self, existing: Existing, until: float) -> None:
@@ -176,13 +162,7 @@ class HdfFile(Store):
 
 
 def _times(root: Any) -> tuple[float, ...]:
-    """Times of the steps that are complete.
-
-    Raises
-    ------
-    ValueError
-        There are more than the file has room for: reading them could take any memory.
-    """
+    """Times of the steps that are complete."""
     steps = root["Steps"]
     values, count = steps["Values"], index(steps.attrs["NSteps"])
     stored = values.id.get_storage_size() // values.dtype.itemsize

@@ -41,13 +41,7 @@ ATTRIBUTES = "CellDataOffsets/attribute"
 
 
 def h5py() -> ModuleType:
-    """Import h5py.
-
-    Raises
-    ------
-    MissingExtraError
-        h5py is missing.
-    """
+    """Import h5py."""
     try:
         import h5py as module
     except ImportError as error:
@@ -58,13 +52,7 @@ def h5py() -> ModuleType:
 
 
 def check_hdf_names(names: Iterable[str]) -> None:
-    """Raise if HDF5 cannot name an array so: it takes a slash, or a lone dot, for a path.
-
-    Raises
-    ------
-    FileError
-        A name has a slash, or is a dot.
-    """
+    """Raise if HDF5 cannot name an array so: it takes a slash, or a lone dot, for a path."""
     for name in names:
         if "/" in name or name == ".":
             raise FileError(
@@ -74,13 +62,7 @@ def check_hdf_names(names: Iterable[str]) -> None:
 
 
 def check_rows(root: Any, piece: Piece, path: Path) -> None:
-    """Raise if a field has other components than in the file, or a type that would be rounded.
-
-    Raises
-    ------
-    FileError
-        A field has another number of components than in the file, or numbers of a wider type.
-    """
+    """Raise if a field has other components than in the file, or a type that would be rounded."""
     for name, values in piece.sections["PointData"].items():
         array = root["PointData"].get(name)
         if array is None:
@@ -98,13 +80,6 @@ def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:
 
     Rank 0 makes a hidden file in the target's folder. All ranks append to this file in turn. Then
     rank 0 renames it.
-
-    Raises
-    ------
-    FileError
-        The system refuses to write, or ranks do not see each other's files.
-    MissingExtraError
-        h5py is missing.
     """
     with ExitStack() as stack:
         with check(comm):
@@ -132,25 +107,7 @@ def in_turns(
     *,
     locked: bool = False,
 ) -> Any:
-    """Let one rank after the other append to a file. Return the result on this rank. Collective.
-
-    Parameters
-    ----------
-    path : Path
-        File in a folder that all ranks see.
-    comm : Communicator
-    piece : Piece
-        What the rank appends at most. The file gets room for it before.
-    append : callable
-        Called with the group of the file that holds all arrays.
-    locked : bool
-        Whether the caller holds a lock on the file, so that HDF5 must not ask for one.
-
-    Raises
-    ------
-    FileError
-        The system refuses to write, or a rank does not see the file.
-    """
+    """Let one rank after the other append to a file. Return the result on this rank. Collective."""
     result = None
     for rank in range(comm.size):
         with check(comm), refused(path):
@@ -166,19 +123,7 @@ def in_turns(
 
 @contextmanager
 def opened(path: Path, piece: Piece | None = None) -> Iterator[Any]:
-    """Open the group of all arrays for a change that takes place at the end of the block, or never.
-
-    Parameters
-    ----------
-    path : Path
-    piece : Piece, optional
-        What is appended. Nothing else than counts of a step if omitted.
-
-    Raises
-    ------
-    OSError
-        The disk is full. The file is as it was.
-    """
+    """Open the group of all arrays for a change, which the end of the block makes, or nothing."""
     recover(path)
     end = path.stat().st_size
     _make_room(path, piece)
@@ -216,29 +161,13 @@ def _make_room(path: Path, piece: Piece | None) -> None:
 
 
 def append_piece(root: Any, piece: Piece, extend: bool) -> dict[str, Any]:
-    """Append the cells of a piece and its fields. Return their places by the names of arrays.
-
-    Parameters
-    ----------
-    root : h5py.Group
-    piece : Piece
-    extend : bool
-        Whether the cells extend the grid that was begun last, instead of beginning a grid.
-    """
+    """Append the cells of a piece and its fields. Return their places by the names of arrays."""
     places = _extend_mesh(root, piece) if extend else _append_mesh(root, piece)
     return places | append_fields(root, piece)
 
 
 def write_empty(path: Path, attributes: dict[str, str], *, series: bool = False) -> None:
-    """Write a file without grids, with some attributes. A series has no steps, and more arrays.
-
-    Raises
-    ------
-    OSError
-        The system refuses.
-    MissingExtraError
-        h5py is missing.
-    """
+    """Write a file without grids, with some attributes. A series has no steps, and more arrays."""
     memory = io.BytesIO()
     with h5py().File(memory, "w") as file:
         _make_layout(file)
@@ -253,11 +182,6 @@ def check_layout(file: Any) -> None:
 
     Links of HDF5 lead to other files, and so may arrays that are not in chunks. HDF5 takes memory
     for a whole chunk, however few numbers it has or however small it is compressed.
-
-    Raises
-    ------
-    KeyError, ValueError
-        An array is missing, or is not as femops writes it.
     """
     with h5py().File(io.BytesIO(), "w") as model:
         _make_layout(model)
@@ -289,13 +213,7 @@ def _check_group(group: Any, model: Any, numbers: str | None) -> None:
 
 
 def check_counts(root: Any, steps: int) -> None:
-    """Raise unless all arrays with a number for each step have as many numbers as steps.
-
-    Raises
-    ------
-    ValueError
-        An array is shorter.
-    """
+    """Raise unless all arrays with a number for each step have as many numbers as steps."""
     group = root["Steps"]
     names = [*(f"PointDataOffsets/{name}" for name in group["PointDataOffsets"]), ATTRIBUTES]
     for name in (*PLACES, "NumberOfParts", *names):

@@ -31,12 +31,6 @@ class JournaledFile(io.RawIOBase):
     """File whose bytes up to its present end do not change before `commit`.
 
     New bytes are written behind the present end at once.
-
-    Parameters
-    ----------
-    path : Path
-    end : int
-        The present end, which the file may have passed by space that is reserved.
     """
 
     def __init__(self, path: Path, end: int) -> None:
@@ -47,29 +41,23 @@ class JournaledFile(io.RawIOBase):
         self._pages: dict[int, bytearray] = {}
 
     def readable(self) -> bool:
-        """See `io.IOBase`."""
         return True
 
     def writable(self) -> bool:
-        """See `io.IOBase`."""
         return True
 
     def seekable(self) -> bool:
-        """See `io.IOBase`."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """See `io.IOBase`."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self._length}[whence]
         self._place = start + offset
         return self._place
 
     def tell(self) -> int:
-        """See `io.IOBase`."""
         return self._place
 
     def readinto(self, buffer: Any) -> int:
-        """See `io.RawIOBase`."""
         view = memoryview(buffer).cast("B")
         self._file.seek(self._place)
         count = min(len(view), max(self._length - self._place, 0))
@@ -87,7 +75,6 @@ class JournaledFile(io.RawIOBase):
         return done
 
     def write(self, data: Any) -> int:
-        """See `io.RawIOBase`."""
         view = memoryview(data).cast("B")
         begin, end = self._place, self._place + len(view)
         for number, start, stop in self._old_pages(begin, end):
@@ -121,13 +108,7 @@ class JournaledFile(io.RawIOBase):
             yield number, max(begin, number * _PAGE), min(end, (number + 1) * _PAGE)
 
     def commit(self) -> None:
-        """Overwrite old bytes, by way of the journal.
-
-        Raises
-        ------
-        OSError
-            The system refuses. The file has its old bytes, or there is a journal.
-        """
+        """Overwrite old bytes, by way of the journal."""
         os.fsync(self._file.fileno())
         entries = b"".join(  # without new bytes in the last page
             _PLACE.pack(number * _PAGE) + bytes(page[: self._old_end - number * _PAGE])
@@ -141,7 +122,6 @@ class JournaledFile(io.RawIOBase):
         recover(self._path)
 
     def close(self) -> None:
-        """See `io.IOBase`."""
         if not self.closed:
             self._file.close()
         super().close()
@@ -157,10 +137,6 @@ def _check_own(journal: Path, path: Path) -> None:
     """Raise if a journal is no plain file, or of neither this user nor the owner of the file.
 
     In a folder that others can write, as /tmp, they could have put it there.
-
-    Raises
-    ------
-    FileError
     """
     found, own = journal.lstat(), path.stat().st_uid
     user = getattr(os, "geteuid", lambda: own)()  # Windows has no numbers of users
@@ -172,15 +148,7 @@ def _check_own(journal: Path, path: Path) -> None:
 
 
 def recover(path: Path) -> None:
-    """Finish the change that a file's journal holds, if there is a journal, and remove it.
-
-    Raises
-    ------
-    FileError
-        The journal is damaged, or another user can have written it.
-    OSError
-        The system refuses.
-    """
+    """Finish the change that a file's journal holds, if there is a journal, and remove it."""
     journal = _journal(path)
     if not os.path.lexists(journal):
         return
@@ -218,19 +186,7 @@ def _entries(journal: IO[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def journaled(path: Path, end: int) -> Iterator[JournaledFile]:
-    """Open a file for changes that take place at once, at the end of the block.
-
-    Parameters
-    ----------
-    path : Path
-    end : int
-        See `JournaledFile`.
-
-    Raises
-    ------
-    OSError
-        The system refuses. The file has its old bytes, or there is a journal.
-    """
+    """Open a file for changes that take place at once, at the end of the block."""
     file = JournaledFile(path, end)
     try:
         yield file

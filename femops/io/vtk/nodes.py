@@ -41,24 +41,7 @@ _ENTITIES: dict[int, list[tuple[int, ...]]] = {
 def vtk_order(dim: int, degree: int, *, in_memory: bool = False) -> NDArray[np.int64]:
     """Lexicographic index ((p + 1)**dim,) of each node in VTK's order, in a file or in memory.
 
-    Parameters
-    ----------
-    dim : int
-        1 to 3.
-    degree : int
-        p >= 1.
-    in_memory : bool
-        Whether to use the order of VTK's memory, instead of the order in a file of version 1.0.
-
-    Returns
-    -------
-    ((p + 1)**dim,) int64, a permutation, not writeable
-        ``lexicographic[:, vtk_order(dim, p)]`` is in VTK's order.
-
-    Raises
-    ------
-    GeometryError
-        VTK has no such cells.
+    Shapes: returned ((p + 1)**dim,).
     """
     if dim not in _ENTITIES or degree < 1:
         raise GeometryError(

@@ -23,11 +23,6 @@ def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
     """Write one VTU file with a piece of each rank. Collective.
 
     Each rank encodes its piece in a hidden file in the target's folder. Rank 0 joins these files.
-
-    Raises
-    ------
-    FileError
-        The system refuses to write, or ranks do not see each other's files.
     """
     token = comm.broadcast(secrets.token_hex(4))
     parts = [shared_name(target, f"{token}.{rank}") for rank in range(comm.size)]
@@ -61,11 +56,6 @@ def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
     The VTU files are in a folder with the target's name: ``u/u_1_0.vtu`` for rank 0 of ``u.pvtu``.
     The 1 counts how often ``u.pvtu`` was written. So files that an index lists never change. Older
     files are removed when the new index is complete.
-
-    Raises
-    ------
-    FileError
-        The system refuses to write, or ranks do not see each other's files.
     """
     folder = target.with_suffix("")
     earlier: list[Path] = []

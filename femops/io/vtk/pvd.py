@@ -19,14 +19,7 @@ from femops.parallel.comm import Communicator
 
 @final
 class PvdFiles(Store):
-    """Series of a .vtu or .pvtu file per step, with an index.
-
-    Parameters
-    ----------
-    path : Path
-        Path of the index, which ends in .pvd.
-    comm : Communicator
-    """
+    """Series of a .vtu or .pvtu file per step, with an index."""
 
     def __init__(self, path: Path, comm: Communicator) -> None:
         self.path, self._comm = path, comm
@@ -35,12 +28,10 @@ class PvdFiles(Store):
 
     @property
     def times(self) -> tuple[float, ...]:
-        """See `Store.times`."""
         return tuple(time for time, _ in self._steps)
 
     @property
     def fields(self) -> None:
-        """See `Store.fields`."""
         return None
 
     def begin(self, existing: Existing, until: float) -> None:
@@ -69,7 +60,6 @@ class PvdFiles(Store):
             _remove_step(file)
 
     def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
-        """See `Store.add`."""
         file = self._names(len(self._steps))[self._comm.size > 1]
         with check(self._comm), refused(self.path):
             if self._comm.rank == 0:

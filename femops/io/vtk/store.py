@@ -36,33 +36,15 @@ class Store(ABC):
         """Read the steps of an existing series or remove them, and write the series without more.
 
         Steps later than the time ``until`` are removed.
-
-        Raises
-        ------
-        FileError
-            The series cannot be read or written, or was not written by femops.
         """
 
     @abstractmethod
     def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
-        """Add a step. Return the file that has it.
-
-        Raises
-        ------
-        FileError
-            The file cannot be written, or another program has written to the series. Then the
-            series does not change.
-        """
+        """Add a step. Return the file that has it."""
 
 
 def check_steps(path: Path, same: bool) -> None:
-    """Raise unless the file has the ``same`` steps as after the last step of this program.
-
-    Raises
-    ------
-    FileError
-        Another program has written to the series. A step would overwrite its steps.
-    """
+    """Raise unless the file has the ``same`` steps as after the last step of this program."""
     if not same:
         raise FileError(
             f"'{path}' has other steps than this series has saved: another program, or another "
@@ -72,12 +54,6 @@ def check_steps(path: Path, same: bool) -> None:
 
 
 def check_times(times: Sequence[float]) -> None:
-    """Raise unless the times of a file ascend: steps after a time are the last ones of the file.
-
-    Raises
-    ------
-    ValueError
-        A time is not finite, or is not later than the time before it.
-    """
+    """Raise unless the times of a file ascend: steps after a time are the last ones of the file."""
     if not all(map(math.isfinite, times)) or any(a >= b for a, b in pairwise(times)):
         raise ValueError("the times of its steps do not ascend")

@@ -153,18 +153,7 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
 def same_fields(
     owner: Owner, fields: Mapping[str, Any], caller: str
 ) -> tuple[Space, dict[str, tuple[Space, Array]]]:
-    """Return the results of `first_space` and `checked_fields`, if ranks agree. Collective.
-
-    Parameters
-    ----------
-    owner, fields, caller
-        See `first_space`.
-
-    Raises
-    ------
-    CommunicatorError, FileError, SpaceError, VectorError
-        See `save`.
-    """
+    """Return the results of `first_space` and `checked_fields`, if ranks agree. Collective."""
     first = first_space(owner, fields, caller)
     with check(first.comm):
         found = checked_fields(first, owner, fields)
@@ -178,21 +167,7 @@ def same_fields(
 
 
 def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:
-    """Choose the space whose cells are written: a discontinuous space, if there is one.
-
-    Parameters
-    ----------
-    owner : Space, Product, Mesh, DistributedMesh or None
-    fields : dict
-        Vectors and GridFunctions by name.
-    caller : str
-        Name of the public function, for messages.
-
-    Raises
-    ------
-    SpaceError
-        The owner is neither a space nor a mesh, or there is neither an owner nor a GridFunction.
-    """
+    """Choose the space whose cells are written: a discontinuous space, if there is one."""
     if isinstance(owner, Space):
         return owner
     if isinstance(owner, Mesh | DistributedMesh):
@@ -214,20 +189,7 @@ def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:
 def checked_fields(
     first: Space, owner: Owner, fields: Mapping[str, Any]
 ) -> dict[str, tuple[Space, Array]]:
-    """Check the fields. Return the space and vector of each field, by name.
-
-    Parameters
-    ----------
-    first : Space
-        See `first_space`.
-    owner, fields
-        See `first_space`.
-
-    Raises
-    ------
-    FileError, SpaceError, VectorError
-        See `save`.
-    """
+    """Check the fields. Return the space and vector of each field, by name."""
     for name in fields:
         check_name(name, "the field")
     if isinstance(owner, Mesh | DistributedMesh):
@@ -255,19 +217,7 @@ def lagrange_piece(
     in_memory: bool = False,
     warn: bool = True,
 ) -> Piece:
-    """Make the piece of a mesh with Lagrange cells of the highest degree, and fields at its nodes.
-
-    Parameters
-    ----------
-    space : Space
-        See `first_space`.
-    fields : dict
-        Space and vector by name (`checked_fields`).
-    in_memory : bool
-        Whether to use the node order of VTK's memory, instead of the order of its files.
-    warn : bool
-        Whether to warn of degrees that VTK does not read.
-    """
+    """Make the piece of a mesh: Lagrange cells of the highest degree, and fields at its nodes."""
     spaces = [space, *(own for own, _ in fields.values())]
     degree = _degree(spaces, warn=warn)
     shared = space.mesh.continuous and all(isinstance(own, H1) for own in spaces)

@@ -31,13 +31,7 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise if XML cannot hold a name.
-
-    Raises
-    ------
-    FileError
-        The name is empty, or has characters that XML cannot hold.
-    """
+    """Raise if XML cannot hold a name."""
     unfit = _NO_XML.search(name)
     if not name or unfit:
         reason = f"XML cannot hold {unfit[0]!r}" if unfit else "it is empty"
@@ -47,18 +41,12 @@ def check_name(name: str, what: str) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Piece of a VTU file: cells with their nodes and fields.
+    """Piece of a VTU file: cells with their nodes and fields."""
 
-    Attributes
-    ----------
-    points, cells : int
-        Number of points and of cells.
-    sections : dict of dicts of arrays
-        Arrays (n,) or (n, components) by name, for each of PointData, CellData, Points and Cells.
-    """
-
+    # points and cells: number of points and of cells
     points: int
     cells: int
+    # arrays (n,) or (n, components) by name, for each of PointData, CellData, Points and Cells
     sections: dict[str, dict[str, Array]]
 
     @property
@@ -80,13 +68,7 @@ class Piece:
 def head(piece: Piece, sizes: Sequence[Ints]) -> bytes:
     """Return the text before the data of a file.
 
-    Parameters
-    ----------
-    piece : Piece
-        A piece of the file. All pieces have arrays with the same names.
-    sizes : sequence of (k,) int64
-        `Piece.sizes` of each piece. A file of several pieces has version 2.2 and that version's
-        node order, because VTK swaps nodes of older files once for each piece.
+    Shapes: `sizes` (k,).
     """
     version = _VERSION if len(sizes) == 1 else "2.2"
     lines, offset = [*_first_lines("UnstructuredGrid", version=version)], 0
@@ -114,15 +96,7 @@ def write_vtu(path: Path, piece: Piece) -> None:
 
 
 def index(piece: Piece, files: Sequence[str]) -> str:
-    """Return the text of a PVTU file, which lists the VTU files of all pieces.
-
-    Parameters
-    ----------
-    piece : Piece
-        A piece. All pieces have arrays with the same names.
-    files : sequence of str
-        Names of the VTU files, relative to the PVTU file.
-    """
+    """Return the text of a PVTU file, which lists the VTU files of all pieces."""
     lines = [*_first_lines("PUnstructuredGrid", ' GhostLevel="0"')]
     for section, arrays in piece.sections.items():
         if section != "Cells":  # they are alike in all files

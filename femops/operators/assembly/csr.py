@@ -48,13 +48,7 @@ def domains(terms: Sum) -> list[Sum]:
 def require_memory(
     needed: int, what: str, cure: str = "level='partial', a smaller mesh or order"
 ) -> None:
-    """Check that ``needed`` bytes of memory are available before ``what`` is allocated.
-
-    Raises
-    ------
-    OperatorError
-        If less memory is available. The message recommends ``cure``.
-    """
+    """Check that ``needed`` bytes of memory are available before ``what`` is allocated."""
     free = available_memory()
     if needed > free:
         raise OperatorError(
@@ -102,31 +96,14 @@ def _index_type(term: Term) -> Any:
 def element_cells(summands: Sum) -> tuple[NDArray[np.float64], Ints, Ints]:
     """Element matrices of integrals over the same elements, and their places.
 
-    Returns
-    -------
-    values : (ne, m, n) float64
-        Element matrices.
-    rows, columns : (ne, m) and (ne, n) int64
-        Positions of their rows and columns in the l_vec of test space and trial space.
+    Shapes: `values` (ne, m, n), `rows`, `columns` (ne, m).
     """
     first = summands.first
     return _element_matrices(summands), flat_dofs(first.test), flat_dofs(first.trial)
 
 
 def assemble_csr(summands: Sum, cells: Cells = element_cells) -> csr_array:
-    """Assemble the sum of the terms as a float64 matrix, without essential conditions.
-
-    Parameters
-    ----------
-    summands : Sum
-    cells : callable
-        Makes the matrices to sum, for the terms of each domain.
-
-    Raises
-    ------
-    OperatorError
-        If the element matrices would not fit into memory.
-    """
+    """Assemble the sum of the terms as a float64 matrix, without essential conditions."""
     summands = flat(summands)
     if cells is element_cells:
         require_memory(csr_bytes(summands), "the matrix")
@@ -144,14 +121,7 @@ def summed_matrices(
 
     The entries are sorted by columns, then by rows. Both conversions take linear time.
 
-    Parameters
-    ----------
-    values : (ne, m, n) float64
-        Element matrices.
-    rows, columns : (ne, m) and (ne, n) int64
-        Row and column of the sum for each row and column of an element matrix.
-    shape : (int, int)
-        Shape of the sum.
+    Shapes: `values` (ne, m, n), `rows`, `columns` (ne, m).
     """
     ne, m, n = values.shape
     kind: Any = np.int32 if max(values.size, *shape) < 2**31 else np.int64
@@ -168,15 +138,7 @@ def summed_matrices(
 def element_entries(
     summands: Sum, cells: Cells = element_cells
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
-    """Rows, columns and values (n,) of the entries of all element matrices, element by element.
-
-    Parameters
-    ----------
-    summands : Sum
-        Integrals over the same elements.
-    cells : callable
-        See `assemble_csr`.
-    """
+    """Rows, columns and values (n,) of the entries of all element matrices, element by element."""
     kind = _index_type(summands.first)
     values, row, column = cells(summands)
     rows, columns = (np.empty(values.shape, kind) for _ in range(2))
@@ -211,17 +173,7 @@ def _add_matrices(
 def split(
     matrix: csr_array, constraints: Constraints, dtype: np.dtype[Any]
 ) -> tuple[csr_array, csr_array]:
-    """Split a matrix into the part with essential conditions and the removed columns.
-
-    Returns
-    -------
-    kept : csr_array
-        The matrix with constrained rows and columns cleared, and ``constraints.identity`` on the
-        diagonal of the constrained rows.
-    removed : csr_array
-        The constrained columns in the unconstrained rows. The product with prescribed values is
-        their contribution to a right-hand side.
-    """
+    """Split a matrix into the part with essential conditions and the removed columns."""
     keep_rows, keep_columns = (np.ones(n) for n in matrix.shape)
     keep_rows[constraints.rows] = 0.0
     keep_columns[constraints.columns] = 0.0

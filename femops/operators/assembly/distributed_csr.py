@@ -36,20 +36,10 @@ Ints = NDArray[np.int64]
 class Columns:
     """Columns of a rank's matrix rows, in ascending order of the global numbers of their dofs.
 
-    Parameters
-    ----------
-    space : Space
-        Trial space.
-    dofs : (n,) int64
-        Global numbers of the columns' dofs that other ranks own, ascending.
+    `whole` (m,): flat position of each column in the global vector. Columns of lower ranks come
+    first, then this rank's columns, then columns of higher ranks.
 
-    Attributes
-    ----------
-    whole : (m,) int64
-        Flat position of each column in the global vector. Columns of lower ranks come first, then
-        this rank's columns, then columns of higher ranks.
-    low : int
-        Number of columns of lower ranks.
+    Shapes: `dofs` (n,).
     """
 
     def __init__(self, space: Space, dofs: Ints) -> None:
@@ -151,10 +141,7 @@ def _sent_to_owners(
 ) -> list[tuple[Ints, Ints, NDArray[Any]]]:
     """Send matrix entries in rows of ghosts to their owners.
 
-    Returns
-    -------
-    list of (rows, columns, values)
-        The entries received from each other rank, in rows of this rank's dofs.
+    Shapes: returned (rows, columns, values).
     """
     ncomp, comm, mine = test.ncomp, test.volume.comm, {}
     for rank, (first, stop) in halo.receive.items():

@@ -46,35 +46,19 @@ _DIRECT = 5_000
 @final
 @dataclass(frozen=True)
 class Contraction:
-    """Contraction of one array in one direction, a step of near-optimal assembly.
+    """Contraction of one array in one direction, a step of near-optimal assembly."""
 
-    Attributes
-    ----------
-    direction : int
-        The contracted direction: 0 for x, which comes first.
-    taken : tuple of (bool, bool)
-        Key of the input array. For each direction that is not contracted yet, it tells whether test
-        and trial basis are derivatives.
-    left : tuple of (bool, bool)
-        Key of the output array: ``taken`` without this direction.
-    first : bool
-        Whether this is the first product for the output array.
-    """
-
-    direction: int
+    direction: int  # the contracted direction: 0 for x, which comes first
+    # key of the input array. For each direction that is not contracted yet, it tells whether test
+    # and trial basis are derivatives.
     taken: Kinds
-    left: Kinds
-    first: bool
+    left: Kinds  # key of the output array: ``taken`` without this direction
+    first: bool  # whether this is the first product for the output array
 
 
 @final
 class ElementAssembly:
-    """Forms the element matrices of a term: choice of the method, and its cost.
-
-    Parameters
-    ----------
-    term : Term
-    """
+    """Forms the element matrices of a term: choice of the method, and its cost."""
 
     def __init__(self, term: Term) -> None:
         self.term, self.entries = term, entry_numbers(term)

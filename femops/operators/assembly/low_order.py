@@ -41,27 +41,7 @@ _BLOCK = 2_000_000
 
 
 def low_order_matrix(summands: Sum, constraints: Constraints, dtype: np.dtype[Any]) -> csr_array:
-    """Assemble the matrix of order 1 with the essential conditions. Collective.
-
-    Parameters
-    ----------
-    summands : Sum
-        Integrals with one field and its test function, of a space whose nodes are Gauss-Lobatto
-        points.
-    constraints : Constraints
-    dtype : dtype
-        Type of the matrix.
-
-    Returns
-    -------
-    csr_array
-        The matrix (size, size). On many ranks the rank's rows (size, global size).
-
-    Raises
-    ------
-    OperatorError
-        The matrix does not fit into memory.
-    """
+    """Assemble the matrix of order 1 with the essential conditions. Collective."""
     require_memory(_nbytes(summands), "the matrix of order 1", "a smaller mesh or order")
     if summands.first.trial.volume.distributed is not None:
         return rank_matrix(summands, constraints, cells=sub_cells)
@@ -71,12 +51,7 @@ def low_order_matrix(summands: Sum, constraints: Constraints, dtype: np.dtype[An
 def sub_cells(summands: Sum) -> tuple[Floats, Ints, Ints]:
     """Matrices of the sub-cells of all elements of one domain.
 
-    Returns
-    -------
-    values : (ne * cells, n, n) float64
-        Component by component.
-    rows, columns : (ne * cells, n) int64
-        Their positions in the l_vec. Both are the same array.
+    Shapes: `values` (ne * cells, n, n), `rows`, `columns` (ne * cells, n).
     """
     first = summands.first
     nodes = _Cells(first).nodes
@@ -107,26 +82,17 @@ def _nbytes(summands: Sum) -> int:
 @final
 @dataclass(frozen=True)
 class _Line:
-    """Sub-cells of an element in one direction.
+    """Sub-cells of an element in one direction."""
 
-    Attributes
-    ----------
-    nodes : (cells, n) int64
-        Nodes of each sub-cell, of those of the direction.
-    resampled : (cells * points, q1d)
-        Matrix from values at the operator's points, without weights, to the sub-cells' points, with
-        weights.
-    values, slopes : (points, n)
-        The functions of a sub-cell and their derivatives in it, as on [0, 1].
-    lengths : (cells,)
-        Lengths of the sub-cells, of those of the element.
-    """
-
-    nodes: Ints
+    nodes: Ints  # (cells, n): nodes of each sub-cell, of those of the direction
+    # (cells * points, q1d): matrix from values at the operator's points, without weights, to the
+    # sub-cells' points, with weights
     resampled: Floats
+    # values and slopes are (points, n): the functions of a sub-cell and their derivatives in it,
+    # as on [0, 1]
     values: Floats
     slopes: Floats
-    lengths: Floats
+    lengths: Floats  # (cells,): lengths of the sub-cells, of those of the element
 
     @staticmethod
     def of(term: Term, direction: int) -> _Line:
@@ -155,15 +121,8 @@ class _Line:
 class _Cells:
     """Sub-cells of the elements of a term, and their matrices.
 
-    Parameters
-    ----------
-    term : Term
-        Its field and test function are of one space.
-
-    Attributes
-    ----------
-    nodes : (cells, n) int64
-        Local numbers of the nodes of each sub-cell. Cells and nodes are lexicographic.
+    `nodes` (cells, n): local numbers of the nodes of each sub-cell. Cells and nodes are
+    lexicographic.
     """
 
     def __init__(self, term: Term) -> None:

@@ -38,14 +38,6 @@ def distinct_values(
     """Distinct entries (n, points, entries) of D in elements start <= e < stop.
 
     Entries are read from the term's data if stored there, else computed.
-
-    Parameters
-    ----------
-    term : Term
-    start, stop : int
-        Range of elements.
-    numbers : sequence of int, optional
-        Numbers of the wanted entries, counted from one. All entries if omitted.
     """
     assert term.source is not None
     distinct = term.source.qfunction.distinct

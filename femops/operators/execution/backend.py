@@ -43,28 +43,18 @@ Work = tuple[OperatorKernel, Data]
 @final
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Summand of an operator: a launch with its factor and its parts of the vectors.
+    """Summand of an operator: a launch with its factor and its parts of the vectors."""
 
-    Attributes
-    ----------
-    alpha : float
-        Factor of the launch.
-    launch : Launch
-    fields, tests : Arguments
-        Fields that the launch reads and test functions that it writes, in the operator's vectors.
-        On faces between elements their sides.
-    begins : bool
-        Whether the launch may overwrite the entries of its test functions. Else it adds to the
-        entries.
-    place : (int, int)
-        Position of the launch's vectors in the operator's input and output vector.
-    """
-
-    alpha: float
+    alpha: float  # factor of the launch
     launch: Launch
+    # fields and tests: fields that the launch reads and test functions that it writes, in the
+    # operator's vectors. On faces between elements their sides.
     fields: Arguments
     tests: Arguments
+    # whether the launch may overwrite the entries of its test functions. Else it adds to the
+    # entries.
     begins: bool
+    # position of the launch's vectors in the operator's input and output vector
     place: tuple[int, int] = (0, 0)
 
     @property
@@ -81,27 +71,16 @@ class Step:
 
 
 class Backend(ABC):
-    """Machine that operators are compiled for: the host, or a device.
+    """Machine that operators are compiled for: the host, or a device."""
 
-    Attributes
-    ----------
-    levels : tuple of str
-        Levels that the machine has kernels for.
-    measures : bool
-        Whether the level "auto" is chosen by measured times. Else it is chosen by bytes read.
-    separates : bool
-        Whether there are kernels for element matrices that are sums of Kronecker products.
-    compiles_sequences : bool
-        Whether one compiled call can do several operations, see `femops_kernels.cpu.sequence`.
-    updates : VectorUpdates
-        Vector updates of multigrid cycles.
-    """
-
-    levels: tuple[str, ...]
+    levels: tuple[str, ...]  # levels that the machine has kernels for
+    # whether the level "auto" is chosen by measured times. Else it is chosen by bytes read.
     measures: bool
+    # whether there are kernels for element matrices that are sums of Kronecker products
     separates: bool
+    # whether one compiled call can do several operations, see `femops_kernels.cpu.sequence`
     compiles_sequences: bool = False
-    updates: VectorUpdates
+    updates: VectorUpdates  # vector updates of multigrid cycles
 
     @abstractmethod
     def compile_ahead(
@@ -110,17 +89,7 @@ class Backend(ABC):
         ranks: int,
         terms: Callable[[], Sequence[KernelTerm]] = list,
     ) -> None:
-        """Start to compile kernels in the background, on the host if a core is idle.
-
-        Parameters
-        ----------
-        needed : callable
-            Returns the parts of the host's kernels, in reverse order of their use.
-        ranks : int
-            Number of ranks that share the cores.
-        terms : callable
-            Returns terms whose kernels a device compiles: of products and of diagonals.
-        """
+        """Start to compile kernels in the background, on the host if a core is idle."""
 
     @abstractmethod
     def compile_cycle(
@@ -129,35 +98,17 @@ class Backend(ABC):
         outer: np.dtype[Any],
         dtype: np.dtype[Any],
     ) -> None:
-        """Start to compile a device's kernels of multigrid cycles, besides those of operators.
-
-        Parameters
-        ----------
-        transfers : iterable of (Space, Space, array)
-            Arguments of `element_products`.
-        outer, dtype : dtype
-            Type of the solver's vectors, and type of the cycles.
-        """
+        """Start to compile a device's kernels of multigrid cycles, besides those of operators."""
 
     # --- checks of options -----------------------------------------------------------------------
 
     @abstractmethod
     def check_level(self, level: str) -> None:
-        """Raise if the machine has no kernels for a level.
-
-        Raises
-        ------
-        OperatorError
-        """
+        """Raise if the machine has no kernels for a level."""
 
     @abstractmethod
     def check_lanes(self, lanes: int | None) -> None:
-        """Raise if ``lanes`` is not None and the machine has no kernels of that width.
-
-        Raises
-        ------
-        OperatorError
-        """
+        """Raise if ``lanes`` is not None and the machine has no kernels of that width."""
 
     # --- launches --------------------------------------------------------------------------------
 
@@ -169,48 +120,15 @@ class Backend(ABC):
         keep: float,
         work: Callable[[], Work] | None = None,
     ) -> Launch:
-        """Make the launch of a term's kernel, bound to dofs and data; `idle` without elements.
-
-        Parameters
-        ----------
-        term : Term
-        constraints : Constraints
-            Entries in the constrained columns are read as zero. The result in a constrained row
-            is ``keep`` times the field's entry.
-        keep : float
-        work : callable, optional
-            Returns a kernel of the host and its data. By default the kernel of sum factorisation.
-        """
+        """Make the launch of a term's kernel, bound to dofs and data; `idle` without elements."""
 
     @abstractmethod
     def launch_inverse(self, term: KernelTerm, work: Work) -> Launch:
-        """Make the launch of the inverse of a mass term; `idle` without elements.
-
-        Parameters
-        ----------
-        term : Term
-            Multiplies values by one number.
-        work : Work
-            The inverse as a kernel of the host and its data: of the term's q-function with other
-            1-D matrices and numbers.
-        """
+        """Make the launch of the inverse of a mass term; `idle` without elements."""
 
     @abstractmethod
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:
-        """Smallest number of vectors for which an operator uses panels, and smallest panel width.
-
-        Parameters
-        ----------
-        width : int
-            Number of lanes of the SIMD vectors. On a reproducible mesh, of the widest SIMD vectors.
-        ordered : bool
-            Whether ranks share dofs, or the user asked for an order of the sums over elements.
-
-        Returns
-        -------
-        int, int
-            The first number is 0 if the operator is always applied to one vector at a time.
-        """
+        """Fewest vectors for which an operator uses panels, and the smallest panel width."""
 
     @abstractmethod
     def launch_panels(
@@ -221,16 +139,7 @@ class Backend(ABC):
         work: Callable[[], Work],
         panels: Panels,
     ) -> Launch:
-        """Make the launch of a term's kernel for many vectors.
-
-        Parameters
-        ----------
-        term, constraints, keep
-            See `launch`.
-        work : callable
-            Returns a kernel of the host that reads no geometry, and its data.
-        panels : Panels
-        """
+        """Make the launch of a term's kernel for many vectors."""
 
     @abstractmethod
     def element_products(
@@ -238,13 +147,7 @@ class Backend(ABC):
     ) -> Launch:
         """Make a launch that multiplies element dofs by a matrix in each direction, and sums.
 
-        Parameters
-        ----------
-        source, target : Space
-            On one mesh, with the same number of components.
-        matrix : (target.p1d, source.p1d) float64
-        dtype : dtype
-            Type of the vectors.
+        Shapes: `matrix` (target.p1d, source.p1d).
         """
 
     @abstractmethod
@@ -271,15 +174,7 @@ class Backend(ABC):
     ) -> Launch:
         """Make a launch that sets a result to ``keep`` times the field in ``rows``, else to 0.
 
-        Parameters
-        ----------
-        size : int
-            Entries of a vector.
-        rows : (n,) int64
-            Flat positions of the rows.
-        keep : float
-        dtype : dtype
-        panels : Panels
+        Shapes: `rows` (n,).
         """
 
     # --- sequences -------------------------------------------------------------------------------
@@ -293,15 +188,6 @@ class Backend(ABC):
         """Instruction of a host sequence that computes the least value of a functional.
 
         None if Python has to compute the least value.
-
-        Parameters
-        ----------
-        launch : Launch
-            Launch of a residual.
-        functional : int
-            Number of the functional.
-        scalar : int
-            Number of the sequence's scalar that receives the result.
         """
         return None
 
@@ -311,25 +197,13 @@ class Backend(ABC):
     def operator(
         self, launches: Sequence[tuple[float, Any]], places: Places | None = None
     ) -> CompiledOperator:
-        """Compile a sum of launches with factors.
-
-        Parameters
-        ----------
-        launches : sequence of (float, Launch)
-        places : Places, optional
-        """
+        """Compile a sum of launches with factors."""
 
     @abstractmethod
     def diagonal(self, summands: Sum, compiled: Callable[[], CompiledOperator]) -> NDArray[Any]:
         """Diagonal (size,) of a sum of square terms, without essential conditions. Collective.
 
         Entries of constrained rows are undefined.
-
-        Parameters
-        ----------
-        summands : Sum
-        compiled : callable
-            Returns the compiled operator of the terms. It may have essential conditions.
         """
 
     @abstractmethod
@@ -337,13 +211,6 @@ class Backend(ABC):
         """Copy vectors into the state at which a residual is differentiated. Collective.
 
         Without vectors, return the state of a linear form.
-
-        Parameters
-        ----------
-        vectors : dict of (Space, vector)
-            Fields by name, see `State`.
-        setups : dict
-            See `State`.
         """
 
     @abstractmethod
@@ -354,16 +221,7 @@ class Backend(ABC):
 
     @abstractmethod
     def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> Any:
-        """Open a channel for messages of fixed sizes between ranks. Collective.
-
-        Parameters
-        ----------
-        space : Space
-            Space of the vectors whose entries are exchanged.
-        send, receive : dict of int
-            Number of entries sent to each rank, and received from it.
-        dtype : numpy.dtype
-        """
+        """Open a channel for messages of fixed sizes between ranks. Collective."""
 
     @abstractmethod
     def forward(self, way: Any, positions: Ints) -> Any:
@@ -374,13 +232,6 @@ class Backend(ABC):
         """Make the exchange that adds received numbers to entries ``positions`` (n,) of a vector.
 
         Numbers for negative positions are ignored.
-
-        Parameters
-        ----------
-        way
-            Channel, see `way`.
-        positions, starts
-            See `femops_kernels.cpu.exchange.Reverse`.
         """
 
     @abstractmethod

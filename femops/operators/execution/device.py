@@ -87,12 +87,7 @@ _looked = Derived[Mesh, None]()
 
 @final
 class DeviceBackend(Backend):
-    """Backend of a device.
-
-    Parameters
-    ----------
-    device : Device
-    """
+    """Backend of a device."""
 
     levels, measures, separates = LEVELS, False, False
 
@@ -101,7 +96,6 @@ class DeviceBackend(Backend):
         self.updates = DeviceUpdates(device)
 
     def check_level(self, level: str) -> None:
-        """See `Backend.check_level`."""
         if level not in LEVELS:
             raise OperatorError(
                 f"level {level!r} on a GPU: choose one of {', '.join(LEVELS)} or auto; a matrix "
@@ -114,7 +108,6 @@ class DeviceBackend(Backend):
         ranks: int,  # noqa: ARG002
         terms: Callable[[], Sequence[KernelTerm]] = list,
     ) -> None:
-        """See `Backend.compile_ahead`."""
         if self._device.compiles_later:
             given = terms()
             apart = any(term.domain.two_sided for term in given)  # then the host has the diagonal
@@ -127,7 +120,6 @@ class DeviceBackend(Backend):
         outer: np.dtype[Any],
         dtype: np.dtype[Any],
     ) -> None:
-        """See `Backend.compile_cycle`."""
         if self._device.compiles_later:
             compile_updates_later(self._device, outer, dtype)
             ahead: Any = Ahead(self._device)
@@ -136,7 +128,6 @@ class DeviceBackend(Backend):
                 ahead.function(kernel.text)
 
     def check_lanes(self, lanes: int | None) -> None:
-        """See `Backend.check_lanes`."""
         if lanes is not None:
             raise OperatorError(f"lanes = {lanes!r} on a GPU: they are the CPU's, leave them out")
 
@@ -147,19 +138,16 @@ class DeviceBackend(Backend):
         keep: float,
         work: Callable[[], Work] | None = None,  # noqa: ARG002  (the host's)
     ) -> DeviceLaunch:
-        """See `Backend.launch`."""
         if not term.domain.num_elements:
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep)
 
     def launch_inverse(self, term: KernelTerm, work: Work) -> DeviceLaunch:
-        """See `Backend.launch_inverse`."""
         if not term.domain.num_elements:
             return DeviceNoOp()
         return inverse_sweep(self._device, term, work)
 
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
-        """See `Backend.fewest_at_once`."""
         return (0, 1) if ordered else (2, 2)
 
     def launch_panels(
@@ -170,7 +158,6 @@ class DeviceBackend(Backend):
         work: Callable[[], Work],  # noqa: ARG002  (the host's)
         panels: Panels,
     ) -> DeviceLaunch:
-        """See `Backend.launch_panels`."""
         if not term.domain.num_elements:
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep, panels)
@@ -187,7 +174,6 @@ class DeviceBackend(Backend):
         return product_sweep(self._device, element_product(source, target, matrix, dtype))
 
     def launch_modes(self, space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> DeviceLaunch:
-        """See `Backend.launch_modes`."""
         if not space.domain.num_elements:
             return DeviceNoOp()
         return product_sweep(self._device, mode_products(space, modes, dtype))
@@ -199,12 +185,10 @@ class DeviceBackend(Backend):
         *,
         any_width: bool = False,  # noqa: ARG002  (a device has no lanes)
     ) -> DeviceRowProduct:
-        """See `Backend.rows`."""
         start, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
         return DeviceRowProduct(self._device, start, columns, matrix.data.astype(dtype))
 
     def idle(self) -> DeviceLaunch:
-        """See `Backend.idle`."""
         return DeviceNoOp()
 
     def start(
@@ -222,7 +206,6 @@ class DeviceBackend(Backend):
     def operator(
         self, launches: Sequence[tuple[float, DeviceLaunch]], places: Places | None = None
     ) -> CompiledOperator:
-        """See `Backend.operator`."""
         return DeviceOperator(self._device, launches, places)
 
     def diagonal(self, summands: Sum, compiled: Callable[[], CompiledOperator]) -> NDArray[Any]:
@@ -259,19 +242,15 @@ class DeviceBackend(Backend):
         return DeviceState(fields, setups)
 
     def placed(self, vector: Any) -> Any:
-        """See `Backend.placed`."""
         return vector
 
     def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> DeviceChannel:
-        """See `Backend.way`."""
         return device_channel(self._device, space.comm, send, receive, dtype)
 
     def forward(self, way: Any, positions: Ints) -> DeviceForward:
-        """See `Backend.forward`."""
         return DeviceForward(self._device, way, positions)
 
     def reverse(self, way: Any, positions: Ints, starts: Ints | None = None) -> DeviceReverse:
-        """See `Backend.reverse`."""
         assert starts is None  # spaces on a device refuse the option that needs it
         return DeviceReverse(self._device, way, positions)
 
@@ -283,7 +262,6 @@ class DeviceBackend(Backend):
         routes: Routes,
         at_once: bool,  # noqa: ARG002  (spaces on a device refuse the option that needs it)
     ) -> CompiledOperator:
-        """See `Backend.distributed`."""
         return DistributedDeviceOperator(local, forwards, reverses, routes)
 
 

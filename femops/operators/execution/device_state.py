@@ -18,15 +18,7 @@ from femops_kernels.pointwise.qdata import Data
 
 @final
 class DeviceField:
-    """A field of a state, stored on a device.
-
-    Parameters
-    ----------
-    space : Space
-    vector : float64 array of the device
-    ghosts : float64 array of the device, optional
-        Values at ghosts: dofs that other ranks own.
-    """
+    """A field of a state, stored on a device."""
 
     def __init__(self, space: Space, vector: Any, ghosts: Any = None) -> None:
         self.space, self.vector, self.ghosts = space, vector, ghosts
@@ -53,15 +45,7 @@ def _restored(space: Space, *parts: NDArray[Any]) -> DeviceField:
 
 @final
 class DeviceState(State):
-    """State whose fields are stored on a device.
-
-    Parameters
-    ----------
-    fields : dict of DeviceField
-        See `State`.
-    setups : dict, optional
-        See `State`.
-    """
+    """State whose fields are stored on a device."""
 
     filled = True
 
@@ -75,11 +59,9 @@ class DeviceState(State):
         self.setups = {} if setups is None else setups
 
     def field(self, name: str) -> Field:
-        """See `State.field`."""
         return self.fields[name].on_host
 
     def of(self, names: Iterable[str], setups: dict[Any, Any]) -> DeviceState:
-        """See `State.of`."""
         return DeviceState({name: self.fields[name] for name in names}, setups)
 
     def points(

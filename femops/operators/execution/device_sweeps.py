@@ -75,24 +75,13 @@ def side_of(space: DomainSpace, points: NDArray[np.float64]) -> Side:
 @final
 @dataclass(frozen=True, eq=False)
 class Products:
-    """Products of element dofs with a 1-D matrix in each direction, and its counterpart back.
+    """Products of element dofs with a 1-D matrix in each direction, and its counterpart back."""
 
-    Attributes
-    ----------
-    spaces : (DomainSpace, DomainSpace)
-        Of the field and of the test function.
-    bases : ((points, p1d) float64, (points, p1d) float64)
-        1-D matrices for the field and for the test function.
-    code : QFunctionCode
-        Q-function of values alone.
-    data : Data
-        Numbers of the q-function. Vectors are of their type.
-    """
-
-    spaces: tuple[DomainSpace, DomainSpace]
+    spaces: tuple[DomainSpace, DomainSpace]  # of the field and of the test function
+    # ((points, p1d), (points, p1d)): 1-D matrices for the field and for the test function
     bases: tuple[NDArray[np.float64], NDArray[np.float64]]
-    code: QFunctionCode
-    data: Data
+    code: QFunctionCode  # Q-function of values alone
+    data: Data  # numbers of the q-function. Vectors are of their type.
 
 
 def inverse_sweep(device: Device, term: KernelTerm, work: Work) -> DeviceSweep:

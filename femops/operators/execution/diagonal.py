@@ -27,12 +27,6 @@ def diagonal(backend: Backend, summands: Sum) -> NDArray[Any]:
     """Diagonal (size,) of a sum of square terms, without essential conditions. Collective.
 
     The result is of float64, or of the terms' type if it is rounded to this type anyway.
-
-    Parameters
-    ----------
-    backend : Backend
-        Backend of the host.
-    summands : Sum
     """
     space, total = summands.first.spaces[0], None
     for factor, term in summands:

@@ -40,15 +40,6 @@ def filled_points(
     The numbers depend on the form's state, which is on the host, or on the geometry. Return None if
     NumPy should compute them: for few points, and for a state in float32, because a float32 sweep
     would lose digits.
-
-    Parameters
-    ----------
-    form : Integral
-    qdata_split : QDataSplit
-        ``qdata_split.point`` lists the numbers to compute.
-    dtype : dtype
-    width : int
-        Number of lanes.
     """
     spaces, ne = _spaces(form, qdata_split, dtype), form.domain.num_elements
     if not spaces or not _many(form, _finest(spaces)) or not ne:

@@ -69,7 +69,6 @@ class HostBackend(Backend):
         """See `Backend.check_level`. The host has kernels for all levels."""
 
     def check_lanes(self, lanes: int | None) -> None:
-        """See `Backend.check_lanes`."""
         if lanes is not None and lanes not in WIDTHS:
             raise OperatorError(f"lanes are {shown(lanes)} wide: choose one of {WIDTHS}")
 
@@ -79,7 +78,6 @@ class HostBackend(Backend):
         ranks: int,
         terms: Callable[[], Sequence[KernelTerm]] = list,  # noqa: ARG002  (a device's)
     ) -> None:
-        """See `Backend.compile_ahead`."""
         if ranks == 1 and machine.get_threads() > 1:
             compile_kernels_ahead(needed(), machine.cores())
 
@@ -98,7 +96,6 @@ class HostBackend(Backend):
         keep: float,
         work: Callable[[], Work] | None = None,
     ) -> HostLaunch:
-        """See `Backend.launch`."""
         # ranks may choose the kernel together, so those without elements call `work` too
         kernel, data = work() if work else (factorised_kernel(term), term.data)
         if not term.domain.num_elements:
@@ -106,11 +103,9 @@ class HostBackend(Backend):
         return sweep(term, kernel, constraints, keep, data)
 
     def launch_inverse(self, term: KernelTerm, work: Work) -> HostLaunch:
-        """See `Backend.launch_inverse`."""
         return self.launch(term, FREE, 0.0, lambda: work)
 
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
-        """See `Backend.fewest_at_once`."""
         # measured: the copy that fills up a lane pays where less than an eighth of it is empty
         return width - width // 8, width
 
@@ -122,7 +117,6 @@ class HostBackend(Backend):
         work: Callable[[], Work],
         panels: Panels,
     ) -> HostLaunch:
-        """See `Backend.launch_panels`."""
         given = work()
         if not term.domain.num_elements:
             return NoOp()
@@ -131,31 +125,26 @@ class HostBackend(Backend):
     def element_products(
         self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
     ) -> HostLaunch:
-        """See `Backend.element_products`."""
         if not source.domain.num_elements:
             return NoOp()
         return element_products(source, target, matrix, dtype)
 
     def launch_modes(self, space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> HostLaunch:
-        """See `Backend.launch_modes`."""
         return mode_sweep(space, modes, dtype) if space.domain.num_elements else NoOp()
 
     def rows(
         self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False
     ) -> RowProduct:
-        """See `Backend.rows`."""
         start, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
         rows = placed_rows(start, columns, matrix.data.astype(dtype))
         return RowProduct(*rows, WIDEST if any_width else lane_width(dtype, None))
 
     def idle(self) -> HostLaunch:
-        """See `Backend.idle`."""
         return NoOp()
 
     def start(
         self, size: int, rows: Ints, keep: float, dtype: np.dtype[Any], panels: Panels = ONE
     ) -> HostLaunch:
-        """See `Backend.start`."""
         every = np.add.outer(np.arange(panels.count) * size, rows)
         entries = np.add.outer(every * panels.nvec, np.arange(panels.nvec)).reshape(-1)
         size *= panels.count * panels.nvec
@@ -164,7 +153,6 @@ class HostBackend(Backend):
     def operator(
         self, launches: Sequence[tuple[float, HostLaunch]], places: Places | None = None
     ) -> CompiledOperator:
-        """See `Backend.operator`."""
         return HostOperator(launches, places)
 
     def diagonal(
@@ -172,11 +160,9 @@ class HostBackend(Backend):
         summands: Sum,
         compiled: Callable[[], CompiledOperator],  # noqa: ARG002  (by kernels of its own)
     ) -> NDArray[Any]:
-        """See `Backend.diagonal`."""
         return diagonal(self, summands).astype(summands.first.dtype, copy=False)
 
     def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:
-        """See `Backend.state`."""
         if not vectors:
             return NoState(filled_points)
         fields = {
@@ -186,32 +172,26 @@ class HostBackend(Backend):
         return HostState(fields, setups, filled_points)
 
     def least_instruction(self, launch: Launch, functional: int, scalar: int) -> Instruction | None:
-        """See `Backend.least_instruction`."""
         if not isinstance(launch, Sweep):
             return None
         values = launch.functionals_of_batches[:, functional]
         return least_instruction(values, launch.num_elements, scalar)
 
     def placed(self, vector: Any) -> Any:
-        """See `Backend.placed`."""
         return placed(vector)
 
     def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> Channel:
-        """See `Backend.way`."""
         return space.comm.channel(send, receive, dtype)
 
     def forward(self, way: Any, positions: Ints) -> Forward:
-        """See `Backend.forward`."""
         return Forward(way, positions)
 
     def reverse(self, way: Any, positions: Ints, starts: Ints | None = None) -> Reverse:
-        """See `Backend.reverse`."""
         return Reverse(way, positions, starts)
 
     def distributed(
         self, local: Any, forwards: Exchanges, reverses: Exchanges, routes: Routes, at_once: bool
     ) -> CompiledOperator:
-        """See `Backend.distributed`."""
         return DistributedHostOperator(local, forwards, reverses, routes, at_once)
 
 

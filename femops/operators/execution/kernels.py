@@ -55,16 +55,7 @@ def vector_term(
     constraints: Constraints,
     keep: float,
 ) -> VectorTerm:
-    """Bind a kernel to the plans of a term's spaces and to data, for any number of vectors.
-
-    Parameters
-    ----------
-    term : Term
-    work : Work
-        A kernel that reads no geometry, and its data.
-    constraints, keep
-        See `Backend.launch`.
-    """
+    """Bind a kernel to the plans of a term's spaces and to data, for any number of vectors."""
     kernel, data = work
     layered = not isinstance(kernel, ElementKernel)
     plans = vector_plans(term.fields, term.tests, term.dtype, layered=layered)
@@ -155,16 +146,7 @@ def sweep(
     keep: float,
     data: Data,
 ) -> Sweep:
-    """Bind a kernel to the plans of a term's spaces and to data.
-
-    Parameters
-    ----------
-    term : Term
-    kernel : SweepKernel
-    constraints, keep
-        See `Backend.launch`.
-    data : Data
-    """
+    """Bind a kernel to the plans of a term's spaces and to data."""
     pairs = plans_of(term, layered=not isinstance(kernel, ElementKernel))
     fitting = _fitting(kernel, pairs)
     dofs = [

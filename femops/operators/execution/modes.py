@@ -26,23 +26,14 @@ class ElementModes:
     In two dimensions the sum is f_0 (M x K) + f_1 (K x M) + f_2 (M x M). The eigenvectors S have
     K S = M S diag(values) and S^T M S = 1. So the inverse is (S x S) D (S x S)^T with a diagonal D
     (Lynch, Rice and Thomas, Numer. Math. 6, 1964).
-
-    Attributes
-    ----------
-    vectors : (p1d, p1d) float64
-        The columns are the eigenvectors.
-    values : (p1d,) float64
-        Eigenvalues, not negative.
-    factors : (ne, dim + 1) float64
-        Factors f of the directions, then that of M alone. Not negative, and not all zero.
-    scales : (ne,) float64
-        Factors of the inverses.
     """
 
-    vectors: Floats
-    values: Floats
+    vectors: Floats  # (p1d, p1d): the columns are the eigenvectors
+    values: Floats  # (p1d,): eigenvalues, not negative
+    # (ne, dim + 1): factors f of the directions, then that of M alone. Not negative, and not all
+    # zero.
     factors: Floats
-    scales: Floats
+    scales: Floats  # (ne,): factors of the inverses
 
     def data(self, width: int, dtype: np.dtype[Any]) -> Data:
         """Diagonals D of the elements times their scales, for kernels with ``width`` slots."""

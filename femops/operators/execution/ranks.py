@@ -31,20 +31,12 @@ _state_forwards = Derived[Space, Any]()
 @final
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """Part of an operator's flat vector that belongs to one space.
-
-    Attributes
-    ----------
-    space : Space
-    constrained : (k,) int64
-        Flat positions of constrained dofs in this part. They are not exchanged.
-    first : int
-        First entry of this part in the operator's vector.
-    """
+    """Part of an operator's flat vector that belongs to one space."""
 
     space: Space
+    # (k,): flat positions of constrained dofs in this part. They are not exchanged.
     constrained: Ints
-    first: int = 0
+    first: int = 0  # first entry of this part in the operator's vector
 
 
 def compiled_steps(
@@ -58,22 +50,6 @@ def compiled_steps(
     """Compile a sum of steps, with the exchanges between ranks that it needs. Collective.
 
     All operators on a space share channels, because one application ends before the next begins.
-
-    Parameters
-    ----------
-    backend : Backend
-    steps : sequence of Step
-        First the steps that may overwrite test functions (`Step.begins`), then steps that only add.
-    sides : (Arguments, Arguments)
-        The fields and the test functions of the operator.
-    constraints : Constraints
-        Constrained columns are not read, and nothing is added to constrained rows. If no step may
-        overwrite a test function, its constrained rows get ``constraints.identity`` times the
-        field.
-    dtype : numpy.dtype
-        Type of the vectors.
-    panels : Panels
-        Number of vectors to which the operator is applied at once.
     """
     starts = _starts(backend, steps, sides[1], constraints, dtype, panels)
     added = {name for step in steps for name in step.written}
@@ -124,14 +100,7 @@ def _starts(
 
 @final
 class _Exchanges:
-    """Builds the exchanges of an operator. Steps share an exchange where possible.
-
-    Attributes
-    ----------
-    apart : bool
-        Whether each step has its own reverse exchange, in the order of the steps. Else all steps
-        share one reverse exchange per test function.
-    """
+    """Builds the exchanges of an operator. Steps share an exchange where possible."""
 
     def __init__(
         self,

@@ -37,12 +37,6 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
     multiplies values alone, D is a column or a row of slots, and has to be diagonal in components
     only. An example is convection with a constant velocity on parallelepipeds. Collective on a
     reproducible mesh.
-
-    Parameters
-    ----------
-    term : Term
-    parts : sequence of Term
-        Summands of the term, or the term itself if it is not a sum.
     """
     qfunction = term.qfunction
     slots, numbers, mixed = _slots(qfunction), qfunction.numbers, _mixes(qfunction)

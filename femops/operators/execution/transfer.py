@@ -48,18 +48,6 @@ def summed_interpolation(
 
     The sum at a dof is the interpolated value times the number of elements that share the dof.
     Divide it by this number, see `ElementRestriction.multiplicity`.
-
-    Parameters
-    ----------
-    coarse, fine : Space
-        On one mesh, with the same number of components.
-    dtype : dtype
-        Type of the vectors.
-
-    Returns
-    -------
-    up, down : CompiledOperator
-        From coarse to fine vectors, and back.
     """
     up, down = (_elementwise(*ends, dtype) for ends in _transfers([(fine, coarse)]))
     return up, down
@@ -71,13 +59,6 @@ def prepare_cycles(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
     For a large problem a Python thread does so. It makes the plans of all levels, and checks the
     elements of the coarse levels. It needs NumPy alone, so it works while sweeps of the finest
     level run. A sweep waits for its plan, and raises the errors of the thread.
-
-    Parameters
-    ----------
-    spaces : sequence of Space
-        Spaces of all levels, the finest first.
-    outer, dtype : dtype
-        Type of the operator to precondition, and type of the cycles.
     """
     first, threads = spaces[0], machine.get_threads()
     alone = first.comm.size == 1 and first.device is None and threads > 1

@@ -17,28 +17,7 @@ from femops_meshes.arguments import type_name
 
 
 def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> Any:
-    """Return a user's vector as an array that compiled code can use without a copy.
-
-    Parameters
-    ----------
-    space : Space or Product
-        Space of the vector.
-    dtype : numpy.dtype
-        Type that the vector must have.
-    vector : any
-    what : str
-        Name of the vector in messages.
-
-    Returns
-    -------
-    array
-        The vector itself. On a device an array that shares the memory of ``vector``.
-
-    Raises
-    ------
-    VectorError
-        If the vector has another length, type or memory layout.
-    """
+    """Return a user's vector as an array that compiled code can use without a copy."""
     vector = _typed(space, dtype, vector, what)
     check_layout(vector, what)
     return vector
@@ -47,13 +26,7 @@ def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, wh
 def contiguous_vector(
     space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str
 ) -> NDArray[Any]:
-    """Return a user's vector as `checked_vector` does, or a copy if its memory has gaps.
-
-    Raises
-    ------
-    VectorError
-        If the vector has another length or type.
-    """
+    """Return a user's vector as `checked_vector` does, or a copy if its memory has gaps."""
     found: NDArray[Any] = space.memory.xp.ascontiguousarray(_typed(space, dtype, vector, what))
     return found
 
@@ -68,19 +41,7 @@ def _typed(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str)
 
 
 def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
-    """Return ``x`` after a check that an operator on the space can be applied to it.
-
-    Parameters
-    ----------
-    space : Space or Product
-    x : array
-        A vector (size,), or many vectors as columns (size, nvec).
-
-    Raises
-    ------
-    VectorError
-        If ``x`` has another shape, or entries that are not numbers.
-    """
+    """Return ``x`` after a check that an operator on the space can be applied to it."""
     if x.dtype.kind not in "biufc":
         raise VectorError(f"x has type {x.dtype}: give numbers, as V.zeros() has")
     if x.ndim == 2 and len(x) == space.size:
@@ -98,17 +59,7 @@ def check_output(
 ) -> None:
     """Raise if an output overlaps the input or can't be written.
 
-    Parameters
-    ----------
-    space : Space or Product
-    x, out : (size,) or (size, nvec) arrays
-        Contiguous.
-    given : object, optional
-        The user's object whose memory ``out`` shares, if it is another library's array.
-
-    Raises
-    ------
-    VectorError
+    Shapes: `x`, `out` (size,).
     """
     if space.memory.overlap(x, out):
         raise VectorError("out overlaps the vector that is read: give another array")
@@ -123,12 +74,7 @@ def check_many(
     x: MultiVector,
     out: MultiVector,
 ) -> None:
-    """Raise unless an operator can be applied to a MultiVector, with the result in ``out``.
-
-    Raises
-    ------
-    VectorError
-    """
+    """Raise unless an operator can be applied to a MultiVector, with the result in ``out``."""
     for vectors, of, what in ((x, space, "x"), (out, test_space, "out")):
         if not isinstance(vectors, MultiVector):
             raise VectorError(f"{what} is {type_name(type(vectors))}: give a MultiVector")

@@ -22,19 +22,12 @@ FIELD = "u"
 @final
 @dataclass(frozen=True, eq=False)
 class Arguments:
-    """All fields of an integral, or all its test functions.
+    """All fields of an integral, or all its test functions."""
 
-    Attributes
-    ----------
-    spaces : dict of DomainSpace
-        Space of each argument, by name. All spaces have the same domain. On faces between elements
-        both sides of a field are arguments, see `femops.pointwise.sides`.
-    whole : Space or Product
-        Space of the vectors that contain the arguments.
-    """
-
+    # space of each argument, by name. All spaces have the same domain. On faces between elements
+    # both sides of a field are arguments, see `femops.pointwise.sides`.
     spaces: Mapping[str, DomainSpace]
-    whole: Space | Product
+    whole: Space | Product  # space of the vectors that contain the arguments
 
     @staticmethod
     def of(space: DomainSpace | Product) -> Arguments:

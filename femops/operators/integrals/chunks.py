@@ -45,18 +45,11 @@ _plans = Derived[DomainSpace, Plan]()
 @final
 @dataclass(frozen=True)
 class _Chunks:
-    """Chunks of a sweep.
+    """Chunks of a sweep."""
 
-    Attributes
-    ----------
-    start : (n + 1,) int64
-        First element, or face, of each chunk, and the number of elements.
-    owned : (n + 1,) int64 or None
-        For faces, the elements whose dofs a chunk may own: chunk c those from ``owned[c]`` up to
-        ``owned[c + 1]``. Some of its faces may belong to other elements.
-    """
-
-    start: Ints
+    start: Ints  # (n + 1,): first element, or face, of each chunk, and the number of elements
+    # (n + 1,): for faces, the elements whose dofs a chunk may own: chunk c those from
+    # ``owned[c]`` up to ``owned[c + 1]``. Some of its faces may belong to other elements.
     owned: Ints | None = None
 
     @property

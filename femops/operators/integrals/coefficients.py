@@ -32,43 +32,21 @@ _JUMP = 1e-3  # relative change over twice that distance that is a jump
 @final
 @dataclass(frozen=True, eq=False)
 class FormCoefficient:
-    """A coefficient of a form: the user's value, or the form's own copy of it.
-
-    Attributes
-    ----------
-    name : str
-    value : number, array, callable or GridFunction; number, array, Field or Sampled
-        The user's value, or the form's copy.
-    shapes : tuple of shapes, optional
-        Shapes that the form accepts. None means any shape.
-    positive : bool
-        Whether the values must be greater than zero. A matrix must be positive definite, also if
-        it is not symmetric. Matrices that vary are not checked.
-    kept : bool
-        Whether the value is the form's copy. Later changes of the user's value do not affect it.
-    of_function : bool
-        Whether the copy holds values of a function of x.
-    paired : bool
-        Whether the last axis has real and imaginary parts. So an array (2, 2) is no matrix.
-    smooth : bool
-        Whether a function of x must not jump at faces between elements.
-
-    Raises
-    ------
-    VectorError
-        The value is an array on a GPU.
-    OperatorError
-        The value is a text, as that of a misspelt option.
-    """
+    """A coefficient of a form: the user's value, or the form's own copy of it."""
 
     name: str
-    value: Any
+    value: Any  # the user's value, or the form's copy
+    # shapes that the form accepts. None means any shape.
     shapes: tuple[tuple[int, ...], ...] | None = None
+    # whether the values must be greater than zero. A matrix must be positive definite, also if it
+    # is not symmetric. Matrices that vary are not checked.
     positive: bool = False
+    # whether the value is the form's copy. Later changes of the user's value do not affect it.
     kept: bool = False
-    of_function: bool = False
+    of_function: bool = False  # whether the copy holds values of a function of x
+    # whether the last axis has real and imaginary parts. So an array (2, 2) is no matrix.
     paired: bool = False
-    smooth: bool = False
+    smooth: bool = False  # whether a function of x must not jump at faces between elements
 
     def __post_init__(self) -> None:
         refuse_unreadable(self.value, self.name)
@@ -95,12 +73,6 @@ class FormCoefficient:
         """Copy the coefficient's present value to the points of a form. Collective, as `read` is.
 
         A constant, an array or a vector is copied. A function of x is evaluated at all points.
-
-        Raises
-        ------
-        OperatorError
-            See `at`. Constants and fields of order 0 that must be positive are checked here, where
-            ranks raise together.
         """
         if self.kept:
             return self
@@ -175,13 +147,7 @@ class FormCoefficient:
         return shape[:2] != (geometry.num_elements, geometry.num_points)
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
-        """Values (n, nq, *shape) at the quadrature points of a block of elements.
-
-        Raises
-        ------
-        OperatorError
-            If the shape is wrong, a value is not finite, or a value must be positive but is not.
-        """
+        """Values (n, nq, *shape) at the quadrature points of a block of elements."""
         if isinstance(self.value, Sampled):  # checked when it was made
             return self.value.at(block)
         if isinstance(self.value, Field):
@@ -230,13 +196,7 @@ class FormCoefficient:
         return _mixed_shape(called(self.value, place, self.name, OperatorError))
 
     def shape(self, first: DomainBlock) -> CoefficientShape:
-        """Shape and symmetry of the coefficient, for tracing.
-
-        Parameters
-        ----------
-        first : DomainBlock
-            Block with the first element. A matrix is evaluated in all elements.
-        """
+        """Shape and symmetry of the coefficient, for tracing."""
         shape = self.at(first).shape[2:]
         two_sided = isinstance(self.value, Field) and first.geometry.domain.two_sided
         square = len(shape) == 2 + self.paired and shape[0] == shape[1] and not two_sided
@@ -258,13 +218,7 @@ def on_several_domains(
     positive: bool = False,
     smooth: bool = False,
 ) -> FormCoefficient:
-    """Make a coefficient of integrals over several domains; see `FormCoefficient`.
-
-    Raises
-    ------
-    OperatorError
-        The value is an array with another shape, as values at the points of one domain have.
-    """
+    """Make a coefficient of integrals over several domains; see `FormCoefficient`."""
     if not (isinstance(value, GridFunction | Mapping) or callable(value)):
         shape = _shape(value, name)
         if shape not in shapes:
@@ -305,26 +259,7 @@ def _at_points(
 ) -> NDArray[np.float64]:
     """Values of a coefficient at the quadrature points of a block of elements.
 
-    Parameters
-    ----------
-    coefficient : number, array or callable
-        A constant with one of ``shapes``, a function x (dim, n) -> (*shape, n), or an array (ne,
-        nq, *shape) of values at all quadrature points. On boundary faces a function with two
-        arguments gets x and the outer normal.
-    block : DomainBlock
-    name : str
-        For messages.
-    shapes : tuple of shapes
-        Shapes that the form accepts; ``()`` is a scalar.
-
-    Returns
-    -------
-    (n, nq, *shape) float64
-
-    Raises
-    ------
-    OperatorError
-        The shape or type is wrong, or a value is not finite.
+    Shapes: returned (n, nq, *shape).
     """
     if isinstance(coefficient, Mapping):
         raise OperatorError(f"{name} is a dict: give femops.by_attribute(mesh, values)")

@@ -22,31 +22,7 @@ Function = Callable[..., Any]
 
 
 def paired(name: str, value: Any, mesh: Mesh, comm: Communicator | None) -> tuple[Any, bool]:
-    """Convert a coefficient of a complex form to real numbers. Collective if there is a ``comm``.
-
-    Parameters
-    ----------
-    name : str
-    value : number, array, callable or GridFunction
-        See `femops.form`. Values may be complex.
-    mesh : Mesh
-        A function of x is called at one point to see if its values are complex.
-    comm : Communicator, optional
-        The ranks of the mesh. None to convert real values, too.
-
-    Returns
-    -------
-    value : the same kind
-        The same values if they are real. Otherwise real and imaginary parts are one more axis,
-        which is the last of the shape at a point.
-    is_complex : bool
-
-    Raises
-    ------
-    OperatorError
-        The value is a field, which is real, and ``comm`` is None. Or it is not made of numbers. A
-        function raises it, too, if its values are real in one element and complex in another.
-    """
+    """Convert a coefficient of a complex form to real numbers. Collective with a ``comm``."""
     refuse_unreadable(value, name)
     if isinstance(value, GridFunction | Mapping | str):
         if comm is None:

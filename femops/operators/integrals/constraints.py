@@ -30,22 +30,14 @@ def read_only(dofs: NDArray[np.int64]) -> NDArray[np.int64]:
 @final
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Constrained rows and columns. They are zero except for ``identity`` on the diagonal.
+    """Constrained rows and columns. They are zero except for ``identity`` on the diagonal."""
 
-    Attributes
-    ----------
-    rows, columns : (k,) int64
-        Flat positions in the test vector and in the trial vector, ascending.
-    identity : float
-        Diagonal of the constrained rows.
-    symmetric : bool
-        Whether rows and columns are the same on all ranks.
-    """
-
+    # rows and columns are (k,): flat positions in the test vector and in the trial vector,
+    # ascending
     rows: NDArray[np.int64] = field(default_factory=_none)
     columns: NDArray[np.int64] = field(default_factory=_none)
-    identity: float = 0.0
-    symmetric: bool = True
+    identity: float = 0.0  # diagonal of the constrained rows
+    symmetric: bool = True  # whether rows and columns are the same on all ranks
 
     def rows_in(self, memory: Memory) -> NDArray[Any]:
         """Return the rows (k,) in a memory. A device gets its copy once."""
@@ -63,13 +55,7 @@ class Constraints:
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
     def constrained(self, dofs: NDArray[np.int64]) -> Constraints:
-        """Copy that also replaces the rows and columns ``dofs`` (k,) by those of the identity.
-
-        Raises
-        ------
-        OperatorError
-            If rows or columns have been eliminated already.
-        """
+        """Copy that also replaces the rows and columns ``dofs`` (k,) by those of the identity."""
         if self and not self.identity:
             raise OperatorError(
                 "rows or columns of the operator are eliminated: "
@@ -79,13 +65,7 @@ class Constraints:
         return Constraints(union, union, self.identity or 1.0)
 
     def plus(self, other: Constraints) -> Constraints:
-        """Constraints of the sum of two operators with the same constrained rows and columns.
-
-        Raises
-        ------
-        OperatorError
-            The diagonals of the constrained rows cancel.
-        """
+        """Constraints of the sum of two operators with the same constrained rows and columns."""
         identity = self.identity + other.identity
         if self.identity and not identity:
             raise OperatorError(
@@ -99,11 +79,6 @@ class Constraints:
 
         The number zero passes: it is the default of `Operator.rhs`. All values pass if
         `constrained` was called, even without dofs.
-
-        Raises
-        ------
-        OperatorError
-            On all ranks.
         """
         if self.identity:
             return
@@ -133,13 +108,7 @@ class Constraints:
         return f"{len(self.rows)} rows and {len(self.columns)} columns eliminated"
 
     def scaled(self, factor: float, dtype: np.dtype[Any]) -> Constraints:
-        """Copy of the constraints for the operator times a factor.
-
-        Raises
-        ------
-        OperatorError
-            See `product_of_factors`. The factor is zero and the constrained rows are the identity.
-        """
+        """Copy of the constraints for the operator times a factor."""
         if not self.identity:
             return self
         if not factor:
@@ -155,14 +124,7 @@ _copies: WeakKeyDictionary[Constraints, dict[Memory, NDArray[Any]]] = WeakKeyDic
 
 
 def product_of_factors(factor: float, other: float, dtype: np.dtype[Any]) -> float:
-    """Product of two factors of an operator.
-
-    Raises
-    ------
-    OperatorError
-        The product of factors other than zero is out of the range of the operator's type, or below
-        its smallest normal number.
-    """
+    """Product of two factors of an operator."""
     product, limits = factor * other, np.finfo(dtype)
     if factor and other and not float(limits.tiny) <= abs(product) <= float(limits.max):
         raise OperatorError(

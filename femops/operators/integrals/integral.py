@@ -49,35 +49,21 @@ _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 @final
 @dataclass(frozen=True, eq=False)
 class Integral:
-    """Linear form in fields and test functions, or residual of a nonlinear form.
-
-    Attributes
-    ----------
-    function : callable
-        See `femops.form`.
-    fields, tests : Arguments
-        All on the same mesh, or on the same boundary faces.
-    quadrature : Quadrature1D
-    coefficients : dict of FormCoefficient
-        Copies of the user's values, see `FormCoefficient.keep`. So all parts of an operator use the
-        same values. To make a form is collective if a coefficient is a field that ranks share.
-    traced : LinearQFunction or NonlinearQFunction, optional
-        The q-function. By default the function is traced, and must be linear.
-    state : State
-        Fields at which a nonlinear function was differentiated. Empty for other forms.
-    rounded : tuple of Node
-        Numbers that are rounded to float32 wherever they are computed at points.
-    closed : bool
-        See `Known.closed`.
-    """
+    """Linear form in fields and test functions, or residual of a nonlinear form."""
 
     function: FormFunction
+    # fields and tests: all on the same mesh, or on the same boundary faces
     fields: Arguments
     tests: Arguments
     quadrature: Quadrature1D
+    # copies of the user's values, see `FormCoefficient.keep`. So all parts of an operator use the
+    # same values. To make a form is collective if a coefficient is a field that ranks share.
     coefficients: Mapping[str, FormCoefficient]
+    # the q-function. By default the function is traced, and must be linear.
     traced: LinearQFunction | NonlinearQFunction | None = None
+    # fields at which a nonlinear function was differentiated. Empty for other forms.
     state: State = NO_STATE
+    # numbers that are rounded to float32 wherever they are computed at points
     rounded: tuple[Node, ...] = ()
     closed: bool = False
 
@@ -118,13 +104,7 @@ class Integral:
 
     @cached_property
     def qfunction(self) -> LinearQFunction:
-        """The linear q-function of the trace.
-
-        Raises
-        ------
-        TraceError
-            The function can't be traced, or is not linear in its fields.
-        """
+        """The linear q-function of the trace."""
         if isinstance(self.traced, LinearQFunction):
             return self.traced
         # a function takes all fields
@@ -148,13 +128,7 @@ class Integral:
         return fresh.trace.has_results_of(self.qfunction.trace)
 
     def _of_arguments(self, step: LinearQFunction) -> LinearQFunction:
-        """Restrict a q-function to the fields and test functions of the form.
-
-        Raises
-        ------
-        OperatorError
-            If the q-function couples other fields.
-        """
+        """Restrict a q-function to the fields and test functions of the form."""
         fields, tests, traced = self.fields.spaces, self.tests.spaces, step.trace
         if fields.keys() == traced.fields.keys() and tests.keys() == traced.tests.keys():
             return step
@@ -239,21 +213,7 @@ class Integral:
         self._terms.update({key: term for key, term in old._terms.items() if key[0] in kept})
 
     def replaced(self, values: Mapping[str, Any], made: Made) -> Integral:
-        """Copy of the form with new coefficients. The trace is kept.
-
-        Parameters
-        ----------
-        values : dict
-            New values by name.
-        made : dict of FormCoefficient
-            Maps each old coefficient to the new one. All forms that share coefficients share this
-            dict. The method adds entries, so that each value is read once.
-
-        Raises
-        ------
-        OperatorError
-            ``values`` names a coefficient that the form does not have.
-        """
+        """Copy of the form with new coefficients. The trace is kept."""
         unknown = [name for name in values if name not in self.coefficients]
         if unknown:
             has = ", ".join(self.coefficients) or "none"

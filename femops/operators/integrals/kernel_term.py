@@ -21,33 +21,19 @@ from femops_kernels.simd.lanes import WIDEST
 
 @dataclass(frozen=True, eq=False)
 class KernelTerm(ABC):
-    """A q-function between fields and test functions, with data for it.
-
-    Attributes
-    ----------
-    name : str
-    fields, tests : Arguments
-    quadrature : Quadrature1D
-    qfunction : QFunction
-    dtype : numpy.dtype
-        Type of vectors and arithmetic.
-    width : int
-        Number of lanes.
-    data_dtype : numpy.dtype or None
-        Type of the numbers stored at points. None if it is ``dtype``.
-    minima, sums : int
-        Number of minima and of integrals among a residual's functionals. Their components of the
-        q-function follow those of the test functions.
-    """
+    """A q-function between fields and test functions, with data for it."""
 
     name: str
     fields: Arguments
     tests: Arguments
     quadrature: Quadrature1D
     qfunction: QFunction
-    dtype: np.dtype[Any]
-    width: int
+    dtype: np.dtype[Any]  # type of vectors and arithmetic
+    width: int  # number of lanes
+    # type of the numbers stored at points. None if it is ``dtype``.
     data_dtype: np.dtype[Any] | None
+    # minima and sums: number of minima and of integrals among a residual's functionals. Their
+    # components of the q-function follow those of the test functions.
     minima: int
     sums: int
 
@@ -126,30 +112,19 @@ class KernelTerm(ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class GivenTerm(KernelTerm):
-    """Term that gets its data when it is made. Fused sums and data programs are such terms.
+    """Term that gets its data when it is made. Fused sums and data programs are such terms."""
 
-    Attributes
-    ----------
-    given : Data
-        The data. They have no numbers at points if ``parts`` is not empty.
-    parts : Sum
-        See `KernelTerm.parts`.
-    """
-
-    given: Data
+    given: Data  # the data. They have no numbers at points if ``parts`` is not empty.
     parts: Any = ()
 
     @property
     def data(self) -> Data:
-        """See `KernelTerm.data`."""
         return self.given
 
     @property
     def looked_at(self) -> bool:
-        """See `KernelTerm.looked_at`."""
         return bool(self.parts)
 
     @property
     def data_without_points(self) -> Data:
-        """See `KernelTerm.data_without_points`."""
         return replace(self.data, points=self.data.points[:, :, :0])

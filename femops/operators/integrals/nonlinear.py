@@ -47,41 +47,7 @@ ENERGY = "@energy"
 
 @final
 class NonlinearIntegral:
-    """A function of fields, integrated with test functions, and its functionals.
-
-    Parameters
-    ----------
-    function : callable
-        See `femops.residual`.
-    sides : Arguments
-        The fields. The test functions have the same names and spaces.
-    functionals : Functionals
-    quadrature : Quadrature1D
-    coefficients : dict of FormCoefficient
-    kind : (numpy.dtype, int)
-        Type of the arithmetic, and number of lanes.
-    of_energy : bool
-        Whether the function returns an energy. Then the integral is the derivative of this energy.
-    level : {"partial", "matrix-free"}
-        Whether the geometry at points is stored, or computed in each application.
-
-    Attributes
-    ----------
-    form : Integral
-    functionals : Functionals
-    kind : (numpy.dtype, int)
-    dtype : numpy.dtype
-    width : int
-        Number of lanes.
-    of_energy : bool
-    factor : float
-        Factor of the integral. It does not apply to functionals.
-
-    Raises
-    ------
-    TraceError
-        The function can't be traced.
-    """
+    """A function of fields, integrated with test functions, and its functionals."""
 
     def __init__(
         self,
@@ -115,7 +81,6 @@ class NonlinearIntegral:
 
     @property
     def label(self) -> str:
-        """See `Integral.label`."""
         return self.form.label
 
     def _read(self) -> None:
@@ -183,11 +148,6 @@ class NonlinearIntegral:
 
         The factor goes into the trace. A kernel would scale the fields instead, which is right for
         linear functions only.
-
-        Raises
-        ------
-        OperatorError
-            If the product of factors is out of range.
         """
         twin = copy(self)
         twin.factor, twin._setups = product_of_factors(factor, self.factor, self.dtype), {}
@@ -240,13 +200,7 @@ class NonlinearIntegral:
         return form, [name for name in self.states.values() if {name, f"d{name}"} & {*used}]
 
     def derivative(self, state: Callable[[], State]) -> Integral:
-        """Form of the derivative at a state. ``state`` is called only if the form uses a field.
-
-        Raises
-        ------
-        TraceError
-            If the integral does not depend on any field.
-        """
+        """Form of the derivative at a state. ``state`` is called only if the form uses a field."""
         form, used = self._derivative
         return replace(form, state=state().of(used, self._setups)) if used else form
 

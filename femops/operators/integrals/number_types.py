@@ -14,13 +14,7 @@ from femops_meshes.arguments import dtype_of, shown
 
 
 def float_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """Convert a user's ``dtype`` to the type of an operator.
-
-    Raises
-    ------
-    OperatorError
-        If the type is not float64 or float32.
-    """
+    """Convert a user's ``dtype`` to the type of an operator."""
     kind = _known(dtype)
     if kind is None:
         asked = dtype_of(dtype) or shown(dtype)
@@ -32,19 +26,7 @@ def float_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def data_type(data_dtype: DTypeLike | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Type in which an operator of type ``dtype`` stores numbers at quadrature points.
-
-    Parameters
-    ----------
-    data_dtype : dtype, optional
-        By default the operator's type.
-    dtype : numpy.dtype
-
-    Raises
-    ------
-    OperatorError
-        If the type is not float64 or float32, or is wider than the arithmetic.
-    """
+    """Type in which an operator of type ``dtype`` stores numbers at quadrature points."""
     if data_dtype is None:
         return dtype
     kind = _known(data_dtype)
@@ -66,24 +48,7 @@ def check_range(
     *,
     whole: bool = False,
 ) -> None:
-    """Raise if numbers are out of a type's range.
-
-    Parameters
-    ----------
-    what : str
-        Names the form and the numbers in the message.
-    largest : float
-        Largest absolute value of the numbers.
-    kind : numpy.dtype
-    cure : str
-        Advice in the message, besides scaling.
-    whole : bool
-        Whether ``largest`` is the largest of all numbers. Then it must not be too small either.
-
-    Raises
-    ------
-    OperatorError
-    """
+    """Raise if numbers are out of a type's range."""
     smallest = smallest_of(kind) if whole else 0.0
     if not smallest <= largest <= float(np.finfo(kind).max):
         raise OperatorError(
@@ -102,12 +67,7 @@ def smallest_of(kind: np.dtype[Any]) -> float:
 
 
 def check_values(what: str, values: NDArray[Any], kind: np.dtype[Any]) -> None:
-    """Raise if finite float64 numbers (of any shape) would be infinite in the type ``kind``.
-
-    Raises
-    ------
-    OperatorError
-    """
+    """Raise if finite float64 numbers (of any shape) would be infinite in the type ``kind``."""
     if kind == np.float32:
         check_range(what, largest_of(values), kind)
 

@@ -67,23 +67,7 @@ def data_of(
     at_points: bool = True,
     looks: bool = True,
 ) -> Data:
-    """Compute the data that the kernel of an integral reads, block by block.
-
-    Parameters
-    ----------
-    form : Integral
-    qdata_split : QDataSplit
-        Lists the numbers.
-    dtype, data_dtype : dtype
-        Type of the arithmetic, and type of the numbers at points if it differs.
-    width : int
-        Number of lanes.
-    at_points : bool
-        Whether the numbers at points are computed.
-    looks : bool
-        Whether the host checks determinants and the functions of the geometry that the kernel
-        computes. For that it computes them itself.
-    """
+    """Compute the data that the kernel of an integral reads, block by block."""
     ne, numbers = form.domain.num_elements, qdata_split.qfunction.numbers
     edges = chunk_batches(form.fields, form.tests, dtype, width)
     swept = _swept(form, qdata_split, dtype, width) if at_points and not data_dtype else None
@@ -120,17 +104,7 @@ def _stored(
     lanes: tuple[np.dtype[Any], int, NDArray[np.int64]],
     own_type: bool,
 ) -> tuple[NDArray[Any], bool]:
-    """Numbers at points (nbatch, points, nodes, width), and True if all are finite.
-
-    Parameters
-    ----------
-    form : Integral
-    nodes : list of Node
-    lanes : (dtype, int, array)
-        Type and width of the lanes, and the first batch of each chunk.
-    own_type : bool
-        Whether the lanes have the type of the arithmetic.
-    """
+    """Numbers at points (nbatch, points, nodes, width), and True if all are finite."""
     dtype, width, edges = lanes
     shape = -(-form.domain.num_elements // width), form.geometry.num_points, len(nodes), width
     stored, finite, largest = placed_array(shape, dtype, edges), True, 0.0

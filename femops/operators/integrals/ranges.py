@@ -40,11 +40,6 @@ def in_range(term: Term) -> Term:
     function checks numbers that kernels compute: the entries of D, the numbers on the way to these,
     and at the matrix-free level coordinates and determinants.  If float32 cannot hold numbers
     inside the expressions of coefficients, the returned term is closed, see `Known`.
-
-    Raises
-    ------
-    OperatorError
-        If a number would become infinite, or if all numbers of one kind would become zero.
     """
     form = term.source
     if term.dtype != np.float32 or form.state.spaces:
@@ -78,13 +73,7 @@ def closes(form: Integral, dtype: np.dtype[Any]) -> bool:
 
 
 def closes_nonlinear(form: Integral, dtype: np.dtype[Any]) -> bool:
-    """`closes` for a form whose factors of the fields are not known. Collective.
-
-    Raises
-    ------
-    OperatorError
-        If an expression of coefficients that the form combines with its fields is out of range.
-    """
+    """`closes` for a form whose factors of the fields are not known. Collective."""
     if dtype != np.float32:
         return False
     largest, leave = _expressions(form, inputs=True)
@@ -228,13 +217,7 @@ def _largest(term: Term, form: Integral) -> NDArray[np.float64]:
 
 
 def check_weights(form: Integral, dtype: np.dtype[Any]) -> None:
-    """Raise if the volumes of all elements are out of a float32 integral's range. Collective.
-
-    Raises
-    ------
-    OperatorError
-        The largest Jacobian determinant or surface measure at element centers is out of range.
-    """
+    """Raise if the volumes of all elements are out of a float32 integral's range. Collective."""
     if dtype == np.float32:
         comm = form.fields.whole.comm
         with check(comm):

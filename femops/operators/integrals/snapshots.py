@@ -31,20 +31,12 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
 @final
 @dataclass(frozen=True, eq=False)
 class Field:
-    """Copy of a finite element function.
-
-    Attributes
-    ----------
-    space : Space
-    l_vec : array
-        Copy of the dofs with ghosts, see `Space.l_vec`.
-    indices : (n, p1d**dim) int64
-        Numbers in ``l_vec`` of the dofs of this rank's elements, and of its ghost elements if the
-        function is needed there.
-    """
+    """Copy of a finite element function."""
 
     space: Space
-    l_vec: NDArray[Any]
+    l_vec: NDArray[Any]  # copy of the dofs with ghosts, see `Space.l_vec`
+    # (n, p1d**dim): numbers in ``l_vec`` of the dofs of this rank's elements, and of its ghost
+    # elements if the function is needed there
     indices: Ints
 
     @staticmethod
@@ -80,16 +72,10 @@ class Sampled:
 
     A constant component is stored as one number. Equal opposite components of a matrix share one
     array.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of the coefficient at a point.
-    parts : tuple of arrays
-        Components in C order, each of shape (ne, nq), or () for one number.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # shape of the coefficient at a point
+    # components in C order, each of shape (ne, nq), or () for one number
     parts: tuple[NDArray[Any], ...]
 
     @staticmethod
@@ -99,17 +85,7 @@ class Sampled:
         blocks: Iterable[tuple[int, NDArray[np.float64]]],
         dtype: DTypeLike,
     ) -> Sampled:
-        """Collect the values of all blocks of elements.
-
-        Parameters
-        ----------
-        geometry : Geometry or BoundaryGeometry
-        shape : tuple of int
-        blocks : iterable of (int, (n, nq, *shape) array)
-            First element and values of each block, in the order of the elements.
-        dtype : dtype
-            Type that holds the values exactly.
-        """
+        """Collect the values of all blocks of elements."""
         whole = geometry.num_elements, geometry.num_points
         parts = [_Part(whole, dtype) for _ in range(math.prod(shape))]
         twins = _opposite(shape)
@@ -142,12 +118,7 @@ class Sampled:
     def resampled(self, matrix: NDArray[np.float64], points: int) -> Sampled:
         """Interpolate the values to other points, with the same matrix in each direction.
 
-        Parameters
-        ----------
-        matrix : (new, old) float64
-            See `between_points`.
-        points : int
-            Number of old points of an element, all directions together.
+        Shapes: `matrix` (new, old).
         """
         old = matrix.shape[1]
         dim = round(math.log(points, old)) if old > 1 else 1

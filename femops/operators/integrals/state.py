@@ -16,23 +16,16 @@ Fill = Callable[[Any, Any, np.dtype[Any], int], NDArray[Any] | None]
 
 
 class State(ABC):
-    """Fields at which a residual is differentiated.
+    """Fields at which a residual is differentiated."""
 
-    Attributes
-    ----------
-    spaces : dict of Space
-        Space of each field. The key is the name of the field's values among the static inputs of a
-        trace. Reference derivatives have the key with a d in front.
-    filled : bool
-        Whether the device that has the fields computes the numbers at points. Else the host
-        computes them.
-    setups : dict
-        Data that all derivatives of one form share: splits by level, and programs with their data
-        by the nodes that they compute.
-    """
-
+    # space of each field. The key is the name of the field's values among the static inputs of a
+    # trace. Reference derivatives have the key with a d in front.
     spaces: Mapping[str, Space]
+    # whether the device that has the fields computes the numbers at points. Else the host
+    # computes them.
     filled: bool
+    # data that all derivatives of one form share: splits by level, and programs with their data
+    # by the nodes that they compute
     setups: dict[Any, Any]
 
     @abstractmethod
@@ -55,13 +48,7 @@ class State(ABC):
 
 @final
 class NoState(State):
-    """State of a linear form. It has no fields.
-
-    Parameters
-    ----------
-    fill : callable, optional
-        Function that does `State.points`. By default NumPy computes the numbers.
-    """
+    """State of a linear form. It has no fields."""
 
     spaces: Mapping[str, Space] = {}
     filled = False
@@ -75,23 +62,14 @@ class NoState(State):
         return {}
 
     def field(self, name: str) -> Field:
-        """See `State.field`.
-
-        Raises
-        ------
-        KeyError
-            Always.
-        """
         raise KeyError(name)
 
     def of(self, names: Iterable[str], setups: dict[Any, Any]) -> State:  # noqa: ARG002
-        """See `State.of`."""
         return self
 
     def points(
         self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int
     ) -> NDArray[Any] | None:
-        """See `State.points`."""
         return None if self._fill is None else self._fill(form, qdata_split, dtype, width)
 
 
@@ -100,17 +78,7 @@ NO_STATE = NoState()
 
 @final
 class HostState(State):
-    """State whose fields are on the host.
-
-    Parameters
-    ----------
-    fields : dict of Field
-        See `State`.
-    setups : dict, optional
-        See `State`.
-    fill : callable, optional
-        Function that does `State.points`.
-    """
+    """State whose fields are on the host."""
 
     filled = False
 
@@ -125,15 +93,12 @@ class HostState(State):
         self.setups = {} if setups is None else setups
 
     def field(self, name: str) -> Field:
-        """See `State.field`."""
         return self._fields[name]
 
     def of(self, names: Iterable[str], setups: dict[Any, Any]) -> HostState:
-        """See `State.of`."""
         return HostState({name: self._fields[name] for name in names}, setups, self._fill)
 
     def points(
         self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int
     ) -> NDArray[Any] | None:
-        """See `State.points`."""
         return None if self._fill is None else self._fill(form, qdata_split, dtype, width)

@@ -33,29 +33,14 @@ DATA_LEVELS = (AT_POINTS, "partial", "matrix-free")
 @final
 @dataclass(frozen=True, eq=False)
 class Term(KernelTerm):
-    """Integral with its q-function and data for a level.
+    """Integral with its q-function and data for a level."""
 
-    Attributes
-    ----------
-    name, fields, tests, quadrature, qfunction, dtype, width, data_dtype, minima, sums
-        See `KernelTerm`.
-    source : Integral
-        Integral from which the data are computed.
-    level : str
-        Level that decides which numbers are stored.
-    given : Data or None
-        Data, if known when the term is made.
-    original : Term or None
-        Term of which this term is the transpose. None if this term is not a transpose.
-    scale : float
-        Factor of the numbers at points in a fused kernel, applied before rounding.
-    """
-
-    source: Integral
-    level: str = "partial"
-    given: Data | None = None
+    source: Integral  # integral from which the data are computed
+    level: str = "partial"  # level that decides which numbers are stored
+    given: Data | None = None  # data, if known when the term is made
+    # term of which this term is the transpose. None if this term is not a transpose.
     original: Term | None = None
-    scale: float = 1.0
+    scale: float = 1.0  # factor of the numbers at points in a fused kernel, applied before rounding
 
     @staticmethod
     def make(
@@ -65,13 +50,7 @@ class Term(KernelTerm):
         level: str,
         data_dtype: DTypeLike | None = None,
     ) -> Term:
-        """Make the term of a form at a level, without its data; see `ready`.
-
-        Raises
-        ------
-        OperatorError
-            If a type is not float64 or float32, or data are wider than the arithmetic.
-        """
+        """Make the term of a form at a level, without its data; see `ready`."""
         kind = float_type(dtype)
         term = Term._part(form, kind, lane_width(kind, lanes), level, data_type(data_dtype, kind))
         code = term.qfunction.code
@@ -133,7 +112,6 @@ class Term(KernelTerm):
 
     @cached_property
     def data(self) -> Data:
-        """See `KernelTerm.data`."""
         if self.given is not None:
             return self.given
         given = self.qdata_split, self.dtype, self.width, self.data_dtype
@@ -171,7 +149,6 @@ class Term(KernelTerm):
 
     @property
     def data_without_points(self) -> Data:
-        """See `KernelTerm.data_without_points`."""
         if self.given is not None:
             return replace(self.data, points=self.data.points[:, :, :0])
         given = self.qdata_split, self.dtype, self.width
@@ -184,7 +161,6 @@ class Term(KernelTerm):
 
     @property
     def looked_at(self) -> bool:
-        """See `KernelTerm.looked_at`."""
         if self.source.looks:
             return self.filled
         mapped = self.qfunction.numbers.mapped
@@ -279,14 +255,7 @@ class Term(KernelTerm):
         )
 
     def updated(self, form: Integral) -> Term:
-        """Copy of the term with ``form``, which has new coefficients but is otherwise the same.
-
-        Raises
-        ------
-        OperatorError
-            If a new coefficient has another shape or symmetry. On a face between elements its
-            values may differ between the sides where they did not before.
-        """
+        """Copy of the term with ``form``, which has new coefficients but is otherwise the same."""
         new, old = form.coefficient_shapes(), self.source.coefficient_shapes()
         if any(new[name].on_side != old[name].on_side for name in old):
             raise OperatorError(
@@ -343,11 +312,6 @@ def updated(summands: Sum, values: Mapping[str, Any], level: str, made: Made) ->
     """Copy the terms, with new values of their coefficients by name.
 
     All terms share ``made``, see `Integral.with_coefficients`.
-
-    Raises
-    ------
-    OperatorError
-        If no term has a coefficient of this name, or the new value has another shape.
     """
     terms: list[tuple[float, Term]] = []
     used: set[str] = set()

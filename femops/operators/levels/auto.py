@@ -81,14 +81,6 @@ def choose_level(summands: Sum, panels: Panels = ONE) -> str:
 
     Levels that do not fit into memory are left out. A process remembers its choices, so equal
     operators have the same level.
-
-    Parameters
-    ----------
-    summands : Sum
-        Terms of forms on one mesh. Terms over boundary faces cost little, so they are measured
-        only if there are no terms over elements.
-    panels : Panels
-        Number of vectors to which the sum is applied at once.
     """
     levels = [level for level in LEVELS if _fits(level, summands)]
     part = domains(summands)[0]
@@ -108,14 +100,7 @@ def choose_level(summands: Sum, panels: Panels = ONE) -> str:
 
 
 def best_level(times: Mapping[str, float], summands: Sum) -> str:
-    """Choose the level with the least time. Of levels that are as fast, take that of least memory.
-
-    Parameters
-    ----------
-    times : mapping
-        Seconds by level.
-    summands : Sum
-    """
+    """Choose the fastest level. Among levels that are as fast, choose that of least memory."""
     close = [level for level in times if times[level] <= _AS_FAST * min(times.values())]
     return min(close, key=lambda level: _work(level, summands)[0])
 
@@ -176,15 +161,6 @@ def measure_levels(
     """Measure one application of a sample, in seconds, for each level that could be the fastest.
 
     The seconds are processor time of all threads, divided by the number of threads.
-
-    Parameters
-    ----------
-    summands : Sum
-        Terms of forms on one mesh, or on the same boundary faces. The sample has all faces.
-    levels : sequence of str
-        Levels to choose from. "matrix-free" needs the least memory.
-    panels : Panels
-        Number of vectors to which the sum is applied at once.
     """
     nvec = panels.nvec * panels.count
     whole, count = summands.first, _sample_size(summands.first, nvec)
@@ -326,26 +302,14 @@ def _measure(runs: dict[str, Callable[[], float]]) -> dict[str, float]:
 @final
 @dataclass(frozen=True, eq=False)
 class Auto(LevelData):
-    """Data of the fastest level. The level is chosen at first use.
-
-    Attributes
-    ----------
-    summands, constraints
-        See `LevelData`.
-    """
+    """Data of the fastest level. The level is chosen at first use."""
 
     summands: Sum
     constraints: Constraints
 
     @cached_property
     def chosen(self) -> LevelData:
-        """Data of the chosen level for one vector.
-
-        Raises
-        ------
-        OperatorError
-            If all integrals are over boundary faces, on several ranks.
-        """
+        """Data of the chosen level for one vector."""
         return self._choice(ONE)
 
     @cached_property

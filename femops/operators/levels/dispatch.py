@@ -37,11 +37,6 @@ def level_data_of(
     """Make the data object of a sum at a level. Nothing is allocated or compiled yet.
 
     Blocks with the same terms as a block of ``before`` are shared with it.
-
-    Raises
-    ------
-    OperatorError
-        If the level does not fit into memory.
     """
     first = summands.first
     backend = backend_of(first.spaces[0])
@@ -110,20 +105,16 @@ class Composite(LevelData, ABC):
         return Sum(summand for part in self.parts.values() for summand in part.as_stored)
 
     def kernel_parts(self) -> list[Parts]:
-        """See `LevelData.kernel_parts`."""
         return [found for part in self.parts.values() for found in part.kernel_parts()]
 
     def kernel_terms(self) -> list[KernelTerm]:
-        """See `LevelData.kernel_terms`."""
         return [term for part in self.parts.values() for term in part.kernel_terms()]
 
     def cost(self) -> Cost:
-        """See `LevelData.cost`."""
         each = sum((part.cost() for part in self.parts.values()), Cost())
         return replace(each, bytes_moved=self.moved_bytes())
 
     def moved_bytes(self) -> int:
-        """See `LevelData.moved_bytes`."""
         return sum(part.moved_bytes() for part in self.parts.values())
 
     @abstractmethod
@@ -131,7 +122,6 @@ class Composite(LevelData, ABC):
         """Constraints of a part, if the sum has ``constraints``."""
 
     def with_constraints(self, constraints: Constraints) -> Self:
-        """See `LevelData.with_constraints`."""
         parts = {
             key: part.with_constraints(self._constraints_of(constraints, key))
             for key, part in self.parts.items()
@@ -152,7 +142,6 @@ class Domains(Composite):
         return _share_of(constraints, first=key == 0)
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """See `LevelData.steps`."""
         return [step for part in self.parts.values() for step in part.steps(panels)]
 
 

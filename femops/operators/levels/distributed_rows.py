@@ -22,13 +22,7 @@ from femops_kernels.cpu.rows import GatheredVector, RowProduct
 @final
 @dataclass(frozen=True, eq=False)
 class RankRows(CompressedRows):
-    """Data of the level "full": the matrix rows of the dofs that this rank owns.
-
-    Attributes
-    ----------
-    summands, constraints
-        See `LevelData`.
-    """
+    """Data of the level "full": the matrix rows of the dofs that this rank owns."""
 
     @cached_property
     def _rows(self) -> tuple[csr_array, csr_array, Columns]:

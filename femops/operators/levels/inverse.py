@@ -29,11 +29,6 @@ def block_inverse(summands: Sum) -> CompiledOperator | None:
     inverse is B^-1 D^-1 B^-T, or the product of inverse 1-D mass matrices.
 
     All ranks decide together. Collective.
-
-    Returns
-    -------
-    CompiledOperator or None
-        None for other sums, and for blocks that are singular or whose inverses overflow.
     """
     first = summands.first
     space = first.spaces[0]

@@ -57,19 +57,11 @@ _CACHED = (
 
 
 class LevelData(ABC):
-    """Data of an operator at a level, for a sum of terms with essential conditions.
-
-    Attributes
-    ----------
-    summands : Sum
-    constraints : Constraints
-    level : str
-        Level of assembly.
-    """
+    """Data of an operator at a level, for a sum of terms with essential conditions."""
 
     summands: Sum
     constraints: Constraints
-    level: str
+    level: str  # level of assembly
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or another process, without cached data."""
@@ -193,19 +185,7 @@ def block_steps(
     constraints: Constraints,
     panels: Panels,
 ) -> list[Step]:
-    """Steps of the blocks of a sum on a product, each on its parts of the vectors.
-
-    Parameters
-    ----------
-    parts : dict of LevelData
-        Data of each block by test function and field, row by row.
-    sides : (Arguments, Arguments)
-        The fields and the test functions of the sum.
-    constraints : Constraints
-        Constraints of the sum.
-    panels : Panels
-        See `LevelData.steps`.
-    """
+    """Steps of the blocks of a sum on a product, each on its parts of the vectors."""
     fields, tests = sides
     found: list[Step] = []
     begun: set[str] = set()

@@ -36,13 +36,7 @@ from femops_kernels.pointwise.qdata import Data, store_interleaved
 @final
 @dataclass(frozen=True, eq=False)
 class Elements(LevelData):
-    """Data of the level "element": dense element matrices.
-
-    Attributes
-    ----------
-    summands, constraints
-        See `LevelData`.
-    """
+    """Data of the level "element": dense element matrices."""
 
     summands: Sum
     constraints: Constraints
@@ -134,13 +128,7 @@ class Elements(LevelData):
 
 @dataclass(frozen=True, eq=False)
 class CompressedRows(LevelData, ABC):
-    """Data of the level "full": the matrix in compressed rows, with the essential conditions.
-
-    Attributes
-    ----------
-    summands, constraints
-        See `LevelData`.
-    """
+    """Data of the level "full": the matrix in compressed rows, with the essential conditions."""
 
     summands: Sum
     constraints: Constraints
@@ -178,13 +166,7 @@ class CompressedRows(LevelData, ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class Rows(CompressedRows):
-    """Data of the level "full" in one process: all rows of the matrix.
-
-    Attributes
-    ----------
-    summands, constraints
-        See `LevelData`.
-    """
+    """Data of the level "full" in one process: all rows of the matrix."""
 
     @cached_property
     def _parts(self) -> tuple[csr_array, csr_array]:

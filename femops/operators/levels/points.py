@@ -26,14 +26,7 @@ from femops_kernels.pointwise.qdata import Data
 @final
 @dataclass(frozen=True, eq=False)
 class Points(LevelData):
-    """Data of the levels "partial" and "matrix-free": stored inputs of the q-function.
-
-    Attributes
-    ----------
-    summands, constraints
-        See `LevelData`.
-    level : {"partial", "matrix-free"}
-    """
+    """Data of the levels "partial" and "matrix-free": stored inputs of the q-function."""
 
     summands: Sum
     constraints: Constraints
@@ -94,11 +87,9 @@ class Points(LevelData):
         return replace(self, summands=self.summands.map(kept_at_points), level="partial")
 
     def kernel_parts(self) -> list[Parts]:
-        """See `LevelData.kernel_parts`."""
         return [kernel.parts for kernel, _ in self.work]
 
     def kernel_terms(self) -> list[KernelTerm]:
-        """See `LevelData.kernel_terms`."""
         return [term for _, term in self.fused]
 
     def steps(self, panels: Panels = ONE) -> list[Step]:

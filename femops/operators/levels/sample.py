@@ -22,15 +22,7 @@ from femops_meshes.partitioning.parts import first_elements
 
 
 def first_terms(summands: Sum, count: int) -> Sum:
-    """Restrict terms and their coefficients to the first elements of the mesh.
-
-    Parameters
-    ----------
-    summands : Sum
-        Terms of forms, on one mesh.
-    count : int
-        Number of elements. On a distributed mesh this counts elements of this rank.
-    """
+    """Restrict terms and their coefficients to the first elements of the mesh."""
     whole = summands.first.spaces[0]
     mesh, part = whole.mesh, first_elements(whole.mesh, count)
     if part is mesh and whole.distributed is None:

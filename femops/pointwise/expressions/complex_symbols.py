@@ -20,13 +20,7 @@ _ALLOWED = (
 
 @final
 class ComplexArray(np.ndarray[Any, np.dtype[Any]]):
-    """Array of complex symbols.
-
-    Attributes
-    ----------
-    real, imag : array of ComplexSymbol
-        Real and imaginary parts. For other arrays of objects NumPy returns the array itself.
-    """
+    """Array of complex symbols."""
 
     @property  # type: ignore[misc]  # NumPy's can be set
     def real(self) -> Any:
@@ -44,13 +38,7 @@ class ComplexArray(np.ndarray[Any, np.dtype[Any]]):
 
 @final
 class ComplexSymbol(Symbolic):
-    """Complex number whose value is known when a kernel runs.
-
-    Attributes
-    ----------
-    re, im : Node
-        Real and imaginary part. The imaginary part of a real number is the constant zero.
-    """
+    """Complex number whose value is known when a kernel runs."""
 
     __slots__ = ("im", "re")
 
@@ -59,13 +47,7 @@ class ComplexSymbol(Symbolic):
 
     @staticmethod
     def of(graph: Graph, value: Any) -> ComplexSymbol:
-        """Convert a number or a symbol.
-
-        Raises
-        ------
-        TraceError
-            The value is a number that is not finite, or neither a number nor a symbol.
-        """
+        """Convert a number or a symbol."""
         if isinstance(value, ComplexSymbol):
             return value
         if isinstance(value, complex | np.complexfloating):
@@ -175,11 +157,6 @@ def called(function: Any, args: Any, kwargs: Any) -> Any:
     """Call a function of NumPy that is not a ufunc, with arguments that have symbols.
 
     Arrays that it returns know that they are complex, as those that it is given do.
-
-    Raises
-    ------
-    TraceError
-        The function asks whether numbers are real, which NumPy answers by the type of an array.
     """
     value = complex_array(np.asarray(args[0], dtype=object)) if function in _BY_TYPE else None
     if isinstance(value, ComplexArray):

@@ -12,20 +12,7 @@ from femops.pointwise.expressions.graph import Node, ancestors
 
 
 def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Node]:
-    """Directional derivatives of the output nodes.
-
-    Parameters
-    ----------
-    outputs : sequence of Node
-    direction : dict
-        Derivatives of input nodes, by their ``number``.  Absent inputs are constants.
-
-    Returns
-    -------
-    list of Node
-        Derivative of each output. At a kink (abs, minimum, maximum, where) it is the derivative of
-        the branch taken.
-    """
+    """Directional derivatives of the output nodes."""
     if not outputs:
         return []
     graph = outputs[0].graph
@@ -47,18 +34,6 @@ def gradients(output: Node, inputs: Sequence[Node]) -> list[Node]:
 
     For any number of inputs, the pass takes at most about four times the operations of the output
     (Griewank and Walther, Evaluating Derivatives, section 4.6).
-
-    Parameters
-    ----------
-    output : Node
-    inputs : sequence of Node
-        Nodes of any kind. The arguments of an input count as constants.
-
-    Returns
-    -------
-    list of Node
-        Derivative by each input. At kinks it is the one of `derivatives`. A branch that a choice
-        does not take adds zero, even if the branch has a derivative that is NaN or infinite.
     """
     graph = output.graph
     zero = graph.constant(0.0)

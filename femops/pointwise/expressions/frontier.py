@@ -9,24 +9,7 @@ from femops.pointwise.expressions.operations import LIBRARY
 
 
 def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:
-    """Nodes that can be computed once and that each application needs.
-
-    Parameters
-    ----------
-    outputs : sequence of Node
-    moving : set of int
-        Numbers of the inputs that vary between applications.
-    deep : bool
-        True to replace nodes of arithmetic by their arguments, down to inputs and to functions of
-        the C library.
-
-    Returns
-    -------
-    list of Node
-        Nodes that do not depend on moving inputs, but are outputs or arguments of a node that does.
-        Conditions are replaced by their arguments. With ``deep`` nodes of arithmetic are replaced
-        too. Constants are left out.
-    """
+    """Nodes that can be computed once and that each application needs."""
     order = ancestors(outputs)
     moves = dependent(outputs, moving)
     met = [n for n in outputs if n.number not in moves]
@@ -36,19 +19,7 @@ def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -
 
 
 def opened(nodes: Iterable[Node], through: Callable[[Node], bool]) -> list[Node]:
-    """Replace nodes by their arguments, recursively, while ``through`` is true.
-
-    Parameters
-    ----------
-    nodes : iterable of Node
-    through : callable
-        Returns True for a node to replace by its arguments.
-
-    Returns
-    -------
-    list of Node
-        The nodes that remain, ordered by number, without constants.
-    """
+    """Replace nodes by their arguments, recursively, while ``through`` is true."""
     left = list(nodes)
     seen: set[int] = set()
     found = []
@@ -65,14 +36,7 @@ def opened(nodes: Iterable[Node], through: Callable[[Node], bool]) -> list[Node]
 
 
 def dependent(nodes: Iterable[Node], on: set[int]) -> set[int]:
-    """Numbers of ``nodes`` and ancestors of ``nodes`` that depend on the nodes ``on``.
-
-    Parameters
-    ----------
-    nodes : iterable of Node
-    on : set of int
-        Numbers of nodes. The result contains them.
-    """
+    """Numbers of ``nodes`` and ancestors of ``nodes`` that depend on the nodes ``on``."""
     moves = set(on)
     for node in ancestors(nodes):
         if any(a.number in moves for a in node.args):

@@ -48,13 +48,7 @@ class Graph:
         return self.make("const", (), (number, math.copysign(1.0, number)))
 
     def input(self, name: str) -> Node:
-        """Node of an input of a kernel's program.
-
-        Parameters
-        ----------
-        name : str
-            Name of the input in the printed program.
-        """
+        """Node of an input of a kernel's program."""
         return self.make("input", (), name)
 
     def make(self, op: str, args: tuple[Node, ...], data: Any) -> Node:
@@ -80,13 +74,7 @@ class Graph:
         return self._order[number]
 
     def node(self, value: Any) -> Node:
-        """Convert a symbol or a real number to a node.
-
-        Raises
-        ------
-        TraceError
-            If the value is neither a symbol nor a real number.
-        """
+        """Convert a symbol or a real number to a node."""
         if isinstance(value, Node):
             if value.graph is not self:
                 raise TraceError(
@@ -424,14 +412,7 @@ def _is_bool(value: Any) -> bool:
 
 
 def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]:
-    """Outputs and all nodes on which they depend. Each node comes after its arguments.
-
-    Parameters
-    ----------
-    outputs : iterable of Node
-    known : container of int
-        Numbers of nodes whose arguments are not visited.
-    """
+    """Outputs and all nodes on which they depend. Each node comes after its arguments."""
     found: dict[int, Node] = {}
     stack = [(node, False) for node in outputs]
     while stack:

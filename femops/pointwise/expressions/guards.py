@@ -9,17 +9,7 @@ from femops.pointwise.expressions.graph import Node, ancestors
 
 
 def guarded(outputs: Sequence[Node], nodes: Iterable[Node], moving: set[int]) -> list[Node]:
-    """Make nodes that equal ``nodes`` where an output uses them, and are zero elsewhere.
-
-    Parameters
-    ----------
-    outputs : sequence of Node
-    nodes : iterable of Node
-        Ancestors of the outputs.  Any other node counts as used everywhere.
-    moving : set of int
-        Numbers of the inputs that vary between applications. A choice that depends on them is not
-        known in advance, so neither of its branches counts as used.
-    """
+    """Make nodes that equal ``nodes`` where an output uses them, and are zero elsewhere."""
     order, wanted = ancestors(outputs), list(nodes)
     if not any(node.op == "where" for node in order):
         return wanted

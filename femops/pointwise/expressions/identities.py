@@ -28,18 +28,10 @@ _SYMMETRIC = ("minimum", "maximum", "hypot", "eq", "ne")
 @final
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Residues that identify the function of a node.
+    """Residues that identify the function of a node."""
 
-    Attributes
-    ----------
-    value : int
-        Residue of the function. 0 if the function is zero for all inputs.
-    magnitude : int
-        Residue of the sum of the absolute values of all terms.
-    """
-
-    value: int
-    magnitude: int
+    value: int  # residue of the function. 0 if the function is zero for all inputs.
+    magnitude: int  # residue of the sum of the absolute values of all terms
 
     @property
     def zero(self) -> bool:
@@ -59,15 +51,7 @@ class Identity:
 def identities(
     nodes: Iterable[Node], given: Mapping[int, Identity] | None = None
 ) -> list[Identity]:
-    """Identities of nodes.
-
-    Parameters
-    ----------
-    nodes : iterable of Node
-        Nodes of any graphs. Inputs with equal names are equal.
-    given : mapping, optional
-        Identities of some nodes, by ``number``.  The arguments of these nodes are ignored.
-    """
+    """Identities of nodes."""
     wanted = list(nodes)
     found = dict(given or {})
     for node in ancestors(wanted, found):

@@ -25,21 +25,8 @@ class BasisChange:
     two to three times as many iterations at order 2 to 4. With Gauss nodes the penalties of stiff
     faces are in the entries of all nodes of an element.
 
-    Parameters
-    ----------
-    A : Operator
-        Operator on a space of another basis.
-    nodal : Space
-        Space of the cycle, of the same order on the same mesh.
-    dtype : dtype
-        Type of the cycle's numbers.
-
-    Attributes
-    ----------
-    right : (size + padding,) array
-        Right-hand side in the basis of the operator. Entries at constrained dofs are not read.
-    condition : float
-        Condition number of the change in each element.
+    `right` (size + padding,): right-hand side in the basis of the operator. Entries at constrained
+    dofs are not read.
     """
 
     def __init__(self, A: Operator, nodal: Space, dtype: np.dtype[Any]) -> None:

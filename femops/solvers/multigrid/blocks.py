@@ -47,17 +47,6 @@ class Lines(Blocks):
 
     Consecutive nodes of an element along a strong direction are joined. Parts are lines, or planes
     where two directions are strong, and single nodes where no direction is.
-
-    Parameters
-    ----------
-    level : LevelMatrix
-    dtype : dtype
-        Type of the residuals.
-
-    Raises
-    ------
-    SolverError
-        A part is singular, or too large. The message is the reason.
     """
 
     def __init__(self, level: LevelMatrix, dtype: np.dtype[Any]) -> None:  # noqa: ARG002
@@ -70,7 +59,6 @@ class Lines(Blocks):
             self._factors = _factors(blocks)
 
     def apply(self, r: Array, z: Array) -> None:
-        """See `Blocks.apply`."""
         n = self._factors.shape[0]
         z[:n] = self._factors.solve(r[:n].astype(np.float64))
 
@@ -108,17 +96,6 @@ class Patches(Blocks):
     """Inverses of the parts of a matrix that belong to the elements around a vertex.
 
     A patch has the nodes of which all elements are around the vertex.
-
-    Parameters
-    ----------
-    level : LevelMatrix
-    dtype : dtype
-        Type of the residuals, and of the inverses.
-
-    Raises
-    ------
-    SolverError
-        A part is singular, or the inverses are too large. The message is the reason.
     """
 
     def __init__(self, level: LevelMatrix, dtype: np.dtype[Any]) -> None:
@@ -145,7 +122,6 @@ class Patches(Blocks):
         self._sums = csc_array((ones, into, np.arange(count + 1)), shape=(n, count)).tocsr()
 
     def apply(self, r: Array, z: Array) -> None:
-        """See `Blocks.apply`."""
         parts = [np.matmul(inverses, r[at][..., np.newaxis]) for at, inverses in self._inverses]
         found = self._sums @ np.concatenate([part.reshape(-1) for part in parts]) if parts else 0.0
         z[: self._sums.shape[0]] = found
@@ -178,25 +154,13 @@ def _patches(level: LevelMatrix) -> tuple[Ints, Ints]:
 
 
 def check_lines(matrices: LevelMatrices) -> None:
-    """Raise if no element has a strong direction. Collective.
-
-    Raises
-    ------
-    SolverError
-        With the reason.
-    """
+    """Raise if no element has a strong direction. Collective."""
     if not strong_directions(matrices.couplings).any():
         raise SolverError("no direction of an element is far stronger than another")
 
 
 def check_patches(space: Space) -> None:
-    """Raise if the patches of a space are far too large, before its matrix is assembled.
-
-    Raises
-    ------
-    SolverError
-        With the reason.
-    """
+    """Raise if the patches of a space are far too large, before its matrix is assembled."""
     most = (2 * space.order - 1) ** space.dim * space.ncomp
     operations = 2.0 * float(most) ** 3 * space.comm.sum(space.mesh.num_elements)
     if operations > 4.0 * _MOST_OPERATIONS:  # patches at boundaries are smaller
@@ -248,15 +212,7 @@ def _blocks(matrix: csr_array, dofs: Ints) -> Floats:
 
 @final
 class Gathered(Blocks):
-    """Blocks that each rank has, for residuals that are distributed over ranks.
-
-    Parameters
-    ----------
-    blocks : Blocks
-    comm : Communicator
-    size : Size
-        Size of the level.
-    """
+    """Blocks that each rank has, for residuals that are distributed over ranks."""
 
     def __init__(self, blocks: Blocks, comm: Communicator, size: Size) -> None:
         self._blocks, self._comm, self._size = blocks, comm, size

@@ -56,19 +56,11 @@ _FAILURES = SolverError, OperatorError, MemoryError, RankError
 @final
 @dataclass(frozen=True)
 class Choice:
-    """Relaxation of a cycle.
-
-    Attributes
-    ----------
-    relaxation : {"points", "elements", "lines", "patches", "direct"}
-    reason : str
-    warning : str
-        Text of a warning, or empty.
-    """
+    """Relaxation of a cycle."""
 
     relaxation: Relaxation
     reason: str
-    warning: str = ""
+    warning: str = ""  # text of a warning, or empty
 
 
 class Changeable(Cycle, Protocol):
@@ -89,21 +81,7 @@ class Changeable(Cycle, Protocol):
 
 
 def choose(M: Changeable, asked: Relaxation | None) -> Choice:
-    """Choose the relaxation of a new preconditioner, and give it to the levels. Collective.
-
-    Parameters
-    ----------
-    M : Multigrid
-        With levels that relax by points.
-    asked : {"points", "elements", "lines", "patches", "direct"}, optional
-        The relaxation to take. By default it is measured.
-
-    Raises
-    ------
-    SolverError
-        The relaxation that is asked for does not work on a device, on a reproducible mesh, or on
-        the space.
-    """
+    """Choose the relaxation of a new preconditioner, and give it to the levels. Collective."""
     if not M.levels:
         aloud = f"relaxation={asked!r} has no effect: the problem is small, so factors solve it"
         return Choice("direct", "the problem is small", "" if asked in (None, "direct") else aloud)
@@ -191,14 +169,7 @@ def _factor(M: Changeable, k: int, cycles: int | None = None) -> float:
 
 
 def _factors_pay(M: Changeable, many: int) -> bool:
-    """True if factors of A's matrix are expected to save time. Collective.
-
-    Parameters
-    ----------
-    M : Multigrid
-    many : int
-        Expected iterations of a solve without factors.
-    """
+    """True if factors of A's matrix are expected to save time. Collective."""
     space, elements = M.operator.space, M.sizes[0].elements
     operations, entries = M.hierarchy.matrices.factor_work
     seconds = _OPERATION * operations
@@ -222,22 +193,7 @@ def _forced(M: Changeable, asked: Relaxation) -> Choice:
 def _try(
     M: Changeable, factors: dict[Relaxation, float], names: tuple[Relaxation, ...]
 ) -> list[str]:
-    """Measure the factors of other relaxations, and give the levels the best one. Collective.
-
-    Parameters
-    ----------
-    M : Multigrid
-        Its levels have the best of the relaxations in ``factors``.
-    factors : dict
-        Factor of each relaxation that was measured. The new ones are added.
-    names : tuple of str
-        Relaxations to try, until one is good.
-
-    Returns
-    -------
-    list of str
-        What failed, and why.
-    """
+    """Measure the factors of other relaxations, and give the levels the best one. Collective."""
     kept, failed = M.hierarchy, list[str]()
     for name in names:
         try:
@@ -295,20 +251,7 @@ def _settled(
     *,
     untried: bool,
 ) -> Choice:
-    """Return the choice, with a warning if many iterations are expected.
-
-    Parameters
-    ----------
-    M : Multigrid
-    relaxation : {"points", "elements", "lines", "patches", "direct"}
-    reached : float
-        Factor of a cycle with that relaxation.
-    reason : str
-    failed : str
-        What was tried in vain, or empty.
-    untried : bool
-        Whether factors of the matrix are possible, and were not tried.
-    """
+    """Return the choice, with a warning if many iterations are expected."""
     reason = f"{reason}; {failed}" if failed else reason
     if reached < _MANY:
         return Choice(relaxation, reason)
@@ -324,13 +267,7 @@ def _settled(
 
 
 def _hierarchy(M: Changeable, name: Relaxation) -> Hierarchy:
-    """Make levels that relax by elements or blocks, or factors of the matrix.
-
-    Raises
-    ------
-    SolverError
-        The blocks are singular or too large, or no direction is strong.
-    """
+    """Make levels that relax by elements or blocks, or factors of the matrix."""
     if name == "direct":
         return _factors(M)
     if name == "elements":

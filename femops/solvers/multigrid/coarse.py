@@ -26,17 +26,10 @@ _SINGULAR = 1e-13
 
 
 class CoarseSolver(ABC):
-    """Solver of a symmetric system with the matrix of the coarsest level.
-
-    Attributes
-    ----------
-    name : str
-    singular : bool
-        Whether the matrix has a null space.
-    """
+    """Solver of a symmetric system with the matrix of the coarsest level."""
 
     name: str
-    singular: bool
+    singular: bool  # whether the matrix has a null space
 
     @abstractmethod
     def solve(self, right: Floats) -> Floats:
@@ -47,16 +40,7 @@ class CoarseSolver(ABC):
 class Direct(CoarseSolver):
     """Direct solver: SciPy's LU factorization of the matrix, bordered by its null space.
 
-    Parameters
-    ----------
-    matrix : (n, n) csr_array
-    null : (n, k) csr_array
-        Orthonormal basis of the null space.
-
-    Raises
-    ------
-    SolverError
-        The factorization shows that the matrix is not positive, or singular beyond ``null``.
+    Shapes: `matrix` (n, n), `null` (n, k).
     """
 
     name = "direct"
@@ -73,7 +57,6 @@ class Direct(CoarseSolver):
             raise NotPositiveError
 
     def solve(self, right: Floats) -> Floats:
-        """See `CoarseSolver.solve`."""
         padded = np.zeros(self._factors.shape[0])
         padded[: self._size] = right
         found: Floats = self._factors.solve(padded)[: self._size]
@@ -88,13 +71,7 @@ def factored(matrix: Any) -> Any:
 
 
 def _factored(matrix: Any, **options: Any) -> Any:
-    """SciPy's factors of a sparse matrix.
-
-    Raises
-    ------
-    SolverError
-        A pivot is zero.
-    """
+    """SciPy's factors of a sparse matrix."""
     try:
         return splu(matrix.tocsc(), **options)
     except RuntimeError as error:
@@ -108,17 +85,7 @@ def _factored(matrix: Any, **options: Any) -> Any:
 class Algebraic(CoarseSolver):
     """Two V-cycles of PyAMG's smoothed aggregation. One V-cycle would need a third more iterations.
 
-    Parameters
-    ----------
-    matrix, null
-        See `Direct`.
-    modes : (n, k) array
-        Constants, and rigid motions of vector fields.
-
-    Raises
-    ------
-    MissingExtraError
-        PyAMG is not installed.
+    Shapes: `modes` (n, k).
     """
 
     name = "pyamg"
@@ -130,7 +97,6 @@ class Algebraic(CoarseSolver):
         )
 
     def solve(self, right: Floats) -> Floats:
-        """See `CoarseSolver.solve`."""
         right = right - self._null @ (self._null.T @ right)
         cycle, matrix = self._cycle.aspreconditioner(cycle="V"), self._cycle.levels[0].A
         x: Floats = cycle @ right
@@ -156,22 +122,7 @@ def coarse_solver(
 ) -> CoarseSolver:
     """Choose the solver of a matrix: direct if it is small or PyAMG is missing, else PyAMG.
 
-    Parameters
-    ----------
-    matrix : (n, n) csr_array
-    modes : (n, k) array
-        Candidates for the null space; see `null_space`.
-    dim : int
-        Dimension of the mesh.
-    direct : bool
-        Whether the solver must be direct, whatever the size is.
-
-    Raises
-    ------
-    MissingExtraError
-        The matrix is too large for a direct solver, and PyAMG is not installed.
-    SolverError
-        The factorization shows that the matrix is not positive.
+    Shapes: `matrix` (n, n), `modes` (n, k).
     """
     null, size = null_space(matrix, modes), matrix.shape[0]
     if direct or size <= QUICK[dim]:
@@ -190,17 +141,7 @@ def null_space(matrix: csr_array, modes: Floats) -> csr_array:
     A body is a part of the mesh that the matrix does not couple to other parts. Matrix entries of
     different bodies may have different magnitudes.
 
-    Parameters
-    ----------
-    matrix : (n, n) csr_array
-    modes : (n, m) array
-        Candidates. In each body, combinations of these columns span the null space. Zero at dofs
-        that are not free.
-
-    Raises
-    ------
-    SolverError
-        A combination of modes has negative energy.
+    Shapes: `matrix` (n, n), `modes` (n, m).
     """
     bodies = _bodies(matrix, modes)
     basis, kept = np.zeros_like(modes), list[Flags]()
@@ -242,13 +183,7 @@ def _bodies(matrix: csr_array, modes: Floats) -> list[NDArray[np.int64]]:
 def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
     """Constants of each component as columns (n, k); with rotations if ncomp is the dimension.
 
-    Parameters
-    ----------
-    x : (nodes, dim) float64
-        Positions.
-    ncomp : int
-    free : (nodes * ncomp,) bool
-        Free dofs. The result is zero at all other dofs.
+    Shapes: `x` (nodes, dim), `free` (nodes * ncomp,).
     """
     nodes, dim = x.shape
     x = (x - x.mean(axis=0)) / (np.abs(x - x.mean(axis=0)).max() or 1.0)  # of the size of constants

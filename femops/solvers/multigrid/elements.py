@@ -36,11 +36,6 @@ def element_matrices(A: Operator) -> Floats:
     """Element matrices (ne, rows, rows) of an operator, numbered component by component.
 
     Matrices of boundary faces are added to the elements of the faces. Constraints are ignored.
-
-    Parameters
-    ----------
-    A : Operator
-        Of order 1, on an H1 space.
     """
     ne, rows = flat_dofs(A.space).shape
     out = np.zeros((ne, rows, rows))
@@ -65,14 +60,7 @@ def clear(matrices: Floats, free: NDArray[np.bool_]) -> None:
 def _add_faces(out: Floats, summands: Sum, owners: Ints, nodes: Ints) -> None:
     """Add the matrices of boundary faces to the matrices of their elements, in place.
 
-    Parameters
-    ----------
-    out : (ne, rows, rows) float64
-    summands : Sum
-    owners : (nf,) int64
-        Element of each face.
-    nodes : (ne, corners) int64
-        Dofs of the elements.
+    Shapes: `out` (ne, rows, rows), `owners` (nf,), `nodes` (ne, corners).
     """
     faces = summands.first.trial
     of_faces = faces.restriction.indices

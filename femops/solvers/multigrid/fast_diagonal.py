@@ -34,19 +34,7 @@ class Elements(Blocks):
     Where the model's diagonal differs from that of the matrix, as coefficients vary or jump, the
     scales correct it.
 
-    Parameters
-    ----------
-    space : H1
-        Space of the level, of order 2 or more.
-    energies : (ne, dim + 1) float64
-        See `femops.solvers.multigrid.level_matrices.energies`.
-    inverse : (size,) array
-        Inverse of the matrix's diagonal, in the memory of the space. Zero at constrained dofs.
-
-    Raises
-    ------
-    SolverError
-        The energies of an element are not positive.
+    Shapes: `energies` (ne, dim + 1), `inverse` (size,).
     """
 
     def __init__(self, space: H1, energies: Floats, inverse: Array) -> None:
@@ -68,7 +56,6 @@ class Elements(Blocks):
         self.scales[: space.size] = updates.put(scales.astype(dtype))
 
     def apply(self, r: Array, z: Array) -> None:
-        """See `Blocks.apply`."""
         self._compiled.apply(r, z)
 
 

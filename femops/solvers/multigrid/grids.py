@@ -33,29 +33,15 @@ Ends = tuple[Transfer, Transfer]
 @final
 @dataclass(frozen=True, eq=False)
 class CoarseGrid:
-    """Space of order 1 on a coarser mesh. Its nodes are the vertices. Each rank has the full mesh.
+    """Space of order 1 on a coarser mesh, which each rank has. Its nodes are the vertices."""
 
-    Attributes
-    ----------
-    elements : (nc, corners) int64
-        Vertices of the elements, lexicographic.
-    matrices : (nc, rows, rows) float64
-        Element matrices, numbered component by component; zero at constrained dofs.
-    free : (vertices * ncomp,) bool
-        Dofs that are not constrained.
-    x : (vertices, dim) float64
-        Positions of the vertices.
-    coarsening : Coarsening or None
-        Map to the next coarser mesh, from which this mesh was refined.
-    any_width : bool
-        See `Backend.rows`.
-    """
-
-    elements: Ints
+    elements: Ints  # (nc, corners): vertices of the elements, lexicographic
+    # (nc, rows, rows): element matrices, numbered component by component; zero at constrained
+    # dofs
     matrices: Floats
-    free: Flags
-    x: Floats
-    coarsening: Coarsening | None
+    free: Flags  # (vertices * ncomp,): dofs that are not constrained
+    x: Floats  # (vertices, dim): positions of the vertices
+    coarsening: Coarsening | None  # map to the next coarser mesh, from which this mesh was refined
     any_width: bool
 
     @cached_property
@@ -92,17 +78,7 @@ def first_coarse(
 ) -> tuple[CoarseGrid, Ends]:
     """Make the grid of the next coarser mesh, and the transfers from and to it. Collective.
 
-    Parameters
-    ----------
-    A : Operator
-        Of order 1, on a space on the finest mesh.
-    free : (size,) bool
-        Dofs that are not constrained.
-    coarsening : Coarsening
-    dtype : dtype
-        Type of the cycle's numbers.
-    look : callable
-        Called with the matrices of A's elements before the constraints change them.
+    Shapes: `free` (size,).
     """
     space, comm = A.space, A.space.comm
     element, corner = _places(space.restriction.indices, space.ndofs)
@@ -124,16 +100,7 @@ def first_coarse(
 
 @final
 class _Gathering:
-    """Product of a matrix with a vector that is gathered from all ranks.
-
-    Parameters
-    ----------
-    space : Space
-    compiled : CompiledOperator
-    whole : int
-        Length of the gathered vector.
-    dtype : dtype
-    """
+    """Product of a matrix with a vector that is gathered from all ranks."""
 
     def __init__(
         self, space: Space, compiled: CompiledOperator, whole: int, dtype: np.dtype[Any]

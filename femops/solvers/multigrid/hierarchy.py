@@ -67,57 +67,28 @@ _LARGE = 500_000  # dofs of this rank from which memory that the setup has freed
 @final
 @dataclass(frozen=True)
 class Hierarchy:
-    """The levels of a multigrid method.
+    """The levels of a multigrid method."""
 
-    Attributes
-    ----------
-    levels : list of Level
-        From the finest to the second coarsest.
-    coarsest : Size
-    solver : CoarseSolver
-        Solver of the coarsest level. Its vectors are gathered from all ranks.
-    constrained : (k,) int64
-        Constrained dofs of this rank on the coarsest level.
-    comm : Communicator
-        The ranks that have pieces of the coarsest level's vectors.
-    dtype : dtype
-        Type of the cycle's numbers.
-    reason : str
-        Reason for the choice of ``dtype``.
-    change : BasisChange or None
-        Change between the basis of the operator and the nodal basis, if they differ.
-    matrices : LevelMatrices
-        Matrices of the levels, which are made when a relaxation needs them.
-    exact : bool
-        Whether coarse operators are exact; see `coarse_operator`.
-    """
-
-    levels: list[Level]
+    levels: list[Level]  # from the finest to the second coarsest
     coarsest: Size
-    solver: CoarseSolver
-    constrained: Ints
-    comm: Communicator
-    dtype: np.dtype[Any]
-    reason: str
+    solver: CoarseSolver  # solver of the coarsest level. Its vectors are gathered from all ranks.
+    constrained: Ints  # (k,): constrained dofs of this rank on the coarsest level
+    comm: Communicator  # the ranks that have pieces of the coarsest level's vectors
+    dtype: np.dtype[Any]  # type of the cycle's numbers
+    reason: str  # reason for the choice of ``dtype``
+    # change between the basis of the operator and the nodal basis, if they differ
     change: BasisChange | None
-    matrices: LevelMatrices
-    exact: bool
+    matrices: LevelMatrices  # matrices of the levels, which are made when a relaxation needs them
+    exact: bool  # whether coarse operators are exact; see `coarse_operator`
 
 
 @final
 @dataclass(frozen=True)
 class Coarsest:
-    """Where a cycle ends.
+    """Where a cycle ends."""
 
-    Attributes
-    ----------
-    order : int
-        Lowest order.
-    meshes : bool
-        Whether coarser meshes follow the lowest order. Else a direct solver does.
-    """
-
-    order: int = 1
+    order: int = 1  # lowest order
+    # whether coarser meshes follow the lowest order. Else a direct solver does.
     meshes: bool = True
 
 
@@ -133,27 +104,6 @@ def build(
 
     If a level is found not to be positive, coarse operators are made exact, so that A is to blame
     if one is not positive again.
-
-    Parameters
-    ----------
-    A : Operator
-        Symmetric, on an H1 space.
-    degree : int
-        Degree of the relaxations.
-    dtype : dtype, optional
-        Type of the cycle. The default is float32 if the numbers of A fit into it.
-    last : Coarsest
-        Where the cycle ends.
-    exact : bool
-        Whether coarse operators are exact from the start; see `coarse_operator`.
-
-    Raises
-    ------
-    SolverError
-        The setup shows that A is not positive, or the cycle must be in float32 and the numbers of A
-        do not fit into it.
-    MissingExtraError
-        The coarsest level needs PyAMG, which is not installed.
     """
     try:
         return _built(A, degree, dtype, last, exact=exact)
@@ -218,14 +168,7 @@ def _in_type(
 
     If rounding changes ``product``, see `trial_product`, the operator keeps its own type.
 
-    Returns
-    -------
-    (operator, its type, reason for the type)
-
-    Raises
-    ------
-    SolverError
-        Rounding changes products, and the user has asked for the type.
+    Shapes: returned (operator, its type, reason for the type).
     """
     level = cycle_level(A, A.space)
     with np.errstate(over="ignore", invalid="ignore"):  # the product shows what is lost
@@ -250,18 +193,6 @@ def _operators(
     """Return the operator on each of the spaces, in the cycle's type.
 
     If no coarser mesh follows, the last operator is in float64, because it is assembled.
-
-    Parameters
-    ----------
-    A : Operator
-    finest : Operator
-        A in the cycle's type.
-    spaces : list of Space
-    dtype : dtype
-    coarse : callable
-        Returns A on a coarse space, in a type and at a level.
-    swept : bool
-        Whether a coarser mesh follows.
     """
     last = spaces[-1]
     operators = [finest]
@@ -398,14 +329,7 @@ def _with_matrices(
     dtype: np.dtype[Any],
     degree: int,
 ) -> tuple[Size, CoarseSolver, Ints, Communicator]:
-    """Add levels of order 1 on the meshes from which the mesh was refined. Collective.
-
-    Returns
-    -------
-    tuple
-        Attributes of `Hierarchy` that describe the coarsest level: ``coarsest``, ``solver``,
-        ``constrained``, ``comm``.
-    """
+    """Add levels of order 1 on the meshes from which the mesh was refined. Collective."""
     comm, constrained = space.comm, A.constrained_dofs
     size = _size_of(space, int(comm.sum(space.mesh.num_elements)))
     free = _free(space.size, constrained)

@@ -34,38 +34,21 @@ _SOLVED = 1e-8  # energy of a residual over that of the first, at which the step
 @final
 @dataclass(frozen=True)
 class Size:
-    """Order, number of elements and number of dofs of a level.
-
-    Attributes
-    ----------
-    order : int
-    elements : int
-        Number of elements of all ranks.
-    own, dofs : int
-        Entries of a vector on this rank, and on all ranks.
-    affine : bool
-        Whether the maps of all elements are affine.
-    first : int
-        Number of entries that lower ranks own.
-    """
+    """Order, number of elements and number of dofs of a level."""
 
     order: int
-    elements: int
+    elements: int  # number of elements of all ranks
+    # own and dofs: entries of a vector on this rank, and on all ranks
     own: int
     dofs: int
-    affine: bool
-    first: int = 0
+    affine: bool  # whether the maps of all elements are affine
+    first: int = 0  # number of entries that lower ranks own
 
 
 class Blocks(ABC):
-    """Sum of inverses of blocks of a level's matrix, between two products with `scales`.
+    """Sum of inverses of blocks of a level's matrix, between two products with `scales`."""
 
-    Attributes
-    ----------
-    scales : (own + padding,) array or None
-        Zero at constrained dofs. None if it is one at all others.
-    """
-
+    # (own + padding,): zero at constrained dofs. None if it is one at all others.
     scales: Array | None = None
 
     @abstractmethod
@@ -77,48 +60,11 @@ class Blocks(ABC):
 class Level:
     """Level of a multigrid method, with Chebyshev relaxation.
 
-    Parameters
-    ----------
-    size : Size
-    compiled : CompiledOperator
-    diagonal : (own,) array
-        Diagonal of the operator, in the memory of its vectors.
-    constrained : (k,) int64
-        Constrained dofs, whose values are zero.
-    shares : (own,) array or None
-        Share of each element in a dof, if transfers sum over elements: the inverse of the number
-        of elements that have the dof. Else None.
-    dtype : dtype
-    degree : int
-        Degree of the relaxation's polynomial.
-    updates : VectorUpdates
-        Vector updates of the machine where the level runs.
-    sums : Reduction, optional
-        Sums over vectors that are distributed over ranks. By default sums are local to the process.
-
-    Attributes
-    ----------
-    right : (own + padding,) array
-        Right-hand side, the input of a cycle.
-    inverse : (own + padding,) array
-        Inverse of the diagonal, zero at constrained dofs.
-    largest : float
-        Upper bound of the eigenvalues of the operator divided by its diagonal.
-    dot : callable
-        Inner product of two vectors over all ranks.
-    transfer : (Transfer, Transfer)
-        Transfers from the next coarser level and to that level.
-    x : (own + padding,) array
-        Approximate solution while the coarser levels compute a correction.
-
-    Raises
-    ------
-    SolverError
-        The diagonal, or an estimated eigenvalue, is not positive.
+    Shapes: `diagonal` (own,), `constrained` (k,), `shares` (own,).
     """
 
-    transfer: tuple[Transfer, Transfer]
-    x: Array
+    transfer: tuple[Transfer, Transfer]  # transfers from the next coarser level and to that level
+    x: Array  # (own + padding,): approximate solution while the coarser levels compute a correction
 
     def __init__(
         self,
@@ -148,24 +94,15 @@ class Level:
         low = self.largest / reduced(size.order, affine=size.affine)
         self._steps = chebyshev_steps(low, self.largest, degree)
 
-    right: Array
+    right: Array  # (own + padding,): right-hand side, the input of a cycle
     product: Array
     weights: Array
-    inverse: Array
+    inverse: Array  # (own + padding,): inverse of the diagonal, zero at constrained dofs
     _first: Array
     _second: Array
 
     def use(self, blocks: Blocks, degree: int | None = None, width: float | None = None) -> None:
-        """Relax by blocks of dofs from now on, instead of by the diagonal.
-
-        Parameters
-        ----------
-        blocks : Blocks
-        degree : int, optional
-            Degree of the relaxation's polynomial. By default it stays.
-        width : float, optional
-            See `reduced`, whose result is the default.
-        """
+        """Relax by blocks of dofs from now on, instead of by the diagonal."""
         size, scales = self.size, blocks.scales
         z: Array = self._updates.vector(size.own, self.right.dtype)
         if scales is None:
@@ -189,10 +126,7 @@ class Level:
     def _by_points(self, spare: Array, x: Array | None, factors: Factors) -> None:
         """Set spare = h (residual of x) / diagonal + current x + older spare. None is a zero x.
 
-        Parameters
-        ----------
-        spare, x : (own + padding,) arrays
-        factors : (h, current, older)
+        Shapes: `spare`, `x` (own + padding,), `factors` (h, current, older).
         """
         h, current, older = factors
         if x is None:
@@ -263,13 +197,7 @@ class Level:
         self._updates.step(x, self.product, None, self.weights, None, (1.0, 0.0, 0.0, 1.0))
 
     def _highest(self) -> float:
-        """Largest Ritz value of the scaled operator, by a few steps of Lanczos' method.
-
-        Raises
-        ------
-        SolverError
-            The smallest Ritz value is negative, or a Ritz value is not finite.
-        """
+        """Largest Ritz value of the scaled operator, by a few steps of Lanczos' method."""
         updates, n = self._updates, self.size.own
         scale, before = (updates.vector(n, self.inverse.dtype) for _ in range(2))
         scale[:] = updates.xp.sqrt(self.inverse)  # with room behind its end, which steps read

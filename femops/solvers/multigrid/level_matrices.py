@@ -33,44 +33,28 @@ _MOST_VERTICES = {1: 10**6, 2: 200_000, 3: 10_000}  # by dimension, for `factor_
 @final
 @dataclass(frozen=True, eq=False)
 class LevelMatrix:
-    """Matrix of a level, and where its dofs are in the elements.
+    """Matrix of a level, and where its dofs are in the elements."""
 
-    Attributes
-    ----------
-    matrix : callable
-        Returns the matrix (n, n), a csr_array of float64.
-    parts : callable
-        Returns the matrix (n, n) of the entries whose row and column belong to the same part, a
-        csc_array of float64. The argument is the number of each dof's part, (n,).
-    nodes : (ne, (order + 1)**dim) int64
-        Nodes of the elements, lexicographic. Dof ``node * ncomp + component`` is at a node.
-    free : (n,) bool
-        Dofs that are not constrained.
-    order, ncomp, dim : int
-    comm : Communicator
-        Ranks that share the level's vectors. Each has all of the matrix.
-    couplings : callable
-        Returns the couplings (ne, dim) of the elements; see `couplings`.
-    """
-
-    matrix: Callable[[], csr_array]
+    matrix: Callable[[], csr_array]  # returns the matrix (n, n), a csr_array of float64
+    # returns the matrix (n, n) of the entries whose row and column belong to the same part, a
+    # csc_array of float64. The argument is the number of each dof's part, (n,).
     parts: Callable[[Ints], csc_array]
+    # (ne, (order + 1)**dim): nodes of the elements, lexicographic. Dof ``node * ncomp +
+    # component`` is at a node.
     nodes: Ints
-    free: Flags
+    free: Flags  # (n,): dofs that are not constrained
     order: int
     ncomp: int
     dim: int
-    comm: Communicator
+    comm: Communicator  # ranks that share the level's vectors. Each has all of the matrix.
+    # returns the couplings (ne, dim) of the elements; see `couplings`
     couplings: Callable[[], Floats]
 
 
 def strong_directions(sizes: Floats) -> Flags:
     """Directions (ne, dim) of elements that couple nodes far more than another one.
 
-    Parameters
-    ----------
-    sizes : (ne, dim) float64
-        See `couplings`.
+    Shapes: `sizes` (ne, dim).
     """
     most, least = sizes.max(axis=1, keepdims=True), sizes.min(axis=1, keepdims=True)
     strong: Flags = (_STRONG * sizes > most) & (most > _STRONG * least)
@@ -101,23 +85,7 @@ def couplings(matrices: Floats, dim: int) -> Floats:
 
 @final
 class LevelMatrices:
-    """Makes the matrices of levels, when a relaxation asks for them. Each rank gets all of them.
-
-    Parameters
-    ----------
-    A : Operator
-    lowest : Space
-        H1 space of order 1 on A's mesh.
-    exact : bool
-        See `coarse_operator`.
-
-    Attributes
-    ----------
-    makers : list of callable
-        For each level a function that returns its `LevelMatrix`.
-    spaces : list of (Space or None)
-        Space of each level on A's mesh, then None.
-    """
+    """Makes the matrices of levels, when a relaxation asks for them. Each rank gets all of them."""
 
     def __init__(self, A: Operator, lowest: Space, *, exact: bool) -> None:
         self._operator, self._lowest, self._exact = A, lowest, exact

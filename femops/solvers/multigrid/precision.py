@@ -36,18 +36,7 @@ def cycle_type(
     else in the type of A. On a reproducible mesh it is in the type of A, because the bits of cycles
     in float32 depend on the number of ranks.
 
-    Parameters
-    ----------
-    A : Operator
-    asked : dtype, optional
-    product : (size,) array, optional
-        See `trial_product`. None if the cycle is a direct solver alone.
-
-    Raises
-    ------
-    SolverError
-        The cycle must be in float32, because of ``asked`` or the type of A, and the numbers of A do
-        not fit into float32.
+    Shapes: `product` (size,).
     """
     kind = asked or A.dtype
     if kind == SINGLE:
@@ -92,12 +81,7 @@ def rounds_well(exact: Vector, rounded: Operator) -> bool:
 
     The product changes if its intermediate numbers are out of range, such as volumes of elements.
 
-    Parameters
-    ----------
-    exact : (size,) array
-        See `trial_product`.
-    rounded : Operator
-        The rounded operator.
+    Shapes: `exact` (size,).
     """
     comm, product = rounded.space.comm, trial_product(rounded)
     parts = (_most(np.subtract(product[k], exact[k], dtype=np.float64)) for k in _parts(product))

@@ -31,13 +31,7 @@ _IDLE_SECONDS = 10.0  # time after which a process without work ends
 
 @final
 class Compiler:
-    """Another process that compiles kernels. It starts with the first request.
-
-    Parameters
-    ----------
-    folder : Path
-        The cache folder.
-    """
+    """Another process that compiles kernels. It starts with the first request."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._asked = folder, set[str]()
@@ -102,16 +96,7 @@ _compilers: dict[tuple[Path, int], Compiler] = {}
 
 
 def compile_kernels_ahead(parts: Sequence[Parts], cores: int) -> None:
-    """Begin to compile kernels that are not in the cache, if a core is idle.
-
-    Parameters
-    ----------
-    parts : sequence of Parts
-        Kernels, in the reverse order of need.  Meanwhile this process compiles the kernels that it
-        needs first.
-    cores : int
-        Number of cores that this process may use.
-    """
+    """Begin to compile kernels that are not in the cache, if a core is idle."""
     folder = cache_folder()
     first = (folder, os.getpid()) not in _compilers  # a forked process has no compiler's threads
     compiler = _compilers.setdefault((folder, os.getpid()), Compiler(folder))

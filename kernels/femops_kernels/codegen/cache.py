@@ -57,12 +57,6 @@ def cache_folder() -> Path:
     It is ``$FEMOPS_CACHE``, else ``$XDG_CACHE_HOME/femops``, else ``~/.cache/femops``.  If the
     system refuses to write there, now or later (see `keep`), this process warns with a
     ``CacheWarning`` and uses a temporary folder until it ends.
-
-    Raises
-    ------
-    CacheError
-        If other users can write the folder or put another in its place, or if no folder at all can
-        be written.
     """
     if not _folder().is_dir():  # a temporary folder, which the parent of this process has removed
         _folder.cache_clear()
@@ -79,16 +73,6 @@ def keep(work: Callable[[Path], Result]) -> Result:
 
     If the system refuses to write there (the disk is full, a quota is used up, the file system has
     become read-only), the function is called again with a temporary folder.
-
-    Parameters
-    ----------
-    work : callable
-        Takes the folder.
-
-    Raises
-    ------
-    UnwritableError
-        If a temporary folder can't be written either.
     """
     folder = cache_folder()
     try:
@@ -159,13 +143,7 @@ def _kept(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file between processes, so that no two compile the same kernel.
-
-    Raises
-    ------
-    UnwritableError
-        If the system refuses to read or write files while the lock is held.
-    """
+    """Hold a lock file between processes, so that no two compile the same kernel."""
     with _kept(path.parent), path.open("a") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -185,13 +163,7 @@ def write_once(path: Path, text: str) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically: other processes see all of it or nothing.
-
-    Raises
-    ------
-    UnwritableError
-        If the system refuses to write it.
-    """
+    """Write a file atomically: other processes see all of it or nothing."""
     with _kept(path.parent):
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
         try:
@@ -269,11 +241,6 @@ def usable(path: Path) -> bool:
     If not, the files are removed, with a ``CacheWarning`` if they were damaged. A temporary folder
     then gets those of the wanted folder, if that one has them: it may only be closed for writing,
     as the image of a container.
-
-    Raises
-    ------
-    CacheError
-        If another user can have written one of the files.
     """
     # no checksums: files are missing, or the compiler was stopped before `seal`, which is no damage
     known = _recorded(path)

@@ -37,15 +37,9 @@ _SYSTEM = ctypes.pythonapi
 
 @final
 class CompiledKernel(SimpleNamespace):
-    """A loaded kernel. Its attributes are its constants, and the functions that Python calls.
+    """A loaded kernel. Its attributes are its constants, and the functions that Python calls."""
 
-    Attributes
-    ----------
-    addresses : dict
-        Addresses of entry points by name.
-    """
-
-    addresses: Mapping[str, int]
+    addresses: Mapping[str, int]  # addresses of entry points by name
 
     def __getattr__(self, name: str) -> Any:  # for type checkers: attributes are the kernel's own
         raise AttributeError(f"the kernel has no {name}")
@@ -55,17 +49,7 @@ class CompiledKernel(SimpleNamespace):
 
 
 def compiled(name: str, text: str, path: str, known: Mapping[str, Any] | None = None) -> bytes:
-    """Compile the source of a kernel. Return the content of its compiled file.
-
-    Parameters
-    ----------
-    name : str
-        Name of the kernel, with which the names of its functions begin.
-    text, path : str
-        Its source, and where this is.
-    known : mapping, optional
-        Further globals of the source.
-    """
+    """Compile the source of a kernel. Return the content of its compiled file."""
     _check_memory()
     names = {**(known or {}), "__name__": name, "__file__": path, **NAMES}
     own, *shared = _SKELETONS.split(text)

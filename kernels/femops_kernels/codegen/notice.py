@@ -20,13 +20,7 @@ AFTER = 2.0
 
 @final
 class Notice:
-    """Counter of the time that a process has compiled, which logs the message once.
-
-    Attributes
-    ----------
-    silent : bool
-        True if the message has been logged, or another process logs it.
-    """
+    """Counter of the time that a process has compiled, which logs the message once."""
 
     def __init__(self) -> None:
         self._spent, self.silent = 0.0, False

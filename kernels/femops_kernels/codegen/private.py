@@ -34,13 +34,6 @@ def private_folder(folder: Path) -> Path:
     """Real path of a private folder. It is created, with its parents, if it does not exist.
 
     New folders are accessible to this user alone.
-
-    Raises
-    ------
-    CacheError
-        If another user can write the folder, or put another folder in its place.
-    OSError
-        If the system refuses to create it.
     """
     if not _POSIX:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,15 +59,7 @@ def private_folder(folder: Path) -> Path:
 
 
 def read_private(path: Path) -> bytes:
-    """Content of a file in a private folder that only this user and root can have written.
-
-    Raises
-    ------
-    CacheError
-        If another user can write the file, or it is a symbolic link or no regular file.
-    OSError
-        If it can't be read.
-    """
+    """Content of a file in a private folder that only this user and root can have written."""
     if _POSIX:
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):

@@ -84,17 +84,7 @@ def _toolchain() -> str:
 
 
 def source(skeletons: Sequence[str], constants: Mapping[str, object], program: str = "") -> str:
-    """Text of a specialised kernel.
-
-    Parameters
-    ----------
-    skeletons : sequence of str
-        Names of files in ``skeletons/``, in the order in which they build on each other.
-    constants : mapping
-        Values of the names in ``skeletons/chunk/defaults.py``, written by ``repr``.
-    program : str
-        The q-function: a definition of ``pointwise``.
-    """
+    """Text of a specialised kernel."""
     lines = [f"{name} = {value!r}" for name, value in constants.items()]
     own = [_HEADER, *lines, "\n", program, "\n"]
     pieces = ([SKELETON.format(name), skeleton_text(name)] for name in skeletons)
@@ -104,13 +94,7 @@ def source(skeletons: Sequence[str], constants: Mapping[str, object], program: s
 def specialize(
     skeletons: Sequence[str], constants: Mapping[str, object], program: str = ""
 ) -> CompiledKernel:
-    """Compile a kernel from skeletons, constants and a q-function, or load it from the cache.
-
-    Raises
-    ------
-    CacheError
-        If no folder can be written, not even a temporary one, or other users can write it.
-    """
+    """Compile a kernel from skeletons, constants and a q-function, or load it from the cache."""
     return load(*named(skeletons, constants, program))
 
 

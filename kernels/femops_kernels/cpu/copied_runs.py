@@ -18,28 +18,16 @@ Int = NDArray[np.int64]
 @final
 @dataclass(frozen=True)
 class CopiedRuns:
-    """Runs of one length that chunks copy, in the order of the elements.
+    """Runs of one length that chunks copy, in the order of the elements."""
 
-    Attributes
-    ----------
-    rows : (n, length) int64
-        Dofs of each run.
-    chunk, element, run : (n,) int64
-    """
-
-    rows: Int
+    rows: Int  # (n, length): dofs of each run
+    # chunk, element and run are (n,)
     chunk: Int
     element: Int
     run: Int
 
     def distinct(self, names: Int) -> tuple[Int, Int]:
-        """First of all runs with the same name (k,), by ascending names, and each run's place (n,).
-
-        Raises
-        ------
-        KernelValueError
-            If runs have the same name, and the same second and last dof, but others differ.
-        """
+        """First of all runs with one name (k,), by ascending names, and each run's place (n,)."""
         at, inverse = np.unique(names, return_index=True, return_inverse=True)[1:]
         if not self._agree(at, inverse):
             # a face that is seen in two orders has one first dof, two layers have two first dofs

@@ -19,17 +19,11 @@ from femops_kernels.simd.lanes import Lane
 @final
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """Exchange that sends values of owned dofs to the ranks that have them as ghosts: P.
+    """Exchange that sends values of owned dofs to the ranks that have them as ghosts: P."""
 
-    Attributes
-    ----------
-    channel : Channel
-        Receives the values of this rank's ghosts.
-    positions : (n,) int64
-        Flat positions in the vector of the values to send.  A negative position stands for zero.
-    """
-
-    channel: Channel
+    channel: Channel  # receives the values of this rank's ghosts
+    # (n,): flat positions in the vector of the values to send.  A negative position stands for
+    # zero.
     positions: NDArray[np.int64]
 
     @property
@@ -51,43 +45,26 @@ class Forward:
 @final
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Contributions of a sweep to the non-owned dofs of one test function.
+    """Contributions of a sweep to the non-owned dofs of one test function."""
 
-    Attributes
-    ----------
-    target : Plan
-        Plan of the test function.
-    buffer : array
-        Contributions in the order of ``target.nonowned_dofs``.  The numbers of a dof are
-        consecutive.
-    numbers : int
-        Count of numbers of a dof: components times vectors.
-    """
-
-    target: Plan
+    target: Plan  # plan of the test function
+    # contributions in the order of ``target.nonowned_dofs``.  The numbers of a dof are
+    # consecutive.
     buffer: NDArray[Any]
-    numbers: int
+    numbers: int  # count of numbers of a dof: components times vectors
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Reverse:
-    """Exchange that sends contributions to ghosts back to their owners: the transpose of P.
+    """Exchange that sends contributions to ghosts back to their owners: the transpose of P."""
 
-    Attributes
-    ----------
-    channel : Channel
-        Sends contributions to ghosts, by ascending ghost.
-    positions : (n,) int64
-        Flat positions in the vector to which received contributions are added, in this order.  A
-        contribution with a negative position is ignored.
-    starts : (n + 1,) int64, optional
-        Each number sent is the sum of the contributions ``starts[i]:starts[i + 1]``.  If omitted,
-        it is the sum of all contributions to a ghost.
-    """
-
-    channel: Channel
+    channel: Channel  # sends contributions to ghosts, by ascending ghost
+    # (n,): flat positions in the vector to which received contributions are added, in this order.
+    # A contribution with a negative position is ignored.
     positions: NDArray[np.int64]
+    # (n + 1,): each number sent is the sum of the contributions ``starts[i]:starts[i + 1]``.  If
+    # omitted, it is the sum of all contributions to a ghost.
     starts: NDArray[np.int64] | None = None
 
     def collect(self, left: Contributions | None, more: bool) -> None:

@@ -39,16 +39,7 @@ def placed_array(
 
     With one thread, and for arrays too small for several threads, no page is touched.
 
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : dtype
-    edges : (nchunks + 1,) int64, optional
-        Start of each chunk's part along the axis, and the end of the last.  Entries behind the
-        end are not touched.  Equal parts if omitted.
-    axis : int
-        Axis along which the chunks follow each other.  Each index of the axes before it has all
-        the chunks.
+    Shapes: `edges` (nchunks + 1,).
     """
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
@@ -65,14 +56,7 @@ def placed_array(
 
 
 def placed(array: NDArray[Any], edges: NDArray[np.int64] | None = None) -> NDArray[Any]:
-    """Copy an array to a `placed_array` of the same shape. Return a small array itself.
-
-    Parameters
-    ----------
-    array : array of any shape
-    edges
-        See `placed_array`, for the first axis.
-    """
+    """Copy an array to a `placed_array` of the same shape. Return a small array itself."""
     if not _shared_out(array.nbytes):
         return array
     copy = placed_array(array.shape, array.dtype, edges)

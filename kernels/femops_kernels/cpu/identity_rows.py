@@ -20,18 +20,7 @@ CHUNK_ENTRIES = 2**16
 class IdentityRows(HostLaunch):
     """Launch that sets ``y = 0``, and ``y[i] = keep * x[i]`` for constrained entries.
 
-    Parameters
-    ----------
-    size : int
-        Length of y.
-    constrained : (n,) int64
-        Ascending positions; read only if ``keep`` is not zero.
-    keep : float
-    width : int
-        Slots of a lane.
-    dtype : numpy.dtype
-    first : (nchunks + 1,) int64, optional
-        First entry of each chunk, and the end; equal chunks if omitted.
+    Shapes: `constrained` (n,), `first` (nchunks + 1,).
     """
 
     on_elements = False

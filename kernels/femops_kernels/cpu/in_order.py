@@ -30,14 +30,6 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
 
     The caller's thread and others work ahead by a few items, if there are many.  An error is raised
     at its place.
-
-    Parameters
-    ----------
-    work : callable
-        Function that several threads may call at once. It must not request a value that the caller
-        is computing, such as one of a `Derived` table.
-    items : iterable
-        The caller's thread takes the items from it, a few of them ahead.
     """
     source = iter(items)
     few = deque(islice(source, _FEWEST))

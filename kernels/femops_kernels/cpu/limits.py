@@ -28,37 +28,17 @@ _ENOUGH = 2**26
 @final
 @dataclass(frozen=True)
 class Mix:
-    """Amount that one pass reads and writes, in blocks of lanes.
+    """Amount that one pass reads and writes, in blocks of lanes."""
 
-    Attributes
-    ----------
-    reads, writes : int
-        Lanes of one block.
-    blocks : int
-        Blocks of each worker.
-    workers : int
-    """
-
+    # reads and writes: lanes of one block
     reads: int
     writes: int
-    blocks: int
+    blocks: int  # blocks of each worker
     workers: int = 1
 
     @staticmethod
     def of(read_bytes: float, write_bytes: float, lane_bytes: int, workers: int = 1) -> Mix:
-        """The mix nearest to these bytes; a block reads 8k lanes and writes one lane or more.
-
-        Parameters
-        ----------
-        read_bytes, write_bytes : float
-            Bytes of all workers together.
-        lane_bytes, workers : int
-
-        Raises
-        ------
-        KernelValueError
-            Nothing is read or written.
-        """
+        """The mix nearest to these bytes; a block reads 8k lanes and writes one lane or more."""
         if read_bytes <= 0 or write_bytes <= 0:
             raise KernelValueError(
                 f"a mix of {read_bytes} bytes read and {write_bytes} written: give two of 1 or more"
@@ -76,15 +56,7 @@ class Mix:
 
 @final
 class Limits:
-    """Arrays and kernels that measure the limits, as often as asked, between other measurements.
-
-    Parameters
-    ----------
-    threads : int
-        Number of threads; the caller sets them (`femops_kernels.cpu.machine.set_threads`).
-    nbytes : int
-        Bytes of all three arrays of the triad together; far more than the caches hold.
-    """
+    """Arrays and kernels that measure the limits, as often as asked, between other measurements."""
 
     def __init__(self, threads: int, nbytes: int = 384 * 2**20) -> None:
         lane = Lane(machine.lane_width())
@@ -114,16 +86,6 @@ class Limits:
         If the bytes of a pass fit into a cache, this is the bandwidth of the cache.  If they
         exceed the arrays of the triad, the passes read and write those in the same proportion.
         Like STREAM, this does not count the read for ownership of written lines.
-
-        Parameters
-        ----------
-        read_bytes, write_bytes : float
-            Bytes of one pass.  `Mix.of` rounds the proportion.
-
-        Raises
-        ------
-        KernelValueError
-            Nothing is read or written.
         """
         lane = self._lane.nbytes
         share = min(1.0, 0.9 * self._arrays.nbytes / max(1.0, read_bytes + write_bytes))

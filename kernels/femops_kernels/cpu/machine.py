@@ -43,21 +43,7 @@ def cache_bytes(caches: Path = _CACHES) -> int:
 
 
 def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
-    """Slots of a lane vector for numbers of a type.
-
-    Parameters
-    ----------
-    dtype : dtype
-        float64 or float32.
-    width : int, optional
-        Slots that the caller wants.  If omitted, the environment variable ``FEMOPS_LANES``, else
-        as many slots as fill a register.
-
-    Raises
-    ------
-    KernelValueError
-        If the width is not 2, 4, 8 or 16.
-    """
+    """Slots of a lane vector for numbers of a type."""
     asked: Any = os.environ.get("FEMOPS_LANES") if width is None else width
     if asked is None or asked == "":
         return register_bytes() // np.dtype(dtype).itemsize
@@ -84,13 +70,7 @@ def cores() -> int:
 
 
 def _asked() -> int | None:
-    """Number of threads that FEMOPS_THREADS asks for; None if it is not set.
-
-    Raises
-    ------
-    KernelValueError
-        If FEMOPS_THREADS is no number of threads.
-    """
+    """Number of threads that FEMOPS_THREADS asks for; None if it is not set."""
     asked = os.environ.get("FEMOPS_THREADS")
     if not asked:
         return None
@@ -112,11 +92,6 @@ def get_threads() -> int:
     The first of these that is set: the count of ``set_threads``, the environment variable
     ``FEMOPS_THREADS``, the count of ``share_threads`` (at most the number of cores), the number of
     cores.
-
-    Raises
-    ------
-    KernelValueError
-        If FEMOPS_THREADS is no number of threads.
     """
     if system_threads() is None:
         return 1
@@ -133,13 +108,7 @@ def max_threads() -> int:
 
 
 def set_threads(count: int) -> None:
-    """Set how many threads this Python thread's calls use.
-
-    Raises
-    ------
-    KernelValueError
-        If the count is not between 1 and ``max_threads()``.
-    """
+    """Set how many threads this Python thread's calls use."""
     _check_threads(count, max_threads())
     _here.threads = count
 
@@ -162,24 +131,12 @@ def thread_ids() -> list[int]:
 
     Loops give each thread an equal share of the chunks, in the order of the ids.  A thread that has
     finished its share helps the others.
-
-    Raises
-    ------
-    KernelValueError
-        A system without ``gettid``.
     """
     return thread_pool.system_numbers(get_threads())
 
 
 def describe() -> dict[str, Any]:
-    """Facts about the machine that decide how kernels run.
-
-    Returns
-    -------
-    dict
-        ``processor``, ``architecture``, ``cores``, ``threads``, ``lanes_float64``,
-        ``lanes_float32``, ``llvm_cpu``, ``llvmlite``.
-    """
+    """Facts about the machine that decide how kernels run."""
     import llvmlite
     import llvmlite.binding as llvm
 

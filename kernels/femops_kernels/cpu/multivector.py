@@ -30,18 +30,10 @@ TASKS_PER_THREAD = 2
 @final
 @dataclass(frozen=True, eq=False)
 class VectorTerm:
-    """Summand of an operator that can be bound to any number of vectors.
+    """Summand of an operator that can be bound to any number of vectors."""
 
-    Attributes
-    ----------
-    kernel : OperatorKernel
-        Its q-function takes nothing of the geometry.
-    dofs : sequence of SweepDofs
-        For each field of the kernel, with the test function of its block.  Each node is a run.
-    data : Data
-    """
-
-    kernel: OperatorKernel
+    kernel: OperatorKernel  # its q-function takes nothing of the geometry
+    # for each field of the kernel, with the test function of its block.  Each node is a run.
     dofs: Sequence[SweepDofs]
     data: Data
 
@@ -129,15 +121,7 @@ def _buffer(plan: Plan, numbers: int, kernel: OperatorKernel) -> NDArray[Any]:
 
 @final
 class VectorSweep(ElementSweep):
-    """A term bound to a number of vectors. The rows of x and y are contiguous.
-
-    Parameters
-    ----------
-    term : VectorTerm
-    panels : Panels
-        Each panel has at least as many vectors as a lane has slots.
-        Several panels need one field and one test function.
-    """
+    """A term bound to a number of vectors. The rows of x and y are contiguous."""
 
     def __init__(self, term: VectorTerm, panels: Panels) -> None:
         kernel, nvec = term.kernel, panels.nvec

@@ -37,15 +37,7 @@ def set_local_numbers(
     and those whose dofs do not follow each other. Layers of an element are read where they are, or
     are copied without the nodes between. Their dofs need not follow each other.
 
-    Parameters
-    ----------
-    indices : (ne, n) int64
-        Dofs of each element's nodes. Any layout in memory; copied unless rows are contiguous.
-    element_start, owned_start : (nchunks + 1,) int64
-        First element of each chunk, and first dof that it owns.
-    runs : DofRuns
-    local : (ne, runs) int64
-        C-contiguous.
+    Shapes: `indices` (ne, n), `element_start`, `owned_start` (nchunks + 1,), `local` (ne, runs).
     """
     sizes = [0, *accumulate(nodes.size for nodes in runs.nodes)]
     lists = element_start, owned_start, sizes, np.concatenate(runs.nodes)

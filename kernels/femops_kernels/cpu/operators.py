@@ -26,7 +26,6 @@ class HostOperator(LaunchSum):
     solves = ConjugateGradients
 
     def instruction(self, x: NDArray[Any], y: NDArray[Any]) -> Instruction:
-        """See `CompiledOperator.instruction`."""
         return application_instruction(self, x, y)
 
     def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (that of the sweep)
@@ -41,14 +40,6 @@ class DistributedHostOperator(DistributedOperator):
     The first round works on half of the chunks without ghosts while the values of ghosts arrive.
     Then it works on the chunks with ghosts.  While their contributions are sent, it works on the
     other chunks without ghosts.
-
-    Parameters
-    ----------
-    local : HostOperator
-    forwards : sequence of (Forward, int)
-    reverses : sequence of (Reverse, int)
-    routes, at_once
-        See `DistributedOperator`.
     """
 
     solves = ConjugateGradients
@@ -73,7 +64,6 @@ class DistributedHostOperator(DistributedOperator):
         return {n for route in self.routes[:k] for n in route.reverses}
 
     def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
-        """See `CompiledOperator.apply`."""
         with LAUNCH:
             run = Application(self.local, x.ctypes.data, y.ctypes.data)
             for forward, place in self.forwards:

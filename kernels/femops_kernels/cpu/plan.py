@@ -33,56 +33,40 @@ class Plan:
     """Chunks of elements and the dofs they touch.
 
     The plan depends on the restriction alone, never on the number of threads.
-
-    Attributes
-    ----------
-    width : int
-        Slots of a SIMD vector, which is the number of elements of a batch.
-    first_batch : (nchunks + 1,) int64
-        Batches of chunk c are ``first_batch[c]:first_batch[c + 1]``.
-    owned_start : (nchunks + 1,) int64
-        Dofs that chunk c touches first, and owns, are ``owned_start[c]:owned_start[c + 1]``.
-    batch_start : (nbatch + 1,) int64
-        Dofs that batch b touches first are ``batch_start[b]:batch_start[b + 1]``.
-    nonowned_start : (nchunks + 1,) int64
-        Chunk c copies the dofs ``nonowned_dofs[nonowned_start[c]:nonowned_start[c + 1]]``: runs
-        that another chunk owns, and runs that an element has in another order than their numbers.
-    nonowned_end : (nchunks,) int64
-        Position in ``nonowned_dofs`` of each chunk's first ghost.  Ghosts are its last copies.
-    nonowned_dofs : (nnonowned,) int64
-    combine_start, combine_dof, combine_slot : int64 arrays
-        Contributions to owned dofs: dof ``combine_dof[i]`` gets the number at position
-        ``combine_slot[i]`` of ``nonowned_dofs``.  They are grouped by owner, and for each dof
-        ordered by contributing chunk.
-    ghost_start : (n + 1,) int64
-    ghost_slot : int64 array
-        Contributions to ghost g are ``ghost_slot[ghost_start[g]:ghost_start[g + 1]]``, by ascending
-        chunk: positions in ``nonowned_dofs``.
-    starts : (nbatch, nruns, width) uint16 or uint32
-        Chunk-local number of the first dof of each run.  A chunk numbers its owned dofs first, then
-        its copies of non-owned dofs, then a run for the padding elements.
-    local_size : int
-        Most chunk-local numbers of any chunk, rounded up to whole cache lines.
-    ndofs : int
-        Entries (of one component) of the vectors.  Dofs from this number on are ghosts: other ranks
-        send their values, and get the contributions to them.
-    runs : DofRuns
     """
 
-    width: int
-    first_batch: Int
+    width: int  # slots of a SIMD vector, which is the number of elements of a batch
+    first_batch: Int  # (nchunks + 1,): batches of chunk c are ``first_batch[c]:first_batch[c + 1]``
+    # (nchunks + 1,): dofs that chunk c touches first, and owns, are
+    # ``owned_start[c]:owned_start[c + 1]``
     owned_start: Int
+    # (nbatch + 1,): dofs that batch b touches first are ``batch_start[b]:batch_start[b + 1]``
     batch_start: Int
+    # (nchunks + 1,): chunk c copies the dofs ``nonowned_dofs[nonowned_start[c]:nonowned_start[c +
+    # 1]]``: runs that another chunk owns, and runs that an element has in another order than
+    # their numbers
     nonowned_start: Int
+    # (nchunks,): position in ``nonowned_dofs`` of each chunk's first ghost.  Ghosts are its last
+    # copies.
     nonowned_end: Int
-    nonowned_dofs: Int
+    nonowned_dofs: Int  # (nnonowned,)
+    # combine_start, combine_dof and combine_slot: contributions to owned dofs: dof
+    # ``combine_dof[i]`` gets the number at position ``combine_slot[i]`` of ``nonowned_dofs``.
+    # They are grouped by owner, and for each dof ordered by contributing chunk.
     combine_start: Int
     combine_dof: Int
     combine_slot: Int
-    ghost_start: Int
+    ghost_start: Int  # (n + 1,)
+    # contributions to ghost g are ``ghost_slot[ghost_start[g]:ghost_start[g + 1]]``, by ascending
+    # chunk: positions in ``nonowned_dofs``
     ghost_slot: Int
+    # (nbatch, nruns, width): chunk-local number of the first dof of each run.  A chunk numbers
+    # its owned dofs first, then its copies of non-owned dofs, then a run for the padding
+    # elements.
     starts: NDArray[Any]
-    local_size: int
+    local_size: int  # most chunk-local numbers of any chunk, rounded up to whole cache lines
+    # entries (of one component) of the vectors.  Dofs from this number on are ghosts: other ranks
+    # send their values, and get the contributions to them.
     ndofs: int
     runs: DofRuns
 
@@ -120,19 +104,7 @@ class Plan:
     def local_positions(self, dofs: Int, ncomp: int) -> tuple[Int, Int]:
         """Positions of some entries of a vector in each chunk's local numbering.
 
-        Parameters
-        ----------
-        dofs : (n,) int64
-            Flat positions ``dof * ncomp + component``, ascending.
-        ncomp : int
-            Components of the vector.
-
-        Returns
-        -------
-        start : (nchunks + 1,) int64
-        positions : (m,) int64
-            ``local number * ncomp + component``, grouped by chunk; m >= n as a dof may have several
-            local numbers.
+        Shapes: `dofs` (n,), `start` (nchunks + 1,), `positions` (m,).
         """
         flags = np.zeros((self.ndofs + self.ghosts, ncomp), dtype=bool)
         flags.reshape(-1)[dofs] = True
@@ -183,30 +155,7 @@ def make_plan(
 ) -> Plan:
     """Plan of a restriction whose dofs are numbered by first touch.
 
-    Parameters
-    ----------
-    indices : (ne, nodes) int64
-        Dofs of each element's nodes, numbered by first touch element by element, then ghosts.
-        A rank without elements has no chunks.
-    ndofs : int
-        Entries (of one component) of the vectors.
-    width : int
-        Slots of a lane.
-    element_start : (nchunks + 1,) int64
-        First element of each chunk, a multiple of the width, and the end.
-    runs : DofRuns
-        Runs of an element's nodes, whose dofs are consecutive up to their order.
-    ghosts : int
-        Number of ghosts, which are the dofs from ``ndofs`` on.
-    num_touched : (ne,) int64, optional
-        Number of dofs that the elements up to each one touch. If omitted, it is found, and the
-        arguments are checked.
-
-    Raises
-    ------
-    KernelValueError
-        If the dofs are not numbered by first touch, a chunk does not begin at a multiple of the
-        width, or different runs have the same first two dofs.
+    Shapes: `indices` (ne, nodes), `element_start` (nchunks + 1,), `num_touched` (ne,).
     """
     if num_touched is None:
         _check(indices, element_start, width, ndofs + ghosts)
@@ -248,25 +197,7 @@ def make_nonowned_plan(
     Chunks write all contributions to the buffer.  Then each chunk adds the contributions to its
     share of the touched dofs to y.  Another term must have set y before.
 
-    Parameters
-    ----------
-    indices : (ne, nodes) int64
-        Dofs of each element's nodes.
-    ndofs, width, element_start, runs, ghosts
-        See `make_plan`.
-    apart : bool
-        True if each element has its own place in the buffer.  Then the order in which contributions
-        are added does not depend on the chunks.
-    even : bool
-        True if a chunk's share is a range of dof numbers that depends on the number of chunks only.
-        So several restrictions may add to one vector in one sweep. By default all shares have as
-        many touched dofs.
-
-    Raises
-    ------
-    KernelValueError
-        If a chunk does not begin at a multiple of the width, or different runs have the same first
-        two dofs.
+    Shapes: `indices` (ne, nodes).
     """
     _check(indices, element_start, width, ndofs + ghosts)
     none, num_touched = np.zeros_like(element_start), np.zeros(len(indices))
@@ -290,20 +221,7 @@ def make_owned_plan(
     Another term must have set y before. Several restrictions with the same ranges may add to one
     vector in one sweep.
 
-    Parameters
-    ----------
-    indices : (ne, nodes) int64
-        Dofs of each element's nodes.
-    ndofs, width, element_start, runs, ghosts
-        See `make_plan`.
-    owned_start : (nchunks + 1,) int64
-        First dof that each chunk owns, and ``ndofs``.
-
-    Raises
-    ------
-    KernelValueError
-        If a chunk does not begin at a multiple of the width, or different runs have the same first
-        two dofs.
+    Shapes: `indices` (ne, nodes), `owned_start` (nchunks + 1,).
     """
     _check(indices, element_start, width, ndofs + ghosts)
     num_touched = np.zeros(len(indices))

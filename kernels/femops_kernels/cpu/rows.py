@@ -31,10 +31,7 @@ def placed_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
     """Copy a matrix in compressed rows to memory near the threads of a `RowProduct`.
 
-    Parameters
-    ----------
-    start, columns, values : (nrows + 1,), (n,) and (n,) arrays
-        See `RowProduct`.  The copies have the same shapes.
+    Shapes: `start`, `columns`, `values` (nrows + 1,).
     """
     rows = _first_rows(start, len(values))
     entries = start[rows]
@@ -45,21 +42,11 @@ def placed_rows(
 @final
 @dataclass(frozen=True, eq=False)
 class GatheredVector:
-    """Input vector of a rank's rows: entries of lower ranks, its own, then those of higher ranks.
+    """Input vector of a rank's rows: entries of lower ranks, its own, those of higher ranks."""
 
-    Attributes
-    ----------
-    forward : Forward
-        Exchange that brings the entries of other ranks.
-    low : int
-        Number of entries of lower ranks.
-    values : (n,) array
-        Memory of the vector, which `fill` sets.
-    """
-
-    forward: Forward
-    low: int
-    values: NDArray[Any]
+    forward: Forward  # exchange that brings the entries of other ranks
+    low: int  # number of entries of lower ranks
+    values: NDArray[Any]  # (n,): memory of the vector, which `fill` sets
 
     def fill(self, x: int) -> int:
         """Copy the ghosts, and the entries at address ``x``, to `values`. Return its address."""
@@ -75,19 +62,7 @@ class GatheredVector:
 class RowProduct(HostLaunch):
     """Launch that multiplies a vector by a matrix in compressed rows; ``skeletons/chunk/csr.py``.
 
-    Parameters
-    ----------
-    start : (nrows + 1,) int64
-        First entry of each row.
-    columns : (n,) int32
-    values : (n,) float64 or float32
-    width : int
-        Slots of a lane.
-    joined : GatheredVector, optional
-        Vector that the matrix multiplies if it is not x alone.
-    nvec : int
-        Number of vectors.  For several, x and y are (rows, nvec) arrays; see
-        ``skeletons/multivector/csr_rows.py``.
+    Shapes: `start` (nrows + 1,), `columns` (n,), `values` (n,).
     """
 
     on_elements = False

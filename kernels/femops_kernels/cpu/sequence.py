@@ -35,14 +35,7 @@ _work = AlignedBuffer()
 
 @final
 class HostSequence:
-    """Instructions that compiled code does one after the other.
-
-    Parameters
-    ----------
-    instructions : sequence of Instruction
-    scalars : float64 array, optional
-        Numbers that the instructions read and write.
-    """
+    """Instructions that compiled code does one after the other."""
 
     def __init__(
         self, instructions: Sequence[Instruction], scalars: NDArray[np.float64] | None = None
@@ -64,13 +57,7 @@ class HostSequence:
         self._run, self._threads = _compiled(np.dtype(np.float64)).run, machine.get_threads()
 
     def run(self, begin: int = 0) -> int:
-        """Do the instructions from number ``begin`` on.
-
-        Returns
-        -------
-        int
-            Number of the instruction that ended the sequence, or the number of instructions.
-        """
+        """Do the instructions from number ``begin`` on."""
         rows, shared = self._where
         threads = machine.get_threads()
         with LAUNCH:
@@ -96,11 +83,7 @@ class HostSequence:
 def sum_instruction(out: NDArray[Any], terms: Sequence[Term]) -> Instruction:
     """Instruction that sets a vector to a sum of vectors.
 
-    Parameters
-    ----------
-    out : (n,) array
-        Result, which may be the vector of the first term.
-    terms : sequence of Term
+    Shapes: `out` (n,).
     """
     rows = np.zeros((len(terms), layout.TERM_SIZE), dtype=np.int64)
     for row, (vector, factor, scalar) in zip(rows, terms, strict=True):
@@ -123,13 +106,7 @@ def application_instruction(launches: LaunchSum, x: NDArray[Any], y: NDArray[Any
 def least_instruction(values: NDArray[Any], count: int, scalar: int) -> Instruction:
     """Instruction that sets a scalar to the least of ``count`` numbers, or to NaN if one is NaN.
 
-    Parameters
-    ----------
-    values : (nbatch, width) array
-        The numbers are its first ``count`` entries, row by row.
-    count : int
-    scalar : int
-        Number of the scalar in the sequence.
+    Shapes: `values` (nbatch, width).
     """
     step = values.strides[0] // values.itemsize
     words = values.ctypes.data, step, values.shape[1], scalar, count
@@ -148,12 +125,7 @@ def demand_instruction(scalar: int, factor: float, least: int, other: float) -> 
 def blocks_instruction(blocks: NDArray[Any], x: NDArray[Any], y: NDArray[Any]) -> Instruction:
     """Instruction that multiplies x by a block-diagonal matrix and stores the result in y.
 
-    Parameters
-    ----------
-    blocks : (m, n, n) array
-        Matrix for each piece of n entries.
-    x, y : (m n,) arrays
-        Contiguous.
+    Shapes: `blocks` (m, n, n), `x`, `y` (m n,).
     """
     columns = np.ascontiguousarray(blocks.swapaxes(1, 2))
     m, n, _ = blocks.shape

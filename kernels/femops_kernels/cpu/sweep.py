@@ -53,21 +53,13 @@ _work = AlignedBuffer()
 
 
 class HostLaunch(Launch, ABC):
-    """Compiled work that the host runs chunk by chunk.
+    """Compiled work that the host runs chunk by chunk."""
 
-    Attributes
-    ----------
-    row : (int, int, int, int)
-        Addresses of the entry points ``sweep`` and ``combine`` and of their table; the number of
-        chunks.
-    work_bytes : int
-        Work space that a thread needs.
-    effort : int
-        Count of stored numbers that the launch reads.  It decides if several threads are faster.
-    """
-
+    # addresses of the entry points ``sweep`` and ``combine`` and of their table; the number of
+    # chunks
     row: tuple[int, int, int, int]
-    work_bytes: int
+    work_bytes: int  # work space that a thread needs
+    # count of stored numbers that the launch reads.  It decides if several threads are faster.
     effort: int
 
 
@@ -82,28 +74,16 @@ class NoOp(HostLaunch):
 
 
 class ElementSweep(HostLaunch, ABC):
-    """A kernel bound to plans: one rank's sweep through its elements.
-
-    Attributes
-    ----------
-    left : sequence of Contributions
-        For each test function, the contributions to non-owned dofs that an application leaves.
-    table : int64 array
-        Addresses and sizes of the arrays that the kernel reads.
-    ghosts_at : sequence of int
-        For each field, the position in the table of the address of the ghosts' values.
-    with_ghosts : (nchunks,) bool
-        True for each chunk that touches ghosts.
-    groups : int
-        Number of tasks of a chunk.
-    """
+    """A kernel bound to plans: one rank's sweep through its elements."""
 
     on_elements = True
+    # for each test function, the contributions to non-owned dofs that an application leaves
     left: Sequence[Contributions]
-    table: NDArray[np.int64]
+    table: NDArray[np.int64]  # addresses and sizes of the arrays that the kernel reads
+    # for each field, the position in the table of the address of the ghosts' values
     ghosts_at: Sequence[int]
-    with_ghosts: NDArray[np.bool_]
-    groups: int
+    with_ghosts: NDArray[np.bool_]  # (nchunks,): True for each chunk that touches ghosts
+    groups: int  # number of tasks of a chunk
 
     def contributed(self, target: int) -> NDArray[np.int64]:
         """See `Launch.contributed`. Each chunk that touches a ghost has one contribution."""
@@ -113,32 +93,22 @@ class ElementSweep(HostLaunch, ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class SweepDofs:
-    """Dofs of a field in x, and of a test function in y, for the vectors x and y of a sweep.
+    """Dofs of a field in x, and of a test function in y, for the vectors x and y of a sweep."""
 
-    Attributes
-    ----------
-    source, target : Plan
-        Plans of the field and of the test function, with the same chunks of elements.
-    cleared : (n,) int64
-        Flat positions of the field that are read as zero.
-    constrained : (n,) int64
-        Flat positions of the test function where the result is ``keep`` times the entry read.
-    keep : float
-        Zero where field and test function belong to different spaces.
-    first_in, first_out : int
-        First entry of the field in x, and of the test function in y.
-    turns_in, turns_out : (ne, 4) int64, optional
-        For kernels on faces, how the elements behind the faces lie: the first node on the face in
-        the element's order, then its neighbours along the face and inwards, as differences.
-    """
-
+    # source and target: plans of the field and of the test function, with the same chunks of
+    # elements
     source: Plan
     target: Plan
-    cleared: NDArray[np.int64]
+    cleared: NDArray[np.int64]  # (n,): flat positions of the field that are read as zero
+    # (n,): flat positions of the test function where the result is ``keep`` times the entry read
     constrained: NDArray[np.int64]
-    keep: float
+    keep: float  # zero where field and test function belong to different spaces
+    # first_in and first_out: first entry of the field in x, and of the test function in y
     first_in: int = 0
     first_out: int = 0
+    # turns_in and turns_out are (ne, 4): for kernels on faces, how the elements behind the faces
+    # lie: the first node on the face in the element's order, then its neighbours along the face
+    # and inwards, as differences
     turns_in: NDArray[np.int64] | None = None
     turns_out: NDArray[np.int64] | None = None
 
@@ -147,23 +117,8 @@ class SweepDofs:
 class Sweep(ElementSweep):
     """A kernel bound to plans and to its quadrature data: one term of an operator.
 
-    Parameters
-    ----------
-    kernel : SweepKernel
-    dofs : sequence of SweepDofs
-        For each field of the kernel, with the test function of its block if there is one.
-    data : Data
-    filled : array, optional
-        Array into which a `FillKernel` writes its numbers.
-    effort : int
-        Lower bound of `HostLaunch.effort`, which else counts ``data.points``.
-    num_elements : int
-        Number of elements whose functionals are returned.
-
-    Attributes
-    ----------
-    functionals_of_batches : (nbatch, functionals, width) array
-        Functionals of each element.  An application sets them.
+    `functionals_of_batches` (nbatch, functionals, width): functionals of each element.  An
+    application sets them.
     """
 
     groups = 1
@@ -235,7 +190,6 @@ class Sweep(ElementSweep):
 
     @property
     def functionals(self) -> NDArray[Any]:
-        """See `Launch.functionals`."""
         by_slot = self.functionals_of_batches.swapaxes(0, 1).reshape(self.kernel.functionals, -1)
         return by_slot[:, : self.num_elements]
 
@@ -302,26 +256,12 @@ def address_table(entries: dict[int, Any]) -> NDArray[np.int64]:
 class LaunchSum(CompiledOperator, ABC):
     """An operator on the host: a sum of launches with factors.
 
-    Parameters
-    ----------
-    launches : sequence of (float, HostLaunch)
-    places : Places, optional
-        Offsets of each launch's part in x and in y, and whether it adds to y.  If omitted, all
-        launches work on the full vectors, and all but the first add.
-
-    Attributes
-    ----------
-    rows : (n, 8) int64
-        For each launch its `HostLaunch.row`, its place, and the number of launches of its round
-        from it on.
-    rounds : list of range
-        Launches that go through the chunks together.
-    alphas : (n,) float64
-        Factors of the launches.
+    `rows` (n, 8): for each launch its `HostLaunch.row`, its place, and the number of launches of
+    its round from it on.
     """
 
     sweeps: tuple[HostLaunch, ...]
-    alphas: NDArray[np.float64]
+    alphas: NDArray[np.float64]  # (n,): factors of the launches
 
     def __init__(
         self, launches: Sequence[tuple[float, HostLaunch]], places: Places | None = None
@@ -360,7 +300,6 @@ class LaunchSum(CompiledOperator, ABC):
         return work, self.work_bytes, machine.team_of(threads)
 
     def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
-        """See `CompiledOperator.apply`."""
         run = driver().apply
         with LAUNCH:
             run(*self.addresses, x.ctypes.data, y.ctypes.data, *self.workplace())
@@ -401,14 +340,6 @@ class Application:
     """One application of an operator, run launch by launch and on some chunks at a time.
 
     Hold ``LAUNCH`` as long as the application lasts.
-
-    Parameters
-    ----------
-    launches : LaunchSum
-    x, y : int
-        Addresses of the vectors.
-    rows, alphas : arrays, optional
-        Rows of the launches, and their factors.  Those of ``launches`` if omitted.
     """
 
     def __init__(

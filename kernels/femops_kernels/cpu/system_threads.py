@@ -34,44 +34,20 @@ _WINDOWS = {
 
 
 class SystemThreads(ABC):
-    """Threads of an operating system.
+    """Threads of an operating system."""
 
-    Attributes
-    ----------
-    addresses : dict of int
-        Addresses of the functions that lock, unlock, wait, wake and number threads, by their places
-        in a team's memory. LOCK, UNLOCK and WAKE take one pointer. WAIT takes a condition, a lock,
-        a time and flags. WHO is missing if threads have no numbers.
-    """
-
+    # addresses of the functions that lock, unlock, wait, wake and number threads, by their places
+    # in a team's memory. LOCK, UNLOCK and WAKE take one pointer. WAIT takes a condition, a lock,
+    # a time and flags. WHO is missing if threads have no numbers.
     addresses: dict[int, int]
 
     @abstractmethod
     def prepare(self, lock: int, conditions: Sequence[int]) -> None:
-        """Make a lock and conditions at addresses of zeros.
-
-        Raises
-        ------
-        KernelError
-            If the system refuses.
-        """
+        """Make a lock and conditions at addresses of zeros."""
 
     @abstractmethod
     def start(self, worker: int, argument: int) -> None:
-        """Start a thread that calls the function at the address ``worker``.
-
-        Parameters
-        ----------
-        worker : int
-            Address of a function of one pointer that does not return.
-        argument : int
-            The pointer.
-
-        Raises
-        ------
-        KernelError
-            If the system gives no more threads.
-        """
+        """Start a thread that calls the function at the address ``worker``."""
 
 
 @final
@@ -83,7 +59,6 @@ class PosixThreads(SystemThreads):
         self.addresses = _addresses(self._system, _POSIX)
 
     def prepare(self, lock: int, conditions: Sequence[int]) -> None:
-        """See `SystemThreads.prepare`."""
         self._call("pthread_mutex_init", ctypes.c_void_p(lock), None)
         for condition in conditions:
             self._call("pthread_cond_init", ctypes.c_void_p(condition), None)
@@ -106,15 +81,7 @@ class PosixThreads(SystemThreads):
 
 @final
 class WindowsThreads(SystemThreads):
-    """Threads of Windows, with its slim locks and condition variables.
-
-    Parameters
-    ----------
-    kernel32 : library
-        Functions of Windows, as ``ctypes.WinDLL("kernel32")``.
-    last_error : callable
-        Returns the number of the last error, as ``ctypes.get_last_error``.
-    """
+    """Threads of Windows, with its slim locks and condition variables."""
 
     def __init__(self, kernel32: Any, last_error: Callable[[], int]) -> None:
         self._system, self._last_error = kernel32, last_error
@@ -128,7 +95,6 @@ class WindowsThreads(SystemThreads):
         """Do nothing: zeros are a lock, and a condition, of Windows."""
 
     def start(self, worker: int, argument: int) -> None:
-        """See `SystemThreads.start`."""
         handle = self._system.CreateThread(None, 0, worker, argument, 0, None)
         if not handle:
             raise KernelError(f"CreateThread: error {self._last_error()}; take fewer threads")

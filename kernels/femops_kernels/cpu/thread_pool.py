@@ -40,10 +40,6 @@ class Team:
     """A thread that calls compiled code and its workers, who share the loops of that code.
 
     One loop runs at a time: hold ``LAUNCH``.
-
-    Parameters
-    ----------
-    system : SystemThreads
     """
 
     def __init__(self, system: SystemThreads) -> None:
@@ -65,13 +61,7 @@ class Team:
         self._count = 1
 
     def address(self, threads: int, *, strict: bool) -> int:
-        """Address of the team's memory for loops on ``threads`` threads; see `team_address`.
-
-        Raises
-        ------
-        KernelError
-            If the system gives no more threads.
-        """
+        """Address of the team's memory for loops on ``threads`` threads; see `team_address`."""
         while self._count < threads:
             self._start(self._count)
             self._count += 1
@@ -96,13 +86,7 @@ class Team:
 
 
 def system_numbers(threads: int) -> list[int]:
-    """Operating system's ids of the team's first ``threads`` threads, the caller's id first.
-
-    Raises
-    ------
-    KernelValueError
-        If threads have no numbers on this system.
-    """
+    """Operating system's ids of the team's first ``threads`` threads, the caller's id first."""
     system = system_threads()
     if system is None or layout.WHO not in system.addresses:
         raise KernelValueError(
@@ -123,11 +107,6 @@ def team_address(threads: int, *, strict: bool = False) -> int:
     Hold ``LAUNCH`` as long as loops run with this team.
 
     If ``strict``, each thread does its own items alone.  No thread helps another.
-
-    Raises
-    ------
-    KernelError
-        If the system gives no more threads.
     """
     system = system_threads()
     if threads == 1 or system is None:

@@ -36,15 +36,7 @@ def step(
 ) -> None:
     """Set old = scales (a product + factors extra) + b current + c old, in one pass over memory.
 
-    Parameters
-    ----------
-    old, product, current : (rows, width) arrays
-        C-contiguous, of one type. Rows are whole cache lines. Pass None to omit ``current``.
-    coefficients : (a, b, c)
-        If c is zero, ``old`` is not read.
-    scales : (rows,) array, optional
-    extra : ((rows, width) array, (width,) array), optional
-        The array and a factor for each of its columns.
+    Shapes: `old`, `product`, `current` (rows, width), `coefficients` (a, b, c), `scales` (rows,).
     """
     rows, width = old.shape
     module = _compiled(old.dtype.name)

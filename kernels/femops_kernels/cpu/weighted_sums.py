@@ -28,13 +28,7 @@ def _compiled(dtype: DType) -> CompiledKernel:
 
 
 def set_sums(sums: Sequence[WeightedSum]) -> None:
-    """Set vectors to weighted sums, one after the other in one pass over memory.
-
-    Parameters
-    ----------
-    sums : sequence of WeightedSum
-        Contiguous vectors of one type and length.
-    """
+    """Set vectors to weighted sums, one after the other in one pass over memory."""
     out, table, weights = sums[0][0], list[list[int]](), list[list[float]]()
     for result, terms, mean in sums:
         share, kept = (0.0, 0) if mean is None else (mean[0], mean[1].ctypes.data)

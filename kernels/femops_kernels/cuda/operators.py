@@ -41,14 +41,6 @@ class DistributedDeviceOperator(DistributedOperator):
     While the values of ghosts arrive, the device works on half of the first launch's elements
     without ghosts.  While a launch's contributions to ghosts are sent, it works on the launch's
     other elements without ghosts.
-
-    Parameters
-    ----------
-    local : DeviceOperator
-    forwards : sequence of (DeviceForward, int)
-    reverses : sequence of (DeviceReverse, int)
-    routes
-        See `DistributedOperator`.
     """
 
     solves = DeviceConjugateGradients

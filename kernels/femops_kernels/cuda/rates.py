@@ -22,60 +22,28 @@ _LEAST = 3  # fewest timed launches, after one that warms up
 @final
 @dataclass(frozen=True)
 class Amounts:
-    """Amount of work in one launch.
+    """Amount of work in one launch."""
 
-    Attributes
-    ----------
-    copied : int
-        Numbers to copy, many more than fit into caches.
-    added : int
-        Entries to which atomic operations add.  They fit into caches.
-    rounds : int
-        Rounds of the loops in the other kernels.
-    seconds : float
-        Time for which each kernel is launched.  The fastest launch counts.
-    """
-
-    copied: int = 2**27
-    added: int = 2**20
-    rounds: int = 8192
-    seconds: float = 0.25
+    copied: int = 2**27  # numbers to copy, many more than fit into caches
+    added: int = 2**20  # entries to which atomic operations add.  They fit into caches.
+    rounds: int = 8192  # rounds of the loops in the other kernels
+    seconds: float = 0.25  # time for which each kernel is launched.  The fastest launch counts.
 
 
 @final
 @dataclass(frozen=True)
 class Rates:
-    """Measured rates of a device in float64, per second.
+    """Measured rates of a device in float64, per second."""
 
-    Attributes
-    ----------
-    copied_bytes : float
-        Bytes of device memory, read and written in equal parts.
-    read_bytes : float
-        Bytes of device memory, only read.
-    shared_bytes : float
-        Bytes of shared memory, read and written by all multiprocessors.
-    flops : float
-        Floating-point operations; a multiply-add counts as two.
-    atomics : float
-        Numbers added by atomic operations.
-    """
-
-    copied_bytes: float
-    read_bytes: float
-    shared_bytes: float
-    flops: float
-    atomics: float
+    copied_bytes: float  # bytes of device memory, read and written in equal parts
+    read_bytes: float  # bytes of device memory, only read
+    shared_bytes: float  # bytes of shared memory, read and written by all multiprocessors
+    flops: float  # floating-point operations; a multiply-add counts as two
+    atomics: float  # numbers added by atomic operations
 
     @staticmethod
     def of(device: Device, amounts: Amounts = Amounts()) -> Rates:
-        """Measure the rates of a device.
-
-        Raises
-        ------
-        MemoryError
-            If the vectors to copy do not fit into device memory.
-        """
+        """Measure the rates of a device."""
         return Rates(
             _copied(device, amounts),
             _read(device, amounts),

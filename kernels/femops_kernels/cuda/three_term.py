@@ -31,14 +31,7 @@ def step(
     scales: Any = None,
     extra: tuple[Any, Any] | None = None,
 ) -> None:
-    """Set old = scales (a product + factors extra) + b current + c old, in one launch.
-
-    Parameters
-    ----------
-    device : Device
-    old, product, current, coefficients, scales, extra
-        As in `femops_kernels.cpu.three_term.step`, with arrays of the device and rows of any width.
-    """
+    """Set old = scales (a product + factors extra) + b current + c old, in one launch."""
     layout, text = _kernel(old.dtype.name)
     more, factors = (None, None) if extra is None else extra
     vectors = {"product": product, "extra": more, "factors": factors, "scales": scales}

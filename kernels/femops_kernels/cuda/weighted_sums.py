@@ -29,15 +29,7 @@ def _kernel(dtype: DType) -> tuple[Layout, NDArray[Any], str]:
 
 
 def set_sums(device: Device, sums: Sequence[WeightedSum]) -> None:
-    """Set one or two vectors to weighted sums, one after the other, in one launch.
-
-    Parameters
-    ----------
-    device : Device
-    sums : sequence of WeightedSum
-        Contiguous vectors of one type and length. A sum has at most 8 terms. The first of two has
-        at most 2, and no mean.
-    """
+    """Set one or two vectors to weighted sums, one after the other, in one launch."""
     *before, (out, terms, mean) = sums
     assert len(before) <= 1
     layout, empty, text = _kernel(out.dtype)

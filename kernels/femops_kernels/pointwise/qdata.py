@@ -20,25 +20,17 @@ def _nothing() -> NDArray[np.float64]:
 @final
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Numbers that a kernel reads besides vectors and indices.
+    """Numbers that a kernel reads besides vectors and indices."""
 
-    Attributes
-    ----------
-    points : (nbatch, points, n, width) array
-        Numbers at each quadrature point, see `store_interleaved`, of the kernel's ``data_dtype``.
-        A kernel of element matrices has (nbatch, rows, columns, width).  All arrays below have the
-        kernel's ``dtype``.
-    elements : (nbatch, n, width) array
-        Numbers of each element.
-    modes : (nbatch, dim, g1d**dim, width) array
-        Legendre coefficients of each element's coordinates.
-    constants : (n,) array
-        Numbers that are the same in all elements.
-    """
-
+    # (nbatch, points, n, width): numbers at each quadrature point, see `store_interleaved`, of
+    # the kernel's ``data_dtype``. A kernel of element matrices has (nbatch, rows, columns,
+    # width).  All arrays below have the kernel's ``dtype``.
     points: NDArray[Any]
+    # (nbatch, n, width): numbers of each element
     elements: NDArray[Any] = field(default_factory=_nothing)
+    # (nbatch, dim, g1d**dim, width): legendre coefficients of each element's coordinates
     modes: NDArray[Any] = field(default_factory=_nothing)
+    # (n,): numbers that are the same in all elements
     constants: NDArray[Any] = field(default_factory=_nothing)
 
     @property
@@ -60,13 +52,7 @@ def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 def store_interleaved(out: NDArray[Any], values: NDArray[Any], first: int) -> None:
     """Write quadrature data of consecutive elements into the layout of kernels.
 
-    Parameters
-    ----------
-    out : (nbatch, points, n, width) array
-        Each batch has ``width`` consecutive elements. Entries of other elements are not changed.
-    values : (m, points, n) array
-        Data of the elements first to first + m - 1.
-    first : int
+    Shapes: `out` (nbatch, points, n, width), `values` (m, points, n).
     """
     width = out.shape[-1]
     for slot in range(width):

@@ -18,29 +18,15 @@ class QFunctionInputs:
     """Counts of the numbers that a q-function takes besides the field, by kind.
 
     The q-function takes the kinds in the order of the attributes.
-
-    Attributes
-    ----------
-    element : int
-        Count of numbers stored for each element.
-    jacobian : int
-        dim**2 or 0: derivatives of the position by rows, computed from the element's geometry.
-    position : int
-        dim or 0: the position, computed from the element's geometry.
-    weight : int
-        1 or 0: the quadrature weight on the reference element.
-    constant : int
-        Count of numbers that are the same everywhere.
-    point : int
-        Count of numbers stored at each quadrature point.
     """
 
-    element: int = 0
+    element: int = 0  # count of numbers stored for each element
+    # dim**2 or 0: derivatives of the position by rows, computed from the element's geometry
     jacobian: int = 0
-    position: int = 0
-    weight: int = 0
-    constant: int = 0
-    point: int = 0
+    position: int = 0  # dim or 0: the position, computed from the element's geometry
+    weight: int = 0  # 1 or 0: the quadrature weight on the reference element
+    constant: int = 0  # count of numbers that are the same everywhere
+    point: int = 0  # count of numbers stored at each quadrature point
 
     @property
     def total(self) -> int:
@@ -70,28 +56,21 @@ class QFunctionInputs:
 @final
 @dataclass(frozen=True)
 class QFunctionCode:
-    """The q-function of a kernel, as text.
+    """The q-function of a kernel, as text."""
 
-    Attributes
-    ----------
-    text : str
-        Definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@inner``.
-        Each argument is a tuple of lane vectors.  ``u, ux, uy, uz`` have the field and its
-        reference derivatives by component, and ``q`` all other numbers.  The function returns
-        ``(v, vx, vy, vz)``, the factors of the test function and of its reference derivatives.
-        For a factor that kernels do not use, it returns the argument at this place.
-    numbers : QFunctionInputs
-        Contents of ``q``.
-    values_in, slopes_in : tuple of int
-        Components of the field whose values are read, and components whose derivatives are read.
-    values_out, slopes_out : tuple of int
-        Components of ``v`` that are used, and components of ``vx, vy, vz`` that are used.
-    """
-
+    # definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@inner``.
+    # Each argument is a tuple of lane vectors.  ``u, ux, uy, uz`` have the field and its
+    # reference derivatives by component, and ``q`` all other numbers.  The function returns ``(v,
+    # vx, vy, vz)``, the factors of the test function and of its reference derivatives. For a
+    # factor that kernels do not use, it returns the argument at this place.
     text: str
-    numbers: QFunctionInputs
+    numbers: QFunctionInputs  # contents of ``q``
+    # values_in and slopes_in: components of the field whose values are read, and components whose
+    # derivatives are read
     values_in: tuple[int, ...]
     slopes_in: tuple[int, ...]
+    # values_out and slopes_out: components of ``v`` that are used, and components of ``vx, vy,
+    # vz`` that are used
     values_out: tuple[int, ...]
     slopes_out: tuple[int, ...]
 
@@ -121,13 +100,7 @@ class QFunctionCode:
         return not self.numbers.mapped and self.text.count("\n") <= MOST_REPEATED
 
     def words(self, source: str, target: str) -> str:
-        """Describe the inputs and outputs, for the key of the kernel in the tuning database.
-
-        Parameters
-        ----------
-        source, target : str
-            Description of the field, and of the test function.
-        """
+        """Describe the inputs and outputs, for the key of the kernel in the tuning database."""
         sides = (
             (source, self.value_in, self.gradient_in),
             (target, self.value_out, self.gradient_out),
@@ -140,26 +113,12 @@ class QFunctionCode:
         return f"{read}; {written}; {given}"
 
     def cuda(self, dim: int, ncomp: int) -> str:
-        """The q-function in CUDA C++; see `femops_kernels.pointwise.recording.Recording.cuda`.
-
-        Parameters
-        ----------
-        dim : int
-        ncomp : int
-            Components of the field.
-        """
+        """The q-function in CUDA C++; see `femops_kernels.pointwise.recording.Recording.cuda`."""
         read = used_slots(dim, self.value_in, self.gradient_in)
         recording = Recording(self.text, read, ncomp, self.numbers.total)
         return recording.cuda(used_slots(dim, self.value_out, self.gradient_out))
 
 
 def used_slots(dim: int, value: bool, gradient: bool) -> list[int]:
-    """Slots that are used: 0 for the value of a field or test function, 1 to dim for derivatives.
-
-    Parameters
-    ----------
-    dim : int
-    value, gradient : bool
-        True if values are used, and if derivatives are used.
-    """
+    """Slots that are used: 0 for a value of a field or test function, 1 to dim for derivatives."""
     return [0] * value + list(range(1, dim + 1)) * gradient

@@ -61,14 +61,7 @@ _OPERATIONS = FUNCTIONS | {
 
 @final
 class Recorded:
-    """A number whose arithmetic a `Recording` records.
-
-    Parameters
-    ----------
-    recording : Recording
-    name : str
-        Name of the number in the recorded text.
-    """
+    """A number whose arithmetic a `Recording` records."""
 
     __slots__ = ("_note", "name")
 
@@ -105,26 +98,7 @@ class Recorded:
 
 @final
 class Recording:
-    """Record of the operations of a q-function. The same operation on the same operands is one.
-
-    Parameters
-    ----------
-    text : str
-        Lane Python; see `femops_kernels.pointwise.qfunction.QFunctionCode`.
-    slots : sequence of int
-        Entries of `SLOTS` that the q-function reads.
-    ncomp : int
-        Components of the field.
-    numbers : int
-        Count of numbers that the q-function takes besides the field.
-
-    Attributes
-    ----------
-    operations : dict of Recorded
-        Results by operation and operands, in the order in which they are computed.
-    results : list
-        Returned tuples, one for each entry of `RESULTS`.  A component is recorded or constant.
-    """
+    """Record of the operations of a q-function. The same operation on the same operands is one."""
 
     def __init__(self, text: str, slots: Sequence[int], ncomp: int, numbers: int) -> None:
         self.operations: dict[tuple[str, ...], Recorded] = {}
@@ -151,20 +125,7 @@ class Recording:
         return self.operations[key]
 
     def cuda(self, slots: Sequence[int]) -> str:
-        """Write the q-function in CUDA C++.
-
-        Parameters
-        ----------
-        slots : sequence of int
-            Entries of `RESULTS` that the function sets.
-
-        Returns
-        -------
-        str
-            Definition of ``pointwise`` for numbers of type ``T``, with ``NCOMP_IN`` and
-            ``NCOMP_OUT`` components.  It takes arrays of the field and its derivatives, the other
-            numbers, and the arrays to set.  No two arrays may overlap.
-        """
+        """Write the q-function in CUDA C++."""
         lines = []
         for (operation, *operands), result in self.operations.items():
             kind = "bool" if operation in COMPARISONS else "T"

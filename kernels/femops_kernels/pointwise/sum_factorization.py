@@ -18,14 +18,10 @@ from femops_kernels.simd.matrix import Matrix1D
 @final
 @dataclass(frozen=True, eq=False)
 class Map1D:
-    """1-D matrices from the Legendre coefficients of an element's geometry to quadrature points.
+    """1-D matrices from the Legendre coefficients of an element's geometry to quadrature points."""
 
-    Attributes
-    ----------
-    value, slope : (q1d, g1d) float64
-        Values and derivatives of the Legendre polynomials at the quadrature points.
-    """
-
+    # value and slope are (q1d, g1d): values and derivatives of the Legendre polynomials at the
+    # quadrature points
     value: NDArray[np.float64]
     slope: NDArray[np.float64]
 
@@ -91,19 +87,7 @@ class SumFactorised(Protocol):
 
 
 def check_points(q1d: int, *p1d: int) -> None:
-    """Raise if a direction has fewer quadrature points ``q1d`` than nodes ``p1d``.
-
-    Parameters
-    ----------
-    q1d : int
-    *p1d : int
-        Nodes per direction of each field and test function.
-
-    Raises
-    ------
-    KernelValueError
-        If so, because collocated derivatives would not be exact.
-    """
+    """Raise if a direction has fewer quadrature points ``q1d`` than nodes ``p1d``."""
     if q1d < max(p1d):
         raise KernelValueError(
             f"q1d = {q1d} is less than p1d = {max(p1d)}: take more quadrature points"
@@ -126,20 +110,7 @@ def contraction_operations(kernel: SumFactorised) -> int:
 def slopes_of(
     sides: Sequence[Interpolated], slopes: Sequence[int], values: Sequence[int]
 ) -> tuple[tuple[int, int, bool], ...]:
-    """Ranges of components whose derivatives are used, each of one or more neighbouring fields.
-
-    Parameters
-    ----------
-    sides : sequence of Interpolated
-        Fields or test functions.
-    slopes, values : sequence of int
-        Components whose derivatives are used, and components whose values are used.
-
-    Returns
-    -------
-    tuple of (int, int, bool)
-        First component, one past the last, and True if the fields' values are used too.
-    """
+    """Ranges of components whose derivatives are used, each of one or more neighbouring fields."""
     found: list[tuple[int, int, bool]] = []
     for side, end in zip(sides, accumulate(side.ncomp for side in sides), strict=True):
         first = end - side.ncomp

@@ -165,23 +165,13 @@ def _item(function: Callable[..., Any], kinds: Any, kept: Any) -> Any:
 @final
 @dataclass(frozen=True)
 class Entry:
-    """An entry point of a kernel.
-
-    Attributes
-    ----------
-    name : str
-    reals : tuple of bool
-        For each argument, whether it is a real number (float64). The others are integers.
-    result : bool
-        True if the entry point returns an integer.
-    called : bool
-        True if Python calls it.
-    """
+    """An entry point of a kernel."""
 
     name: str
+    # for each argument, whether it is a real number (float64). The others are integers.
     reals: tuple[bool, ...]
-    result: bool
-    called: bool
+    result: bool  # True if the entry point returns an integer
+    called: bool  # True if Python calls it
 
 
 def _marked(function: Function, called: bool) -> Function:

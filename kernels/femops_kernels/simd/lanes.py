@@ -38,23 +38,7 @@ _EMITTED = {"add": "fadd", "sub": "fsub", "mul": "fmul", "truediv": "fdiv"}
 
 @final
 class Lane:
-    """A lane format: how many slots, of which float type. It is the kind of lane vectors.
-
-    Parameters
-    ----------
-    width : int
-        Slots: 2, 4, 8 or 16.
-    dtype : str or numpy.dtype
-        ``float64`` or ``float32``.
-    strict : bool
-        Whether results have the same bits for every width and processor. The program then decides
-        which products and sums become fused operations, not the compiler.
-
-    Raises
-    ------
-    KernelError
-        For another width or type.
-    """
+    """A lane format: how many slots, of which float type. It is the kind of lane vectors."""
 
     rank = 0  # complex numbers in lanes decide on operations with lane vectors
 

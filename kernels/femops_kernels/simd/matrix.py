@@ -19,23 +19,7 @@ SYMMETRY_TOLERANCE = 32 * float(np.finfo(np.float64).eps)
 class Matrix1D:
     """A small matrix whose entries are known when a kernel is compiled.
 
-    Parameters
-    ----------
-    rows : array_like, shape (m, n)
-        The matrix of one contraction, ``u[k] = sum_j rows[k, j] v[j]``.
-
-    Attributes
-    ----------
-    symmetry : int
-        ``+1`` where ``rows[m-1-k, n-1-j] == rows[k, j]`` (interpolation between symmetric point
-        sets), ``-1`` with the sign turned (differentiation), ``0`` otherwise.  Both allow the
-        even-odd split, which halves the multiplications (Solomonoff 1992; Kronbichler & Kormann
-        2012).
-
-    Raises
-    ------
-    KernelValueError
-        If ``rows`` is not a finite two-dimensional array.
+    Shapes: `rows` (m, n).
     """
 
     def __init__(self, rows: Any) -> None:
@@ -75,12 +59,7 @@ class Matrix1D:
     def split(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Even and odd halves.
 
-        Returns
-        -------
-        even : ndarray, shape (ceil(m/2), ceil(n/2))
-            Multiplies ``v[j] + v[n-1-j]`` (the middle entry once).
-        odd : ndarray, shape (ceil(m/2), floor(n/2))
-            Multiplies ``v[j] - v[n-1-j]``.
+        Shapes: `even` (ceil(m/2), ceil(n/2)), `odd` (ceil(m/2), floor(n/2)).
         """
         a = np.array(self.rows)
         m, n = a.shape

@@ -47,13 +47,7 @@ NAMES: dict[str, Any] = {_PREFIX + name: made for name, made in _FUNCTIONS.items
 
 
 def rewritten(text: str, path: str) -> ast.Module:
-    """Parse the source of a kernel, and replace its functions.
-
-    Raises
-    ------
-    KernelError
-        If a function leaves a loop early.
-    """
+    """Parse the source of a kernel, and replace its functions."""
     tree = ast.parse(text, path)
     own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     for node in tree.body:

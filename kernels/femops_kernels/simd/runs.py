@@ -22,22 +22,13 @@ PIECES = 8, 4, 2, 1
 @final
 @dataclass(frozen=True)
 class NodeBlocks:
-    """Blocks of consecutive nodes of an element, all of one size and at equal distances.
+    """Blocks of consecutive nodes of an element, all of one size and at equal distances."""
 
-    Attributes
-    ----------
-    count, size : int
-        Number of blocks, and nodes of each.
-    stride : int
-        Nodes of the element from one block to the next.
-    first : int
-        First node of the first block.
-    """
-
+    # count and size: number of blocks, and nodes of each
     count: int
     size: int
-    stride: int
-    first: int = 0
+    stride: int  # nodes of the element from one block to the next
+    first: int = 0  # first node of the first block
 
     @property
     def dense(self) -> bool:
@@ -48,28 +39,16 @@ class NodeBlocks:
 @final
 @dataclass(frozen=True)
 class DofRuns:
-    """Nodes of an element, grouped into runs.
+    """Nodes of an element, grouped into runs."""
 
-    Attributes
-    ----------
-    dim : int
-        Directions, 1 to 3.
-    p1d : int
-        Nodes per direction.
-    broken : bool
-        Whether all nodes are one run: those of functions that are not continuous.
-    single : bool
-        Whether each node is a run.
-    layers : int
-        Number of layers of nodes, counted inwards from a face, that are read of an element behind
-        the face. Its nodes are those of the layers, in the order of the element, and are one run.
-        0 for all nodes.
-    """
-
-    dim: int
-    p1d: int
+    dim: int  # directions, 1 to 3
+    p1d: int  # nodes per direction
+    # whether all nodes are one run: those of functions that are not continuous
     broken: bool = False
-    single: bool = False
+    single: bool = False  # whether each node is a run
+    # number of layers of nodes, counted inwards from a face, that are read of an element behind
+    # the face. Its nodes are those of the layers, in the order of the element, and are one run. 0
+    # for all nodes.
     layers: int = 0
 
     @property

@@ -11,30 +11,14 @@ from femops_kernels.simd.runs import DofRuns
 @final
 @dataclass(frozen=True)
 class ElementSide:
-    """A field or a test function of a kernel.
+    """A field or a test function of a kernel."""
 
-    Attributes
-    ----------
-    block : int
-        Number of the table's block that describes its dofs.
-    first : int
-        Number of components of the fields (or test functions) before it.
-    ncomp : int
-        Number of components.
-    first_run : int
-        Number of runs of the fields (or test functions) before it.
-    index_bytes : int
-        2 or 4, the width of a chunk-local dof number.
-    runs : DofRuns
-        Nodes of an element that have consecutive numbers.
-    """
-
-    block: int
-    first: int
-    ncomp: int
-    first_run: int
-    index_bytes: int
-    runs: DofRuns
+    block: int  # number of the table's block that describes its dofs
+    first: int  # number of components of the fields (or test functions) before it
+    ncomp: int  # number of components
+    first_run: int  # number of runs of the fields (or test functions) before it
+    index_bytes: int  # 2 or 4, the width of a chunk-local dof number
+    runs: DofRuns  # nodes of an element that have consecutive numbers
 
     @property
     def p1d(self) -> int:

@@ -21,13 +21,7 @@ WORD = ir.IntType(64)
 
 @final
 class Writing:
-    """A module that is being written, and the position in it.
-
-    Parameters
-    ----------
-    name : str
-        Name of the module. The names of its functions begin with it.
-    """
+    """A module that is being written, and the position in it."""
 
     def __init__(self, name: str) -> None:
         self.name, self.module = name, ir.Module(name)
@@ -52,13 +46,7 @@ def end_writing() -> None:
 
 
 def writing() -> Writing:
-    """The module that is being written.
-
-    Raises
-    ------
-    KernelError
-        If there is none: only kernels call such functions.
-    """
+    """The module that is being written."""
     if not _writings:
         raise KernelError("functions of kernels write code: only kernels can call them")
     return _writings[-1]

@@ -35,18 +35,10 @@ Settings = Mapping[str, int | str]
 @final
 @dataclass(frozen=True)
 class TuningKey:
-    """Machine and kernel that settings were measured for.
+    """Machine and kernel that settings were measured for."""
 
-    Attributes
-    ----------
-    machine : str
-        Name of the processor or the device, for example "NVIDIA H200".
-    kernel : str
-        The kernel in words: sizes, inputs and types.
-    """
-
-    machine: str
-    kernel: str
+    machine: str  # name of the processor or the device, for example "NVIDIA H200"
+    kernel: str  # the kernel in words: sizes, inputs and types
 
 
 @final
@@ -109,16 +101,6 @@ def record(found: Mapping[TuningKey, Settings]) -> Path:
     """Add settings to the user's table atomically.
 
     Several processes may add at the same time, and no entry is lost.
-
-    Returns
-    -------
-    pathlib.Path
-        The table.
-
-    Raises
-    ------
-    CacheError
-        If the system refuses to write the table.
     """
     return kernel_cache.keep(lambda _: _add(users_table(), found))
 

@@ -39,23 +39,7 @@ def _legendre(n: int, x: Floats) -> tuple[Floats, Floats]:
 
 
 def gauss_legendre(n: int) -> tuple[Floats, Floats]:
-    """Gauss-Legendre points and weights on [0, 1], exact for polynomials of degree 2n - 1.
-
-    Parameters
-    ----------
-    n
-        Number of points, at least 1.
-
-    Returns
-    -------
-    points, weights
-        Each of shape (n,), read-only; points ascend, weights sum to 1.
-
-    Raises
-    ------
-    MeshArgumentError
-        If n is no whole number >= 1.
-    """
+    """Gauss-Legendre points and weights on [0, 1], exact for polynomials of degree 2n - 1."""
     return _gauss_legendre(_check_count(n, 1, "gauss_legendre"))
 
 
@@ -133,20 +117,7 @@ def _barycentric_weights(nodes: Floats) -> Floats:
 
 
 def lagrange_matrix(nodes: ArrayLike, x: ArrayLike) -> Floats:
-    """Matrix that evaluates at x the polynomial with given values at the nodes.
-
-    Parameters
-    ----------
-    nodes
-        Shape (n,), all different.
-    x
-        Shape (m,), anywhere; x may hit nodes.
-
-    Returns
-    -------
-    matrix
-        Shape (m, n): row i holds the n Lagrange polynomials at x[i], by (4.2).
-    """
+    """Matrix that evaluates at x the polynomial with given values at the nodes."""
     nodes = np.asarray(nodes, dtype=np.float64)
     x = np.asarray(x, dtype=np.float64)
     difference = x[:, None] - nodes[None, :]
@@ -164,18 +135,6 @@ def lagrange_derivative_matrix(nodes: ArrayLike, x: ArrayLike) -> Floats:
 
     First (9.4) gives the derivative at the nodes, with a diagonal that makes the sum of each row
     zero. The derivative is a polynomial of lower degree, so its interpolation to x is exact.
-
-    Parameters
-    ----------
-    nodes
-        Shape (n,), all different.
-    x
-        Shape (m,), anywhere; x may hit nodes.
-
-    Returns
-    -------
-    matrix
-        Shape (m, n).
     """
     nodes = np.asarray(nodes, dtype=np.float64)
     weights = _barycentric_weights(nodes)

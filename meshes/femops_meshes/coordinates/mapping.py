@@ -24,13 +24,7 @@ _MOST_POINTS = 4096  # of an element, for matrices over all its points
 
 
 def geometry_degree(num_nodes: int, dim: int) -> int:
-    """Degree g with (g + 1)**dim == num_nodes.
-
-    Raises
-    ------
-    MeshGeometryError
-        If there is no such degree of at least 1.
-    """
+    """Degree g with (g + 1)**dim == num_nodes."""
     g: int = round(num_nodes ** (1.0 / dim)) - 1
     if g < 1 or (g + 1) ** dim != num_nodes:
         raise MeshGeometryError(
@@ -40,20 +34,7 @@ def geometry_degree(num_nodes: int, dim: int) -> int:
 
 
 def positions(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
-    """Physical positions of a tensor grid of points.
-
-    Parameters
-    ----------
-    coordinates
-        Shape (n, (g + 1)**dim, dim): nodal at GLL points, lexicographic; any unit of length.
-    points_1d
-        Shape (q,): points of [0, 1], the same for all directions.
-
-    Returns
-    -------
-    x
-        Shape (n, q**dim, dim), lexicographic, in the same unit.
-    """
+    """Physical positions of a tensor grid of points."""
     coordinates = np.asarray(coordinates, dtype=np.float64)
     dim, points = coordinates.shape[2], _bytes(points_1d)
     degree = geometry_degree(coordinates.shape[1], dim)
@@ -64,20 +45,7 @@ def positions(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
 
 
 def jacobians(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
-    """Jacobians of the map from the reference element at a tensor grid of points.
-
-    Parameters
-    ----------
-    coordinates
-        Shape (n, (g + 1)**dim, dim), as in `positions`.
-    points_1d
-        Shape (q,): points of [0, 1], the same for all directions.
-
-    Returns
-    -------
-    J
-        Shape (n, q**dim, dim, dim): J[..., i, j] = dx_i / dxi_j.
-    """
+    """Jacobians of the map from the reference element at a tensor grid of points."""
     coordinates = np.asarray(coordinates, dtype=np.float64)
     dim, points = coordinates.shape[2], _bytes(points_1d)
     degree = geometry_degree(coordinates.shape[1], dim)
@@ -122,11 +90,7 @@ def _multilinear(degree: int, dim: int, points: bytes) -> bool:
 def _of_corners(dim: int, points: bytes) -> tuple[Floats, Floats]:
     """Matrices of the values and slopes of a multilinear map at a grid of points. Read-only.
 
-    Returns
-    -------
-    values : (q**dim, 2**dim) float64
-    slopes : (dim * q**dim, 2**dim) float64
-        Derivatives by the first direction at all points, then by the next one.
+    Shapes: `values` (q**dim, 2**dim), `slopes` (dim * q**dim, 2**dim).
     """
     values, slopes = _matrices(1, points)
     rows = []
@@ -192,15 +156,7 @@ def adjugates(jacobian: Floats) -> Floats:
 
 
 def face_centers(coordinates: Floats, faces: Ints) -> Floats:
-    """Physical positions (n, dim) of the middles of faces.
-
-    Parameters
-    ----------
-    coordinates
-        Shape (ne, (g + 1)**dim, dim): see `Mesh`.
-    faces
-        Shape (n, 2): an element and the ternary code of a face in it.
-    """
+    """Physical positions (n, dim) of the middles of faces."""
     element, code = faces.T
     used, place = np.unique(element, return_inverse=True)
     lattice = positions(coordinates[used], np.array([0.0, 0.5, 1.0]))  # points by ternary code

@@ -13,15 +13,7 @@ from femops_meshes.samples import samples
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Read a complete text file.
-
-    Raises
-    ------
-    MeshFileError
-        If the file is missing, no regular file, or may not be read.
-    MeshFormatError
-        If the file is not text, or in another known format.
-    """
+    """Read a complete text file."""
     name = printable(os.fspath(path))
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  (a str may hold what Path refuses)
@@ -68,11 +60,6 @@ def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
 
     The text goes to a temporary file in the same folder, which is renamed when complete. A symbolic
     link is replaced, not followed: who can write to the folder could lead it to any file.
-
-    Raises
-    ------
-    MeshFileError
-        If the file can't be written; an existing file is not changed.
     """
     try:
         target = Path(path)

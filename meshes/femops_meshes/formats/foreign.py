@@ -46,14 +46,7 @@ _SURFACES = frozenset({"PLY", "STL", "OFF"})
 
 
 def foreign_format(path: Path, data: bytes) -> str:
-    """Advice to convert a file in another known format; empty if the format is unknown.
-
-    Parameters
-    ----------
-    path : Path
-    data : bytes
-        Content of the file.
-    """
+    """Advice to convert a file in another known format; empty if the format is unknown."""
     start = data[:_BYTES].lstrip()
     if start.startswith(b"<?xml") and b"<VTKFile" in start:
         start = start[start.index(b"<VTKFile") :]

@@ -36,15 +36,7 @@ def begins_inline(scanner: Scanner) -> bool:
 
 
 def read_inline(scanner: Scanner) -> Mesh:
-    """Make the mesh that an INLINE file describes.
-
-    Raises
-    ------
-    MeshFormatError
-        If the file is damaged, or describes triangles, tetrahedra, prisms or pyramids.
-    MeshArgumentError
-        If the mesh has more than 2**18 elements, or does not fit into memory.
-    """
+    """Make the mesh that an INLINE file describes."""
     header = scanner.read("the first line")
     if header != _HEADER:
         raise scanner.fail(f'"{shorten(header)}": the version that is read is "{_HEADER}"')

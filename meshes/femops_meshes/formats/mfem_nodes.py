@@ -55,13 +55,7 @@ class Collection:
 
 
 def parse_collection(scanner: Scanner, dim: int) -> Collection:
-    """Read the line that names the collection.
-
-    Raises
-    ------
-    MeshFormatError
-        If the collection is unknown, or of another dimension.
-    """
+    """Read the line that names the collection."""
     name = scanner.label("FiniteElementCollection")
     if name in _LEGACY:
         return Collection(True, "equispaced", _LEGACY[name], name)

@@ -51,20 +51,7 @@ def _first_met(number: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) -> tuple[Ints, int]:
-    """Return MFEM's number of each lexicographic local node, and the count of numbers.
-
-    Parameters
-    ----------
-    elements, topology, file_elements
-        As in `Mesh`.
-    p
-        Degree, at least 1.
-
-    Returns
-    -------
-    numbers, count
-        Shape (ne, (p + 1)**dim) int64, and an int.
-    """
+    """Return MFEM's number of each lexicographic local node, and the count of numbers."""
     dim = topology.dim
     order = np.argsort(file_elements, kind="stable")
     entity, orientation = topology.entity.copy(), topology.orientation.copy()
@@ -94,23 +81,6 @@ def mfem_h1_dofs(mesh: Mesh, p: int) -> Ints:
 
     The file is the one that `write_mfem` writes of the mesh, refined or not. MFEM gives other
     numbers to a mesh that it refines itself.
-
-    Parameters
-    ----------
-    mesh
-        The mesh, with elements in any order; `Mesh.file_elements` has the file's order.
-    p
-        Degree, at least 1.
-
-    Returns
-    -------
-    dofs
-        Shape (ne, (p + 1)**dim) int64: for element e of the mesh and lexicographic local node k.
-
-    Raises
-    ------
-    MeshArgumentError
-        If p is no whole number >= 1.
     """
     if isinstance(p, bool) or not isinstance(p, int | np.integer) or p < 1:
         raise MeshArgumentError(f"an H1 space has a whole degree p >= 1, got {p!r}")

@@ -54,33 +54,7 @@ class _Content:
 
 
 def read_mfem(source: str | os.PathLike[str]) -> Mesh:
-    """Read a mesh in MFEM's format v1.0 to v1.3, or the box that an INLINE mesh file describes.
-
-    Parameters
-    ----------
-    source
-        Path of the file; or its text, if it is a str of more than one line.
-
-    Returns
-    -------
-    mesh
-        The mesh, with elements, local axes and vertices in the file's order. Vertices of no element
-        and names of missing attributes are dropped. Elements whose corners are listed in mirrored
-        order are turned over, curved ones with their nodes. MFEM does the same, but only for
-        quadrilaterals.
-
-    Raises
-    ------
-    MeshFileError
-        If the file can't be read.
-    MeshFormatError
-        If the file is not in this format, is truncated, has wrong counts, or is not supported:
-        triangles, tetrahedra, prisms, pyramids, surfaces in space, NURBS, nonconforming meshes.
-    MeshTopologyError
-        If vertex numbers dangle or elements don't fit together.
-    MeshGeometryError
-        If coordinates are not finite, or elements are inverted in a part of them.
-    """
+    """Read a mesh in MFEM's format v1.0 to v1.3, or the box that an INLINE mesh file describes."""
     if isinstance(source, str) and "\n" in source:
         text, name = source, "mesh text"
     else:

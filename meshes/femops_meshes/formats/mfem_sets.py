@@ -15,13 +15,7 @@ INSIDE, OUTSIDE = "attribute_sets", "bdr_attribute_sets"
 
 
 def read_sets(scanner: Scanner, section: str) -> dict[str, tuple[int, ...]]:
-    """Read {name: attributes} from a section. Return {} if another section comes next.
-
-    Raises
-    ------
-    MeshFormatError
-        If the section is damaged.
-    """
+    """Read {name: attributes} from a section. Return {} if another section comes next."""
     if scanner.peek() != section:
         return {}
     scanner.keyword(section)
@@ -64,14 +58,7 @@ def _attributes(scanner: Scanner, words: list[str], what: str) -> tuple[int, ...
 
 
 def check_writable_names(*names: Names) -> None:
-    """Raise if a name cannot be written to a file.
-
-    Raises
-    ------
-    MeshArgumentError
-        If a name has a double quote, or a character that readers escape, as one that ends a line.
-        The message has the name.
-    """
+    """Raise if a name cannot be written to a file."""
     for name in (name for group in names for name in group):
         if '"' in name or printable(name) != name:
             raise MeshArgumentError(

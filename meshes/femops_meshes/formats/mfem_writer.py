@@ -22,22 +22,6 @@ def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = No
 
     Elements are written in the file's order (`Mesh.file_elements`). Straight meshes get vertices,
     curved meshes nodes in H1, discontinuous meshes nodes in L2 (Gauss-Lobatto).
-
-    Parameters
-    ----------
-    mesh
-        Any mesh.
-    path
-        The file; an existing one is replaced once the new one is complete.
-    digits
-        Significant digits of coordinates; None for as many as reproduce the numbers exactly.
-
-    Raises
-    ------
-    MeshFileError
-        If the file can't be written.
-    MeshArgumentError
-        If the format can't hold a name: one with a double quote or the end of a line.
     """
     check_writable_names(mesh.element_names, mesh.boundary_names)
     write_text(path, _chunks(mesh, digits))

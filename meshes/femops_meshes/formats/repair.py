@@ -18,21 +18,6 @@ def mended(corners: Ints, coordinates: Floats) -> tuple[Ints, Floats, bool]:
 
     An element is mirrored if det J < 0 at all points of `checks.geometry`. If det J < 0 only at
     some points, the element is not changed, as no order of its corners would help.
-
-    Parameters
-    ----------
-    corners
-        Shape (ne, 2**dim): vertex numbers.
-    coordinates
-        Shape (ne, (g + 1)**dim, dim), finite.
-
-    Returns
-    -------
-    corners, coordinates
-        Arrays of the same shapes. In mirrored elements the first two directions are exchanged, as
-        MFEM does with quadrilaterals; segments are reversed.
-    any
-        True if there were mirrored elements.
     """
     dim = coordinates.shape[2]
     n = geometry_degree(coordinates.shape[1], dim) + 1

@@ -17,15 +17,7 @@ _SHOWN = 60
 
 @final
 class Scanner:
-    """Lines of a text without blank ones and comments (#).
-
-    Parameters
-    ----------
-    text
-        The file's content.
-    name
-        Name of the file in errors.
-    """
+    """Lines of a text without blank ones and comments (#)."""
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name

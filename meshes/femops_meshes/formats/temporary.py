@@ -41,22 +41,6 @@ def temporary_file(target: Path, shared: str | None = None, mode: int = 0o666) -
     First, files that killed writers left in the folder are removed. A writer holds a lock on its
     file, which the system releases when the writer ends in any way. Not all file systems show locks
     to other machines. So files of other machines are removed a day after their last change.
-
-    Parameters
-    ----------
-    target : Path
-        New name that the caller may give to the file. The name of the temporary file begins and
-        ends like the name of `target`.
-    shared : str, optional
-        Middle of the name, if several machines write the same file; see `shared_name`. It has eight
-        hexadecimal digits, a dot and more. Random digits if omitted.
-    mode : int
-        Rights of the file, less those that the process takes from all its files.
-
-    Raises
-    ------
-    OSError
-        The system refuses to make the file.
     """
     _remove_abandoned(target.parent)
     path, handle = _made(target, shared, mode)

@@ -43,13 +43,6 @@ def scrambled(mesh: Mesh, seed: int) -> Mesh:
     The domain, the elements, their order, and the geometry stay the same. Neighbours see shared
     edges and faces in other orientations: in 3-D all eight orientations of faces occur, as in
     meshes of other programs.
-
-    Parameters
-    ----------
-    mesh
-        Any mesh.
-    seed
-        The same seed gives the same mesh.
     """
     rng = np.random.default_rng(seed)
     dim, p = mesh.dim, mesh.order

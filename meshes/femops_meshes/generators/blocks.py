@@ -64,14 +64,7 @@ def extruded(elements: Ints, num_vertices: int, layers: int) -> Ints:
 def assembled(
     elements: Ints, coordinates: Floats, num_vertices: int, coarser: Coarsening | None = None
 ) -> Mesh:
-    """Make a mesh from arrays, with its elements ordered along a Hilbert curve.
-
-    Parameters
-    ----------
-    elements, coordinates, num_vertices, coarser
-        See `Mesh`: shapes (ne, 2**dim) and (ne, (g + 1)**dim, dim). The elements may have any
-        order.
-    """
+    """Make a mesh from arrays, with its elements ordered along a Hilbert curve."""
     order = hilbert_order(coordinates.mean(axis=1))
     mesh = Mesh.assemble(elements[order], coordinates[order], num_vertices)
     return mesh.with_coarser(None if coarser is None else coarser.reordered(order))

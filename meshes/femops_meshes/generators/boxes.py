@@ -28,35 +28,7 @@ def box(
     mapping: PointMap | None = None,
     order: Degree = 1,
 ) -> Mesh:
-    """Mesh of an interval, rectangle or box by a grid of elements.
-
-    Parameters
-    ----------
-    counts
-        Elements in each direction; as many as there are dimensions (a number alone: 1-D).
-    lower, upper
-        Corners of the box, a number for all directions or one each; any unit of length.
-    periodic
-        Whether opposite sides are joined, for all directions or each. A periodic direction needs at
-        least 3 elements.
-    mapping
-        Function that maps positions (dim, n) of nodes to new positions.
-    order
-        Degree of the coordinates.
-
-    Returns
-    -------
-    Mesh
-        Boundary attributes are 1 and 2 at the low and high end of x, 3 and 4 of y, 5 and 6 of z;
-        periodic directions have none.
-
-    Raises
-    ------
-    MeshArgumentError
-        If counts, corners or order are invalid, or the mesh does not fit into memory.
-    MeshGeometryError
-        If the mapping inverts elements.
-    """
+    """Mesh of an interval, rectangle or box by a grid of elements."""
     grid, degree = Grid.checked(counts, lower, upper, periodic), whole(order, "order")
     _check_memory(grid.num_cells, degree, grid)
     cells = grid.cells()

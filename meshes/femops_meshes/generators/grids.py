@@ -22,22 +22,13 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True)
 class Grid:
-    """A box cut into equal cells. `Grid.checked` makes it. It stores no data of cells.
+    """A box cut into equal cells. `Grid.checked` makes it. It stores no data of cells."""
 
-    Attributes
-    ----------
-    counts
-        Cells in each direction.
-    lower, upper
-        Corners of the box.
-    wraps
-        True for each direction in which opposite sides are joined.
-    """
-
-    counts: tuple[int, ...]
+    counts: tuple[int, ...]  # cells in each direction
+    # lower and upper: corners of the box
     lower: tuple[float, ...]
     upper: tuple[float, ...]
-    wraps: tuple[bool, ...]
+    wraps: tuple[bool, ...]  # True for each direction in which opposite sides are joined
 
     @classmethod
     def checked(
@@ -47,13 +38,7 @@ class Grid:
         upper: float | Sequence[float],
         periodic: bool | Iterable[bool],
     ) -> "Grid":
-        """Check the arguments of `femops_meshes.box`, and make the grid.
-
-        Raises
-        ------
-        MeshArgumentError
-            If an argument is invalid.
-        """
+        """Check the arguments of `femops_meshes.box`, and make the grid."""
         number = tuple(whole(n, "each of counts") for n in as_list(counts))
         dim = len(number)
         if not 1 <= dim <= 3:

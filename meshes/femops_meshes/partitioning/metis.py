@@ -21,20 +21,6 @@ def metis_owner(topology: Topology, size: int, weights: Floats | None = None) ->
     Parts are numbered in the order of their first elements. Empty parts come last. If there are no
     more elements than parts, each element has its own part.
 
-    Parameters
-    ----------
-    topology
-        The elements and their faces.
-    size
-        Number of parts.
-    weights
-        Shape (ne,), positive; None if all are equal.
-
-    Raises
-    ------
-    MeshExtraError
-        If the package ``pymetis`` is missing.
-
     Notes
     -----
     G. Karypis and V. Kumar, "A fast and high quality multilevel scheme for partitioning irregular

@@ -242,13 +242,7 @@ def cut_faces(owner: Ints, topology: Topology) -> Ints:
 
 
 def checked_weights(weights: ArrayLike, count: int) -> Floats:
-    """Copy weights into an array (count,).
-
-    Raises
-    ------
-    MeshArgumentError
-        If the number of weights is not `count`, or a weight is not positive and finite.
-    """
+    """Copy weights into an array (count,)."""
     work = checks.array(weights, "weights", np.float64)
     if work.shape != (count,):
         raise MeshArgumentError(

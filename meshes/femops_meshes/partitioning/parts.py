@@ -139,17 +139,6 @@ def first_elements(mesh: Mesh, count: int) -> Mesh:
     Vertices keep their order, so entities keep their directions. A space on the part has the dofs
     that the first elements touch, in the same order. The boundary of the part has all its exterior
     faces, with attribute 1. The part has no names.
-
-    Parameters
-    ----------
-    mesh : Mesh
-    count : int
-        Number of elements, at least 1. For all elements the mesh itself is returned.
-
-    Raises
-    ------
-    MeshArgumentError
-        ``count`` is out of range.
     """
     if not 1 <= count <= mesh.num_elements:
         raise MeshArgumentError(

@@ -13,13 +13,7 @@ Ints = NDArray[np.int64]
 
 
 def checked_rank(rank: int, size: int) -> tuple[int, int]:
-    """Check a rank and the number of ranks, and return both as int.
-
-    Raises
-    ------
-    MeshArgumentError
-        If `size` is no whole number >= 1, or `rank` is no whole number from 0 to size - 1.
-    """
+    """Check a rank and the number of ranks, and return both as int."""
     part, parts = whole(rank, "rank", 0), whole(size, "size")
     if part >= parts:
         raise MeshArgumentError(f"rank is {rank}, but there are {size} parts: 0 to {size - 1}")
@@ -27,13 +21,7 @@ def checked_rank(rank: int, size: int) -> tuple[int, int]:
 
 
 def checked_piece(start: int, stop: int, count: int) -> tuple[int, int]:
-    """Check start and stop of a piece of `count` things, and return both as int.
-
-    Raises
-    ------
-    MeshArgumentError
-        If start and stop are no whole numbers, or don't ascend from 0 to `count`.
-    """
+    """Check start and stop of a piece of `count` things, and return both as int."""
     first, behind = whole(start, "start of the piece", 0), whole(stop, "stop of the piece", 0)
     if not first <= behind <= count:
         raise MeshArgumentError(
@@ -64,19 +52,6 @@ def weighted_pieces(weights: Floats, size: int) -> Ints:
 
     If several cuts do that, each piece in turn gets a weight nearest to an equal share of the
     remaining weight. No piece is empty unless there are fewer things than pieces.
-
-    Parameters
-    ----------
-    weights
-        Shape (n,), positive and finite.
-    size
-        Number of pieces.
-
-    Returns
-    -------
-    cuts
-        Shape (size + 1,), ascending from 0 to n: piece k has the things cuts[k] to
-        cuts[k + 1] - 1.
     """
     count = len(weights)
     if count <= size:

@@ -56,28 +56,7 @@ def entity_lattice(dim: int, code: int, p: int) -> tuple[int, ...]:
 
 
 def entity_permutation(orientation: int, n: int, kind: int) -> Ints:
-    """Indices in an entity's own order of the nodes that an element sees inside it.
-
-    Parameters
-    ----------
-    orientation
-        0 or 1 for an edge, 0 to 7 for a quadrilateral, as in `Topology.orientation`.
-    n
-        Nodes per direction inside the entity (p - 1 for degree p).
-    kind
-        1 for an edge, 2 for a quadrilateral.
-
-    Returns
-    -------
-    permutation
-        Shape (n**kind,): entry k is the index, in the entity's own order, of the node that stands
-        k-th in the element's order; both lexicographic, first direction fastest.
-
-    Raises
-    ------
-    MeshTopologyError
-        If there is no such orientation or kind.
-    """
+    """Indices in an entity's own order of the nodes that an element sees inside it."""
     if kind not in (1, 2) or not 0 <= orientation < 2 ** (2 * kind - 1) or n < 0:
         raise MeshTopologyError(
             f"no permutation for orientation {orientation} of an entity of dimension {kind} with "
@@ -93,15 +72,7 @@ def entity_permutation(orientation: int, n: int, kind: int) -> Ints:
 
 
 def quad_orientation(corners: Ints, origin: Ints, toward: Ints) -> Codes:
-    """Orientation 0 to 7 of quadrilaterals relative to a base.
-
-    Parameters
-    ----------
-    corners
-        Shape (..., 4): vertex numbers in the element's order, lexicographic.
-    origin, toward
-        Shape (...): the base's origin, and the end of its first direction.
-    """
+    """Orientation 0 to 7 of quadrilaterals relative to a base."""
     place = np.argmax(corners == origin[..., None], axis=-1)
     along_first = np.take_along_axis(corners, (place ^ 1)[..., None], axis=-1)[..., 0]
     orientation: Codes = (place + 4 * (along_first != toward)).astype(np.uint8)
@@ -111,22 +82,7 @@ def quad_orientation(corners: Ints, origin: Ints, toward: Ints) -> Codes:
 def lattice_numbers(
     p: int, entity: Ints, orientation: Codes, offsets: Sequence[int], dim: int
 ) -> Ints:
-    """Global number of each node of a lattice with p + 1 nodes per direction on every element.
-
-    Parameters
-    ----------
-    p
-        Intervals per direction, at least 1.
-    entity, orientation
-        Shape (ne, 3**dim): number and orientation of each sub-entity.
-    offsets
-        dim + 1 numbers: the first node of all vertices, edges, ..., cells.
-
-    Returns
-    -------
-    numbers
-        Shape (ne, (p + 1)**dim), lexicographic; nodes of one entity are consecutive, in its order.
-    """
+    """Global number of each node of a lattice with p + 1 nodes per direction on every element."""
     numbers = np.empty((len(entity), (p + 1) ** dim), dtype=np.int64)
     for code, kind in enumerate(entity_dimension(dim)):
         local = list(entity_lattice(dim, code, p))

@@ -15,18 +15,6 @@ _BITS = {1: 52, 2: 26, 3: 20}
 def hilbert_index(cells: ArrayLike, bits: int) -> Ints:
     """Positions of cells along the Hilbert curve of a grid with 2**bits cells per direction.
 
-    Parameters
-    ----------
-    cells
-        Shape (n, dim), whole numbers from 0 to 2**bits - 1; dim * bits <= 62.
-    bits
-        Levels of the curve.
-
-    Returns
-    -------
-    index
-        Shape (n,) int64.
-
     Notes
     -----
     J. Skilling, "Programming the Hilbert curve", AIP Conference Proceedings 707 (2004), 381.
@@ -60,24 +48,7 @@ def hilbert_index(cells: ArrayLike, bits: int) -> Ints:
 
 
 def hilbert_order(centers: ArrayLike) -> Ints:
-    """Order of points along a Hilbert curve through their bounding cube.
-
-    Parameters
-    ----------
-    centers
-        Shape (n, dim), dim 1 to 3, finite.
-
-    Returns
-    -------
-    permutation
-        Shape (n,) int64: entry i is the point at position i. Points in one cell of the finest grid
-        keep their order.
-
-    Raises
-    ------
-    MeshArgumentError
-        If the shape is wrong or a position is not finite.
-    """
+    """Order of points along a Hilbert curve through their bounding cube."""
     points = np.asarray(centers, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] not in _BITS or not np.isfinite(points).all():
         raise MeshArgumentError(
@@ -97,18 +68,6 @@ def hilbert_cells(counts: Sequence[int], start: int = 0, stop: int | None = None
 
     The function splits the curve's cubes level by level, and keeps only cubes with cells of the
     piece. So time and memory are proportional to the piece, not to the grid.
-
-    Parameters
-    ----------
-    counts
-        Cells of the grid in each direction.
-    start, stop
-        The piece: cells start to stop - 1 of the order. Without stop, all cells from start on.
-
-    Returns
-    -------
-    cells
-        Shape (stop - start, dim) int64: grid indices.
     """
     dim = len(counts)
     last = math.prod(counts) if stop is None else stop

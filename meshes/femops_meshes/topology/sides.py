@@ -51,17 +51,7 @@ def outward_corners(elements: Ints, faces: Ints) -> Ints:
 
 
 def chosen_faces(elements: Ints, boundary: Ints, faces: Ints, face_codes: Codes) -> Ints:
-    """Element and face code (nb, 2) to which each entry of the boundary belongs.
-
-    Parameters
-    ----------
-    elements
-        Shape (ne, 2**dim): vertex numbers.
-    boundary
-        Shape (nb, 2**(dim-1)): corners of the entries.
-    faces, face_codes
-        Shape (nb, 2): elements on both sides of each entry and the face's code in them; -1 outside.
-    """
+    """Element and face code (nb, 2) to which each entry of the boundary belongs."""
     second = np.zeros(len(boundary), dtype=np.int64)
     two = np.flatnonzero(faces[:, 1] >= 0)
     if len(two):

@@ -84,59 +84,30 @@ def _ranked(keys: Ints) -> tuple[Ints, int]:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Topology:
-    """The sub-entities of all elements. `Topology.build` makes it. Arrays are read-only.
+    """The sub-entities of all elements. `Topology.build` makes it. Arrays are read-only."""
 
-    Attributes
-    ----------
-    dim
-        Dimension of the elements.
-    entity
-        Shape (ne, 3**dim) int64: number of each sub-entity within its dimension, by ternary code.
-        A vertex keeps its vertex number, a cell its element number.
-    orientation
-        Shape (ne, 3**dim) uint8: the flips and the swap that lead from the element's order to the
-        entity's own order. For edges, 1 is a flip. For quadrilaterals bit 0 is a flip of the
-        element's first direction in the entity, bit 1 a flip of its second direction, and bit 2 a
-        swap of the two directions after the flips. 0 for vertices and cells.
-    num_entities
-        dim + 1 counts: vertices, edges, ..., cells.
-    faces
-        Shape (num_faces, 2) int64: the elements on both sides of each (dim-1)-entity, the smaller
-        number first; -1 outside.
-    face_codes
-        Shape (num_faces, 2) int8: ternary code of the face in each of its elements; -1 outside.
-    boundary_faces
-        Shape (nb, 2) int64: an element and a code for each boundary entry. If two elements have the
-        face, it is the one that the entry looks out of (see `femops_meshes.topology.sides`).
-    """
-
-    dim: int
+    dim: int  # dimension of the elements
+    # shape (ne, 3**dim) int64: number of each sub-entity within its dimension, by ternary code. A
+    # vertex keeps its vertex number, a cell its element number.
     entity: Ints
+    # shape (ne, 3**dim) uint8: the flips and the swap that lead from the element's order to the
+    # entity's own order. For edges, 1 is a flip. For quadrilaterals bit 0 is a flip of the
+    # element's first direction in the entity, bit 1 a flip of its second direction, and bit 2 a
+    # swap of the two directions after the flips. 0 for vertices and cells.
     orientation: Codes
-    num_entities: tuple[int, ...]
+    num_entities: tuple[int, ...]  # dim + 1 counts: vertices, edges, ..., cells
+    # shape (num_faces, 2) int64: the elements on both sides of each (dim-1)-entity, the smaller
+    # number first; -1 outside
     faces: Ints
+    # shape (num_faces, 2) int8: ternary code of the face in each of its elements; -1 outside
     face_codes: NDArray[np.int8]
+    # shape (nb, 2) int64: an element and a code for each boundary entry. If two elements have the
+    # face, it is the one that the entry looks out of (see `femops_meshes.topology.sides`).
     boundary_faces: Ints
 
     @classmethod
     def build(cls, elements: Ints, num_vertices: int, boundary: Ints | None = None) -> "Topology":
-        """Find all entities of a mesh.
-
-        Parameters
-        ----------
-        elements
-            Shape (ne, 2**dim): vertex numbers, lexicographic corners.
-        num_vertices
-            Vertex numbers run from 0 to num_vertices - 1.
-        boundary
-            Shape (nb, 2**(dim-1)): boundary entries; None for all exterior faces.
-
-        Raises
-        ------
-        MeshTopologyError
-            If an element repeats a vertex, two elements have the same vertices, a face belongs to
-            more than two elements or is twisted, or a boundary entry is no face.
-        """
+        """Find all entities of a mesh."""
         dim = elements.shape[1].bit_length() - 1
         _check_numbers(elements, num_vertices)
         orientation = np.zeros((len(elements), 3**dim), dtype=np.uint8)
@@ -225,13 +196,7 @@ def listed(numbers: Ints) -> str:
 
 
 def check_dangling(elements: Ints, num_vertices: int) -> None:
-    """Check that vertex numbers (ne, 2**dim) run from 0 to num_vertices - 1.
-
-    Raises
-    ------
-    MeshTopologyError
-        If they don't. The message lists the elements.
-    """
+    """Check that vertex numbers (ne, 2**dim) run from 0 to num_vertices - 1."""
     bad = np.flatnonzero(((elements < 0) | (elements >= num_vertices)).any(axis=1))
     if len(bad):
         raise MeshTopologyError(

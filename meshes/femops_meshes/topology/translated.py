@@ -21,21 +21,7 @@ def translated_entities(
 
     They are those of `Topology.build`. The orientations of all entities are zero.
 
-    Parameters
-    ----------
-    elements, num_vertices, boundary
-        See `Topology.build`.
-
-    Returns
-    -------
-    None if the elements are not all alike, two have the same vertices, or a boundary entry is no
-    face or twisted. Else:
-
-    entity : (ne, 3**dim) int64
-    counts : tuple of int
-        Number of entities of each dimension.
-    entries : (nb,) int64
-        Number of the face of each boundary entry.
+    Shapes: `entity` (ne, 3**dim), `entries` (nb,).
     """
     dim = elements.shape[1].bit_length() - 1
     offsets = _offsets(elements)

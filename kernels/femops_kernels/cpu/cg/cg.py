@@ -29,12 +29,6 @@ class ConjugateGradients(Solve):
 
     On one rank the whole iteration is one compiled loop.  On many ranks each action is compiled,
     and Python sums the inner products between the actions.
-
-    Parameters
-    ----------
-    operator : CompiledOperator
-    b, x, inverse, merged, sums, natural
-        See `CompiledOperator.conjugate_gradients`.
     """
 
     def __init__(
@@ -87,7 +81,6 @@ class ConjugateGradients(Solve):
         }
 
     def restart(self, b: NDArray[Any], x: NDArray[Any] | None) -> None:
-        """See `Solve.restart`."""
         self._b, self._table[layout.B] = b, b.ctypes.data
         self._renew(guessed=x is not None)
         if self.merged:
@@ -105,7 +98,6 @@ class ConjugateGradients(Solve):
         return self._address
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
-        """See `Solve.advance`."""
         self._state[[at.GOAL, at.LIMIT]] = tolerance, limit
         if self._reduce is not None:
             between_messages(self._state, steps, show, partial(self._act, self._reduce))
@@ -151,13 +143,7 @@ def _alike_and_apart(solves: Sequence[ConjugateGradients]) -> bool:
 
 @final
 class Group(SolveGroup):
-    """Solves on the host that run at once, each on one thread at a time; ``cg_together.py``.
-
-    Parameters
-    ----------
-    solves : list of ConjugateGradients
-        The group moves their states and tables into rows of its own arrays.
-    """
+    """Solves on the host that run at once, each on one thread at a time; ``cg_together.py``."""
 
     def __init__(self, solves: list[ConjugateGradients]) -> None:
         self.solves = solves
@@ -206,7 +192,6 @@ class Group(SolveGroup):
     def restart(
         self, rights: Sequence[NDArray[Any]], relative: float, least: Sequence[float]
     ) -> None:
-        """See `SolveGroup.restart`."""
         for one, right in zip(self.solves, rights, strict=True):
             one._b = right
         self._rights[:] = [right.ctypes.data for right in rights]
@@ -218,7 +203,6 @@ class Group(SolveGroup):
         fresh[:, at.RELATIVE], fresh[:, at.LEAST], fresh[:, at.GOAL] = relative, least, least
 
     def advance(self, limit: int, tolerances: Sequence[float] | None = None) -> None:
-        """See `SolveGroup.advance`."""
         if tolerances is not None:
             self._states[:, at.GOAL], self._states[:, at.RELATIVE] = tolerances, 0.0
             self._rights[:] = [one._b.ctypes.data for one in self.solves]
@@ -234,7 +218,6 @@ class Group(SolveGroup):
         limit: int,
         done: NDArray[np.float64],
     ) -> Instruction:
-        """See `SolveGroup.instruction`."""
         fresh = self._fresh.copy()
         fresh[:, at.LIMIT] = limit
         self._aim(fresh, relative, least)

@@ -60,26 +60,11 @@ class MergedSweep:
 
     The vector p has a tail: a copy of the dofs that several chunks or ranks share.
 
-    Parameters
-    ----------
-    operator : CompiledOperator
-        Operator whose launches are `mergeable`.
-    n : int
-        Length of a vector of the operator.
-    inverse : (n,) array or None
-        Diagonal preconditioner.
-    state : float64 array
-        See ``skeletons/cg/cg_state.py``.
+    `vectors` (4, n + ntail): x, r, p and v.  Only p uses the tail. `sums` (m, 7): partial inner
+    products.  A row for each chunk, a row for each chunk's combination, and a last row for the
+    contributions of other ranks.
 
-    Attributes
-    ----------
-    vectors : (4, n + ntail) array
-        x, r, p and v.  Only p uses the tail.
-    sums : (m, 7) float64
-        Partial inner products.  A row for each chunk, a row for each chunk's combination, and a
-        last row for the contributions of other ranks.
-    addresses : (int, int, int)
-        Address of the rows, address of the factors and number of rows, as `LaunchSum.addresses`.
+    Shapes: `inverse` (n,).
     """
 
     def __init__(

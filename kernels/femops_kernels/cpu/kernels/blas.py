@@ -16,13 +16,7 @@ _MKL = ("libmkl_rt.so.2", "libmkl_rt.so.1", "mkl_rt.2.dll", "libmkl_rt.2.dylib")
 
 @cache
 def gemm_address(kind: DTypeLike) -> tuple[str, int]:
-    """Name of the BLAS library, and the address of its ``dgemm`` or ``sgemm``.
-
-    Parameters
-    ----------
-    kind : dtype
-        float64 or float32.
-    """
+    """Name of the BLAS library, and the address of its ``dgemm`` or ``sgemm``."""
     name = {8: "dgemm", 4: "sgemm"}[np.dtype(kind).itemsize]
     for library in _MKL:
         for path in (Path(sys.prefix) / "lib" / library, Path(library)):

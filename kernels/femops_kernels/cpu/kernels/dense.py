@@ -22,11 +22,6 @@ class ElementKernel(OperatorKernel):
 
     The data of its sweep have the shape (nbatch, rows, columns, width).  Rows and columns are
     ordered component after component.
-
-    Attributes
-    ----------
-    dim, sources, targets, dtype, width
-        See `SweepKernel`.
     """
 
     dim: int
@@ -43,7 +38,6 @@ class ElementKernel(OperatorKernel):
 
     @property
     def parts(self) -> Parts:
-        """See `SweepKernel.parts`."""
         rows, columns = self.shape
         constants = self.sizes() | {"POINTS": rows, "NQDATA": columns}
         return self.skeletons("table", "copies", "batch_element"), constants, ""

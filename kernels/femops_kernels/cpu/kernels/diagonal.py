@@ -16,19 +16,13 @@ from femops_kernels.simd.matrix import Matrix1D
 @final
 @dataclass(frozen=True, eq=False)
 class DiagonalKernel(SweepKernel):
-    """Kernel that sums the diagonals of element matrices; ``skeletons/batch/batch_diagonal.py``.
+    """Kernel that sums the diagonals of element matrices; ``skeletons/batch/batch_diagonal.py``."""
 
-    Attributes
-    ----------
-    kernel : Kernel
-        Kernel of the operator whose diagonal is summed.  The operator is square.  It has one field,
-        or both sides of one on faces between elements: then only the blocks are summed that couple
-        a side with itself.
-    slopes : (q1d, p1d) float64
-        Derivatives of the basis functions at the quadrature points.
-    """
-
+    # kernel of the operator whose diagonal is summed.  The operator is square.  It has one field,
+    # or both sides of one on faces between elements: then only the blocks are summed that couple
+    # a side with itself.
     kernel: Kernel
+    # (q1d, p1d): derivatives of the basis functions at the quadrature points
     slopes: NDArray[np.float64]
 
     def __post_init__(self) -> None:
@@ -37,7 +31,6 @@ class DiagonalKernel(SweepKernel):
 
     @property
     def parts(self) -> Parts:
-        """See `SweepKernel.parts`."""
         along = _squares(self.target.b1d, self.slopes)
         names, end = ("VALUES", "MIXED", "SLOPES"), self.target.end
         constants = self.kernel.constants() | dict(zip(names, along, strict=True))

@@ -38,29 +38,15 @@ _PAGE = 4096  # bytes after which addresses share a set of the first-level cache
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Field or test function of a kernel: components, and interpolation to quadrature points.
-
-    Attributes
-    ----------
-    ncomp : int
-    b1d : (q1d, p1d) float64
-        Interpolation to the quadrature points.
-    index_bytes : int
-        Bytes of a chunk-local dof number in the plan, 2 or 4.
-    runs : DofRuns
-        Runs of consecutive dofs of the plan.
-    reproducible : bool
-        True if results have the same bits for lanes of any width.
-    end : (2, p1d) float64, optional
-        Values and derivatives of the basis at the low end of a direction.  Only for faces with
-        derivatives, whose points lie at this end of the last direction.
-    """
+    """Field or test function of a kernel: components, and interpolation to quadrature points."""
 
     ncomp: int
-    b1d: NDArray[np.float64]
-    index_bytes: int
-    runs: DofRuns
-    reproducible: bool = False
+    b1d: NDArray[np.float64]  # (q1d, p1d): interpolation to the quadrature points
+    index_bytes: int  # bytes of a chunk-local dof number in the plan, 2 or 4
+    runs: DofRuns  # runs of consecutive dofs of the plan
+    reproducible: bool = False  # True if results have the same bits for lanes of any width
+    # (2, p1d): values and derivatives of the basis at the low end of a direction.  Only for faces
+    # with derivatives, whose points lie at this end of the last direction.
     end: NDArray[np.float64] | None = None
 
     @property
@@ -72,16 +58,7 @@ class Side:
 def chunk_parts(
     width: int, dtype: np.dtype[Any], ncomps_in: Sequence[int], ncomps_out: Sequence[int]
 ) -> Parts:
-    """Parts of the code around the batches of a chunk, which all kernels share.
-
-    Parameters
-    ----------
-    width : int
-        Slots of a lane.
-    dtype : dtype
-    ncomps_in, ncomps_out : sequence of int
-        Components of the fields, and of the test functions.
-    """
+    """Parts of the code around the batches of a chunk, which all kernels share."""
     if len(ncomps_in) > 1:  # each field has a block of the table, with or without a test function
         ncomps_in = ncomps_out = [*ncomps_in, *ncomps_out]
     constants = {
@@ -103,26 +80,16 @@ class SweepKernel(ABC):
     """Compiled work on the batches of a `femops_kernels.cpu.sweep.Sweep`.
 
     The code of a chunk, ``skeletons/chunk/chunk.py``, calls it.
-
-    Attributes
-    ----------
-    dim : int
-    sources, targets : tuple of Side
-        The fields, and the test functions.  A field and a test function with one plan are one
-        object.
-    blocks : tuple of int
-        For each test function the number of the field that shares its block of the sweep's table.
-    dtype : numpy.dtype
-        float64 or float32.
-    width : int
-        Slots of a lane.
     """
 
     dim: int
+    # sources and targets: the fields, and the test functions.  A field and a test function with
+    # one plan are one object.
     sources: tuple[Side, ...]
     targets: tuple[Side, ...]
-    dtype: np.dtype[Any]
-    width: int
+    dtype: np.dtype[Any]  # float64 or float32
+    width: int  # slots of a lane
+    # for each test function the number of the field that shares its block of the sweep's table
     blocks: tuple[int, ...] = (0,)
 
     @property
@@ -202,13 +169,7 @@ class SweepKernel(ABC):
         }
 
     def work_bytes(self, sizes_in: Sequence[int], sizes_out: Sequence[int]) -> int:
-        """Bytes of work space per thread, for copies of chunks.
-
-        Parameters
-        ----------
-        sizes_in, sizes_out : sequence of int
-            Number of dofs in a chunk's copy of each field, and of each test function.
-        """
+        """Bytes of work space per thread, for copies of chunks."""
         numbers = int(self.module.WORK_LANES) * self.width
         runs = 0
         for sides, sizes in ((self.sources, sizes_in), (self.targets, sizes_out)):
@@ -297,45 +258,23 @@ class Kernel(OperatorKernel):
 
     It has one field x and one test function, or several.  Elements are segments, quadrilaterals or
     hexahedra.
-
-    Attributes
-    ----------
-    dim, sources, targets, blocks
-        See `SweepKernel`.  The q-function takes the components of all fields, one after the other.
-        It returns the components of all test functions, then the functionals.
-    d1d : (q1d, q1d) float64
-        Derivatives at the quadrature points of the Lagrange polynomials of these points.
-    qfunction : QFunctionCode
-    dtype : numpy.dtype
-        float64 or float32.
-    width : int
-        Slots of a lane.
-    weights : (q1d,) float64
-        Weights of the quadrature rule in one direction.
-    geometry : Map1D, optional
-        Needed if the q-function takes Jacobians or positions.
-    data_dtype : numpy.dtype, optional
-        Type of the qdata in memory.  Loads widen them to ``dtype``, which is the default.
-    minima, sums : int
-        Number of functionals that are minima over the points of an element, and of sums over them.
-
-    Raises
-    ------
-    KernelValueError
-        If there are fewer quadrature points than nodes: collocated derivatives would not be exact.
     """
 
     dim: int
     sources: tuple[Side, ...]
     targets: tuple[Side, ...]
+    # (q1d, q1d): derivatives at the quadrature points of the Lagrange polynomials of these points
     d1d: NDArray[np.float64]
     qfunction: QFunctionCode
-    dtype: np.dtype[Any]
-    width: int
-    weights: NDArray[np.float64]
-    geometry: Map1D | None = None
+    dtype: np.dtype[Any]  # float64 or float32
+    width: int  # slots of a lane
+    weights: NDArray[np.float64]  # (q1d,): weights of the quadrature rule in one direction
+    geometry: Map1D | None = None  # needed if the q-function takes Jacobians or positions
+    # type of the qdata in memory.  Loads widen them to ``dtype``, which is the default.
     data_dtype: np.dtype[Any] | None = None
     blocks: tuple[int, ...] = (0,)
+    # minima and sums: number of functionals that are minima over the points of an element, and of
+    # sums over them
     minima: int = 0
     sums: int = 0
 
@@ -350,7 +289,6 @@ class Kernel(OperatorKernel):
 
     @property
     def parts(self) -> Parts:
-        """See `SweepKernel.parts`."""
         return self.parts_around(*self._batch)
 
     def parts_around(self, *batch: str) -> Parts:
@@ -367,7 +305,6 @@ class Kernel(OperatorKernel):
 
     @property
     def words(self) -> str:
-        """See `OperatorKernel.words`."""
         types = f"{self.dtype} x {self.width}, stored {self.data_dtype or self.dtype}"
         points = f"{self.q1d} points{' of faces' * self.on_faces}"
         return f"{self.dim}-D, {points}; {self.qfunction.words(*self._words)}; {types}"
@@ -384,7 +321,6 @@ class Kernel(OperatorKernel):
 
     @property
     def functionals(self) -> int:
-        """See `SweepKernel.functionals`."""
         return self.minima + self.sums
 
     @property
@@ -466,21 +402,13 @@ class FillKernel(SweepKernel):
     """Kernel that evaluates a field and stores numbers at the quadrature points.
 
     Its source is ``skeletons/batch/batch_fill.py``.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        Kernel with the same fields and test functions.  Its q-function returns the numbers instead
-        of factors of test functions.
-    numbers : int
-        Count of numbers at a point.
-    stored : dtype
-        Their type, which may be narrower than that of the kernel.
     """
 
+    # kernel with the same fields and test functions.  Its q-function returns the numbers instead
+    # of factors of test functions.
     kernel: Kernel
-    numbers: int
-    stored: np.dtype[Any]
+    numbers: int  # count of numbers at a point
+    stored: np.dtype[Any]  # their type, which may be narrower than that of the kernel
 
     def __post_init__(self) -> None:
         for name in ("dim", "sources", "targets", "dtype", "width"):
@@ -488,7 +416,6 @@ class FillKernel(SweepKernel):
 
     @property
     def parts(self) -> Parts:
-        """See `SweepKernel.parts`."""
         lane = Lane(self.width, self.stored.name)
         filled = {"FILLED": self.numbers, "FILLED_LANE": lane, "FILLED_BYTES": lane.nbytes}
         constants = self.kernel.constants() | filled | {"BY_ELEMENT": False}

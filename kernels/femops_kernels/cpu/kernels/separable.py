@@ -24,38 +24,29 @@ from femops_kernels.simd.matrix import Matrix1D
 @final
 @dataclass(frozen=True, eq=False)
 class SeparableKernel(OperatorKernel):
-    """Kernel of ``y = sum_e A_e x`` on boxes; see ``skeletons/batch/batch_separable.py``.
-
-    Attributes
-    ----------
-    dim, sources, targets, dtype, width
-        See `SweepKernel`.  The field and the test function have equally many components.
-    mass, stiffness : (target.p1d, source.p1d) float64
-        Integrals over the reference segment of products of values, and of derivatives (or of
-        derivatives of one function and values of the other).
-    value, gradient : bool
-        True if the sum has products of values, and products of derivatives.
-    """
+    """Kernel of ``y = sum_e A_e x`` on boxes; see ``skeletons/batch/batch_separable.py``."""
 
     dim: int
     sources: tuple[Side, ...]
     targets: tuple[Side, ...]
     dtype: np.dtype[Any]
     width: int
+    # mass and stiffness are (target.p1d, source.p1d): integrals over the reference segment of
+    # products of values, and of derivatives (or of derivatives of one function and values of the
+    # other)
     mass: NDArray[np.float64]
     stiffness: NDArray[np.float64]
+    # value and gradient: True if the sum has products of values, and products of derivatives
     value: bool
     gradient: bool
 
     @property
     def parts(self) -> Parts:
-        """See `SweepKernel.parts`."""
         around = ("table", "copies", "ahead", "stored", "pieces")
         return self.skeletons(*around, "batch_separable"), self._constants(), ""
 
     @cached_property
     def multivector(self) -> CompiledKernel:
-        """See `OperatorKernel.multivector`."""
         none = no_element_numbers() | {"POINTS": 1, "NQDATA": 0}
         stored = stored_sizes(self.width, self.dtype, reproducible=self.reproducible)
         constants = none | self._constants() | stored

@@ -42,13 +42,7 @@ def _vector_parts(skeleton: str, real: str, other: str) -> Parts:
 
 
 def cycle_parts(outer: DType, cycle: DType) -> list[Parts]:
-    """Parts of the vector updates in multigrid cycles, and in conjugate gradients around them.
-
-    Parameters
-    ----------
-    outer, cycle : dtype
-        Type of the vectors in conjugate gradients, and in a multigrid cycle.
-    """
+    """Parts of the vector updates in multigrid cycles, and in conjugate gradients around them."""
     return [
         _vector_parts("directions", outer.name, cycle.name),
         _vector_parts("inner_product", outer.name, outer.name),
@@ -80,15 +74,12 @@ class HostUpdates(VectorUpdates):
     xp, repeats = np, False
 
     def put(self, values: Array) -> Array:
-        """See `VectorUpdates.put`."""
         return values
 
     def vector(self, size: int, dtype: DType) -> Array:
-        """See `VectorUpdates.vector`."""
         return padded_vector(size, dtype)
 
     def coarsest(self, size: int, dtype: DType) -> HostCoarsestVectors:
-        """See `VectorUpdates.coarsest`."""
         return HostCoarsestVectors(size, dtype)
 
     def step(
@@ -100,7 +91,6 @@ class HostUpdates(VectorUpdates):
         current: Array | None,
         factors: Factors,
     ) -> None:
-        """See `VectorUpdates.step`."""
         module = _compiled(old.dtype.name)
         vectors = tuple(
             0 if vector is None else vector.ctypes.data
@@ -111,7 +101,6 @@ class HostUpdates(VectorUpdates):
             module.step(machine.team_of(threads), *vectors, old.size // module.LANE_WIDTH, *factors)
 
     def directions(self, edges: Ints, total: Totals, real: DType, other: DType) -> HostDirections:
-        """See `VectorUpdates.directions`."""
         return HostDirections(edges, total, real, other)
 
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
@@ -131,24 +120,16 @@ class HostCoarsestVectors(CoarsestVectors):
         self.right, self.found = padded_vector(size, dtype), padded_vector(size, dtype)
 
     def fetch(self) -> NDArray[np.float64]:
-        """See `CoarsestVectors.fetch`."""
         copy: NDArray[np.float64] = self.right[: self._size].astype(np.float64)
         return copy
 
     def give(self, solution: NDArray[np.float64]) -> None:
-        """See `CoarsestVectors.give`."""
         self.found[: self._size] = solution
 
 
 @final
 class HostDirections(Directions):
-    """Inner products and vector updates on the host, summed in segments; see `Directions`.
-
-    Parameters
-    ----------
-    edges, total, real, other
-        See `VectorUpdates.directions`.
-    """
+    """Inner products and vector updates on the host, summed in segments; see `Directions`."""
 
     def __init__(self, edges: Ints, total: Totals, real: DType, other: DType) -> None:
         lanes = ALIGNMENT // real.itemsize
@@ -174,14 +155,12 @@ class HostDirections(Directions):
         return self._total(self._sums[:count].sum(axis=2, dtype=np.float64))
 
     def inner(self, a: Array, b: Array) -> float:
-        """See `Directions.inner`."""
         with LAUNCH:
             addresses, sums = (a.ctypes.data, b.ctypes.data), self._sums.ctypes.data
             self._inner_product.product(self._team(), *addresses, *self._where, sums)
         return float(self._summed()[0])
 
     def inners(self, a: Array, c: Array, b: Array) -> tuple[float, float]:
-        """See `Directions.inners`."""
         with LAUNCH:
             addresses, sums = (a.ctypes.data, c.ctypes.data, b.ctypes.data), self._sums.ctypes.data
             self._updates.products(self._team(), *addresses, *self._where, sums)
@@ -189,7 +168,6 @@ class HostDirections(Directions):
         return first, second
 
     def move(self, vectors: tuple[Array, ...], alpha: float, scale: float) -> float:
-        """See `Directions.move`."""
         with LAUNCH:
             addresses = tuple(vector.ctypes.data for vector in vectors)
             sums = self._sums.ctypes.data
@@ -197,7 +175,6 @@ class HostDirections(Directions):
         return float(self._summed()[0])
 
     def turn(self, p: Array, z: Array, beta: float, scale: float) -> None:
-        """See `Directions.turn`."""
         with LAUNCH:
             addresses = p.ctypes.data, z.ctypes.data
             self._updates.turn(self._team(), *addresses, *self._where, beta, scale)

@@ -33,25 +33,7 @@ Array = NDArray[Any]
 
 @final
 class ArrayCall:
-    """Launches on arrays a, b and c of fixed types, shapes and strides.
-
-    Parameters
-    ----------
-    like : array
-        An array of the type and shape of c.
-    ends : three of (int, int)
-        For each array, two offsets in bytes from its first entry: to the lowest byte that launches
-        use, and to the first byte behind the highest.
-    launches : sequence of (Launch, three of int)
-        Each launch, and the offsets in bytes of its operands from the first entries of a, b and c.
-    exchanged : bool
-        True if launches take b first.
-
-    Attributes
-    ----------
-    shape, dtype
-        Shape and type of c.
-    """
+    """Launches on arrays a, b and c of fixed types, shapes and strides."""
 
     def __init__(
         self,

@@ -36,18 +36,12 @@ Factor = tuple[float, float]
 @final
 @dataclass(frozen=True)
 class Contraction(PairContraction):
-    """Contraction of two tensors of one member, with the layout of members on the host.
+    """Contraction of two tensors of one member, with the layout of members on the host."""
 
-    Attributes
-    ----------
-    lanes : int
-        Number of members that are interleaved, entry by entry; 1 if members are separate.
-    members : str
-        Letters of "abc" for the operands that are interleaved.  If an operand is interleaved, all
-        members share the operands that are not.
-    """
-
+    # number of members that are interleaved, entry by entry; 1 if members are separate
     lanes: int = 1
+    # letters of "abc" for the operands that are interleaved.  If an operand is interleaved, all
+    # members share the operands that are not.
     members: str = ""
 
     @property
@@ -160,19 +154,12 @@ def default_block(rows: int, vectors: int, parts: int, members: bool) -> tuple[i
 @final
 @dataclass(frozen=True)
 class Variant:
-    """Settings of a contraction kernel that can be tuned.
+    """Settings of a contraction kernel that can be tuned."""
 
-    Attributes
-    ----------
-    rows, vectors : int
-        Rows and lane vectors of the result in registers.
-    ahead : int
-        Number of members by which memory is prefetched ahead; 0 for no prefetch.
-    """
-
+    # rows and vectors: rows and lane vectors of the result in registers
     rows: int
     vectors: int
-    ahead: int
+    ahead: int  # number of members by which memory is prefetched ahead; 0 for no prefetch
 
     @staticmethod
     def default(contraction: Contraction) -> Variant:
@@ -211,39 +198,18 @@ def _aheads(contraction: Contraction) -> tuple[int, ...]:
 @final
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """Compiled products of matrices, and their arguments but for the addresses of operands.
+    """Compiled products of matrices, and their arguments but for the addresses of operands."""
 
-    Attributes
-    ----------
-    module : CompiledKernel
-        The compiled products.
-    words : (LAUNCH_WORDS,) int64
-        Arguments, see ``simd/tensor/launches.py``.
-    copies : array
-        Memory for copies of b, whose address is one of the words.
-    threads : int
-        Number of threads that share the work.
-    small : bool
-        True if the work is so little that one thread does it.
-    """
-
-    module: CompiledKernel
-    words: NDArray[np.int64]
-    copies: NDArray[np.uint8]
-    threads: int
-    small: bool
+    module: CompiledKernel  # the compiled products
+    words: NDArray[np.int64]  # arguments, see ``simd/tensor/launches.py``
+    copies: NDArray[np.uint8]  # memory for copies of b, whose address is one of the words
+    threads: int  # number of threads that share the work
+    small: bool  # True if the work is so little that one thread does it
 
 
 @final
 class ContractionKernel:
-    """Compiled kernel of a contraction.
-
-    Parameters
-    ----------
-    contraction : Contraction
-    reads : bool
-        True if the kernel reads c, to add beta times c to the product.
-    """
+    """Compiled kernel of a contraction."""
 
     def __init__(self, contraction: Contraction, reads: bool) -> None:
         turned = contraction.turned
@@ -332,18 +298,7 @@ class ContractionKernel:
     ) -> None:
         """Compute c = alpha a b + beta c for all members of a batch.
 
-        Parameters
-        ----------
-        operands : (a, b, c)
-            Addresses.
-        strides : six of int
-            Bytes from a member of a, b and c to the next (if members are interleaved, from a group
-            to the next), then from a product of a member to the next.
-        inside : (members, products)
-            Number of members, and of products of each member.
-        alpha, beta : pairs of float
-        apart : bool
-            True if each operand is a table of the members' addresses, (members,) int64.
+        Shapes: `operands` (a, b, c), `inside` (members, products).
         """
         self.run_launch(self.launch(strides, inside, alpha, beta, apart=apart), operands)
 

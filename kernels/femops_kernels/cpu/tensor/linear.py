@@ -60,17 +60,11 @@ _USES = {
 @final
 @dataclass(frozen=True)
 class Matrices:
-    """Size and strides of the matrices of a batch.
-
-    Attributes
-    ----------
-    rows, columns : int
-    row_bytes, column_bytes : int
-        Bytes from a row, and from a column, to the next.
-    """
+    """Size and strides of the matrices of a batch."""
 
     rows: int
     columns: int
+    # row_bytes and column_bytes: bytes from a row, and from a column, to the next
     row_bytes: int
     column_bytes: int
 
@@ -89,27 +83,17 @@ class Matrices:
 @final
 @dataclass(frozen=True)
 class LinearKernel:
-    """Description of a method for matrices of one size, from which the method is compiled.
+    """Description of a method for matrices of one size, from which the method is compiled."""
 
-    Attributes
-    ----------
-    method : str
-        One of `METHODS`.
-    dtype : str
-        float64, float32, complex128 or complex64.
-    first, second : Matrices
-        Matrices and right-hand sides, or the operands that the method's skeleton names.
-    triangle : four of bool
-        For the method "triangle": lower, transposed, unit diagonal, conjugated.
-    streams : bool
-        True if results are written past the caches.  Their memory begins on a cache line.
-    """
-
-    method: str
-    dtype: str
+    method: str  # one of `METHODS`
+    dtype: str  # float64, float32, complex128 or complex64
+    # first and second: matrices and right-hand sides, or the operands that the method's skeleton
+    # names
     first: Matrices
     second: Matrices
+    # for the method "triangle": lower, transposed, unit diagonal, conjugated
     triangle: tuple[bool, bool, bool, bool] = (True, False, False, False)
+    # True if results are written past the caches.  Their memory begins on a cache line.
     streams: bool = False
 
 
@@ -117,14 +101,7 @@ class LinearKernel:
 class LinearCall:
     """A method of linear algebra for arrays of fixed shapes and strides.
 
-    Parameters
-    ----------
-    method, triangle
-        See `LinearKernel`.
-    sources : pair of arrays (members, rows, columns) or None
-        Arrays with the shapes and strides of the operands.  There is at least one member.
-    shapes : pair of (members, rows, columns) or None
-        Shapes of the two results; None for no result.
+    Shapes: `sources` (members, rows, columns), `shapes` (members, rows, columns).
     """
 
     def __init__(
@@ -157,12 +134,7 @@ class LinearCall:
     ) -> tuple[list[Array | None], NDArray[np.float64] | None]:
         """Do the method for arrays with the shapes and strides of ``sources``.
 
-        Returns
-        -------
-        results : list of array or None
-            The two results, with the shapes ``shapes``.
-        failed : (members,) float64 or None
-            Step (from 1) at which each member failed, or 0.  None if no member failed.
+        Shapes: `failed` (members,).
         """
         threads = machine.get_threads() if self._shared else 1
         targets = [None if shape is None else self._new(shape) for shape in self._shapes]

@@ -45,12 +45,6 @@ class DeviceConjugateGradients(Solve):
     On many ranks the host waits for the sums of each iteration.  It adds the sums of all ranks and
     sends the factors of the updates to the device.  As in merged sweeps, an iteration then has one
     launch for updates and sums before the launch of the operator, and one after it.
-
-    Parameters
-    ----------
-    operator : CompiledOperator
-    b, x, inverse, merged, sums, natural
-        See `CompiledOperator.conjugate_gradients`, and ``merged.cuh``.
     """
 
     every: int | None = _BURST
@@ -90,7 +84,6 @@ class DeviceConjugateGradients(Solve):
         self.restart(b, x)
 
     def restart(self, b: Any, x: Any | None) -> None:
-        """See `Solve.restart`."""
         self._b, self._old = b, 0
         self._pending: Callable[[], NDArray[Any]] | None = None
         self._renew(guessed=x is not None)
@@ -168,21 +161,7 @@ class DeviceConjugateGradients(Solve):
 class Updates:
     """The vector updates of conjugate gradients, compiled, with the memory of their sums.
 
-    Parameters
-    ----------
-    device : Device
-    vectors : (3 or more, m) array
-        x, r and q = A p.  Like all vectors p, they are padded to pieces of 16 bytes.
-    n : int
-        Length of a vector of the operator.  Entries behind are zero.
-    inverse : (m,) array or None
-        See `CompiledOperator.conjugate_gradients`.
-    state : float64 array
-        See ``cg_state.cuh``.
-    merged : bool
-        True if the operator's kernel does some of the updates.
-    ranks : bool
-        True if sums are left in the state, so that the host can add those of all ranks.
+    Shapes: `inverse` (m,).
     """
 
     def __init__(

@@ -13,43 +13,17 @@ from femops_kernels.cuda.compiler.report import Report, report
 
 
 class Cubin(NamedTuple):
-    """A compiled kernel.
+    """A compiled kernel."""
 
-    Attributes
-    ----------
-    code : bytes
-        Machine code that a driver loads.
-    report : Report
-        Registers and memory that the kernel needs.
-    path : Path
-        File with the source.
-    """
-
-    code: bytes
-    report: Report
-    path: Path
+    code: bytes  # machine code that a driver loads
+    report: Report  # registers and memory that the kernel needs
+    path: Path  # file with the source
 
 
 def cubin(source: str, arch: str) -> Cubin:
     """Compile a kernel from its source, or read it from the cache folder.
 
     The source stays in the folder, to be read and debugged, also if the compiler refuses it.
-
-    Parameters
-    ----------
-    source : str
-        Complete CUDA C++.
-    arch : str
-        Architecture, for example ``"sm_90"``.
-
-    Raises
-    ------
-    CompileError
-        If the compiler refuses the source, or it has no entry point.
-    DeviceError
-        If there is no compiler for the architecture.
-    CacheError
-        If no folder can be written, not even a temporary one, or other users can write it.
     """
     parts = [source, arch, *map(str, nvrtc.version()), *nvrtc.OPTIONS]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]

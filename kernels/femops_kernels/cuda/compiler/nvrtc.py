@@ -41,13 +41,7 @@ class _Library(NamedTuple):
 
 
 def version() -> tuple[int, int]:
-    """Version of NVRTC.
-
-    Raises
-    ------
-    DeviceError
-        If there is no NVRTC, or none whose kernels the driver accepts.
-    """
+    """Version of NVRTC."""
     return _library().version
 
 
@@ -62,30 +56,7 @@ def archs() -> tuple[str, ...]:
 
 
 def compile_cubin(source: str, arch: str, name: str = "kernel.cu") -> tuple[bytes, str]:
-    """Compile CUDA C++ for an architecture.
-
-    Parameters
-    ----------
-    source : str
-    arch : str
-        One of `archs`.
-    name : str
-        Name of the source in the log.
-
-    Returns
-    -------
-    cubin : bytes
-        Machine code that a driver loads.
-    log : str
-        Log of the compiler.
-
-    Raises
-    ------
-    CompileError
-        If the compiler refuses the source.  The error has the log as a note.
-    DeviceError
-        If there is no compiler, or it does not know the architecture.
-    """
+    """Compile CUDA C++ for an architecture."""
     if arch not in archs():
         raise DeviceError(
             f"NVRTC {_dotted(version())} does not compile for {arch}, only for "

@@ -12,38 +12,21 @@ ENTRY = "entry"
 
 
 class Report(NamedTuple):
-    """Registers and memory that a compiled kernel needs.
+    """Registers and memory that a compiled kernel needs."""
 
-    Attributes
-    ----------
-    registers : int
-        Registers per thread.
-    local_bytes : int
-        Bytes of a thread's local memory: spilled registers, and arrays with indices that the
-        compiler does not know.
-    spill_bytes : int
-        Bytes stored and loaded again because registers were too few.
-    shared_bytes : int
-        Static shared memory of a block, without the dynamic shared memory of a launch.
-    constant_bytes : int
-        Constant memory, with the arguments; 0 for architectures whose log does not report it.
-    """
-
-    registers: int
+    registers: int  # registers per thread
+    # bytes of a thread's local memory: spilled registers, and arrays with indices that the
+    # compiler does not know
     local_bytes: int
-    spill_bytes: int
+    spill_bytes: int  # bytes stored and loaded again because registers were too few
+    # static shared memory of a block, without the dynamic shared memory of a launch
     shared_bytes: int
+    # constant memory, with the arguments; 0 for architectures whose log does not report it
     constant_bytes: int
 
 
 def report(log: str) -> Report:
-    """Read the log of a compilation with ``--ptxas-options=-v``.
-
-    Raises
-    ------
-    CompileError
-        If the log has no entry point. The error has the log as a note.
-    """
+    """Read the log of a compilation with ``--ptxas-options=-v``."""
     frame = re.search(
         rf"Function properties for {ENTRY}\n\D*(\d+) bytes stack frame, "
         r"(\d+) bytes spill stores, (\d+) bytes spill loads",

@@ -31,14 +31,7 @@ class Compilers:
         atexit.register(self._end)
 
     def later(self, key: object, compile_kernel: Callable[[], object]) -> None:
-        """Have a kernel compiled, unless it was asked for before. Its errors are dropped.
-
-        Parameters
-        ----------
-        key : hashable
-            Names the kernel.
-        compile_kernel : callable
-        """
+        """Have a kernel compiled, unless it was asked for before. Its errors are dropped."""
         with self._lock:
             if key in self._asked:
                 return
@@ -81,13 +74,7 @@ class Compilers:
 
 @final
 class Ahead:
-    """Stands for a device while kernels are made only to be compiled: `function` does not wait.
-
-    Parameters
-    ----------
-    device : Device
-        Has all other attributes.
-    """
+    """Stands for a device while kernels are made only to be compiled: `function` does not wait."""
 
     def __init__(self, device: Device) -> None:
         self._device = device

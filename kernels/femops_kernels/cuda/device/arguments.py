@@ -25,44 +25,15 @@ _NUMBERS: dict[str, type[np.generic]] = {
 @final
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Address in an array of any strides. The kernel itself knows the strides.
+    """Address in an array of any strides. The kernel itself knows the strides."""
 
-    Attributes
-    ----------
-    array : array
-        Array of a device.  Complex numbers are pairs of real ones.
-    offset : int
-        Bytes from the array's first entry.
-    """
-
-    array: Any
-    offset: int = 0
+    array: Any  # array of a device.  Complex numbers are pairs of real ones.
+    offset: int = 0  # bytes from the array's first entry
 
 
 @final
 class Layout:
     """Layout of the structure ``Arguments`` that holds a kernel's arguments.
-
-    Parameters
-    ----------
-    fields : mapping
-        Name of each argument, and its type in C++: a number (``T``, ``int``, ``unsigned``,
-        ``unsigned char``, ``long long``, ``float``, ``double``) or a pointer to numbers
-        (``const T*``, ``int*``).
-    real : dtype
-        Type ``T``: float64 or float32.
-
-    Attributes
-    ----------
-    dtype : dtype
-        The structure in NumPy, padded as in C.
-    text : str
-        Definition of the structure in C++.
-
-    Raises
-    ------
-    KernelValueError
-        If there is no field, or a field has another type.
 
     Examples
     --------
@@ -110,26 +81,7 @@ class Layout:
         return "\n".join(["struct Arguments {", *lines, "};", checked, ""])
 
     def pack(self, device: Device, **values: Any) -> NDArray[Any]:
-        """Pack all arguments for a launch into one structure.
-
-        Parameters
-        ----------
-        device : Device
-            Device that owns the arrays.
-        **values
-            Numbers, and for pointers contiguous arrays of the device, a `Place` in an array of any
-            strides, or None for a null pointer.
-            The arrays must outlive the launch, because only their addresses are packed.
-
-        Returns
-        -------
-        array, shape (), of `dtype`
-
-        Raises
-        ------
-        KernelValueError
-            If a value is missing, unknown, of another type, or no contiguous array of the device.
-        """
+        """Pack all arguments for a launch into one structure."""
         missing = [name for name in self._types if name not in values]
         if missing:
             raise KernelValueError(f"arguments {', '.join(missing)} are missing: give a value")

@@ -35,19 +35,7 @@ _lock = threading.RLock()
 
 
 def open_device(name: str) -> Device:
-    """Return the named GPU and make it CuPy's current device. A GPU is one object in a process.
-
-    Parameters
-    ----------
-    name : str
-        ``"cuda"``, CuPy's current device (at first GPU number 0), or ``"cuda:1"``, GPU number 1.
-
-    Raises
-    ------
-    DeviceError
-        If there is no CuPy, no driver, no GPU, or no device of this name; or another program
-        holds the GPU.
-    """
+    """Return the named GPU and make it CuPy's current device. A GPU is one object in a process."""
     match = re.fullmatch(r"cuda(?::(\d+))?", name)
     if match is None:
         raise DeviceError(
@@ -72,15 +60,7 @@ def _device(cupy: Any, ordinal: int) -> Device:
 
 
 def adopt(array: Any) -> tuple[Any, Device]:
-    """CuPy array on the memory of any library's array, without a copy, and the array's device.
-
-    Raises
-    ------
-    DeviceError
-        If there is no CuPy.
-    KernelValueError
-        If the object is no array of a GPU, or its library does not hand over the memory.
-    """
+    """CuPy array on the memory of any library's array, without a copy, and the array's device."""
     cupy = _cupy()
     try:
         adopted = view(cupy, array)
@@ -90,35 +70,13 @@ def adopt(array: Any) -> tuple[Any, Device]:
 
 
 def take_device(place: int) -> Device:
-    """Choose a GPU for one of the processes on a machine, and make it CuPy's current device.
-
-    Parameters
-    ----------
-    place : int
-        Index of the process on the machine.  There may be more processes than GPUs.
-
-    Returns
-    -------
-    Device
-
-    Raises
-    ------
-    DeviceError
-        See `open_device`.
-    """
+    """Choose a GPU for one of the processes on a machine, and make it CuPy's current device."""
     cupy = _cupy()
     return open_device(f"cuda:{place % _count(cupy)}")
 
 
 def describe() -> dict[str, Any]:
-    """Facts about the GPUs.
-
-    Returns
-    -------
-    dict
-        ``devices`` (a list of ``name``, ``arch``, ``processors``, ``memory_bytes``), ``missing``
-        (reason why there is no device, or None), ``nvrtc`` (version of the compiler, or None).
-    """
+    """Facts about the GPUs."""
     try:
         version: str | None = ".".join(map(str, nvrtc.version()))
     except DeviceError:
@@ -191,14 +149,7 @@ def _prelude() -> str:
 
 @final
 class CudaDevice(Device):
-    """A GPU of NVIDIA, used through CuPy; see `open_device`.
-
-    Parameters
-    ----------
-    cupy : module
-    ordinal : int
-        CUDA's number of the device.
-    """
+    """A GPU of NVIDIA, used through CuPy; see `open_device`."""
 
     def __init__(self, cupy: Any, ordinal: int) -> None:
         found, facts = cupy.cuda.runtime.getDeviceProperties(ordinal), _facts(cupy, ordinal)
@@ -241,7 +192,6 @@ class CudaDevice(Device):
         return self._functions[source]
 
     def compile_later(self, source: str) -> None:
-        """See `Device.compile_later`."""
         if source not in self._functions:
             _compilers.later((self.arch, source), partial(cubin, _prelude() + source, self.arch))
 
@@ -251,7 +201,6 @@ class CudaDevice(Device):
             array.fill(0)
 
     def upload(self, array: NDArray[Any], stream: Any = None) -> Any:
-        """See `Device.upload`."""
         with self.current:
             if stream is None:
                 return self._cupy.array(array, order="C")
@@ -376,18 +325,7 @@ class CudaDevice(Device):
 
 @final
 class CudaFunction(Function):
-    """A kernel that a GPU has loaded.
-
-    Parameters
-    ----------
-    device : CudaDevice
-    compiled : Cubin
-
-    Raises
-    ------
-    DeviceError
-        If the driver can't load it.
-    """
+    """A kernel that a GPU has loaded."""
 
     def __init__(self, device: CudaDevice, compiled: Cubin) -> None:
         self.registers = compiled.report.registers
@@ -444,14 +382,7 @@ class CudaFunction(Function):
 
 @final
 class CudaStagingBuffer(StagingBuffer):
-    """Staging buffer that copies in a stream of its own, or not at all if ``direct``.
-
-    Parameters
-    ----------
-    device : CudaDevice
-    size, dtype, direct
-        See `Device.staging_buffer`.
-    """
+    """Staging buffer that copies in a stream of its own, or not at all if ``direct``."""
 
     def __init__(
         self, device: CudaDevice, size: int, dtype: np.dtype[Any], *, direct: bool
@@ -469,7 +400,6 @@ class CudaStagingBuffer(StagingBuffer):
                 self.here[:] = 0
 
     def depart(self) -> None:
-        """See `StagingBuffer.depart`."""
         with self._device.current:
             self._launched.record(self._cuda.get_current_stream())
             self._stream.wait_event(self._launched)
@@ -479,11 +409,9 @@ class CudaStagingBuffer(StagingBuffer):
             self._copied.record(self._stream)
 
     def wait(self) -> None:
-        """See `StagingBuffer.wait`."""
         self._copied.synchronize()
 
     def enter(self) -> None:
-        """See `StagingBuffer.enter`."""
         if self._direct or not self.here.size:
             return
         with self._device.current:

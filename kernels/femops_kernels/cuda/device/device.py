@@ -14,68 +14,30 @@ from femops_kernels.errors import DeviceError
 
 
 class Function(ABC):
-    """A compiled kernel.
+    """A compiled kernel."""
 
-    Attributes
-    ----------
-    registers : int
-        Registers per thread.
-    local_bytes : int
-        Bytes of a thread's local memory.  More than 0 means that registers were too few.
-    """
-
-    registers: int
+    registers: int  # registers per thread
+    # bytes of a thread's local memory.  More than 0 means that registers were too few.
     local_bytes: int
 
     @abstractmethod
     def resident(self, threads: int, shared_bytes: int) -> int:
-        """Number of blocks that a multiprocessor has room for at a time, at least one.
-
-        Parameters
-        ----------
-        threads : int
-            Threads per block.
-        shared_bytes : int
-            Dynamic shared memory of a block.
-        """
+        """Number of blocks that a multiprocessor has room for at a time, at least one."""
 
     @abstractmethod
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
-        """Launch the kernel behind all earlier launches. Return before it is done.
-
-        Parameters
-        ----------
-        blocks : int
-            Number of blocks.  With 0 nothing is launched.
-        threads : int
-            Threads per block.
-        shared_bytes : int
-            Dynamic shared memory of a block.
-        arguments : array, shape ()
-            Structure that the kernel takes by value; see `Layout`.
-
-        Raises
-        ------
-        DeviceError
-            If the device can't run it in this shape.
-        """
+        """Launch the kernel behind all earlier launches. Return before it is done."""
 
 
 class StagingBuffer(ABC):
     """Buffer of messages: an array of the device, and one of the host to which it is copied.
 
     Copies run beside kernels.  All copies must be done before `depart` is called again.
-
-    Attributes
-    ----------
-    there : array
-        Array of the device.
-    here : array
-        Array of the host with the same numbers.  It is `there` itself if messages go directly from
-        the device.
     """
 
-    there: Any
+    there: Any  # array of the device
+    # array of the host with the same numbers.  It is `there` itself if messages go directly from
+    # the device.
     here: Any
 
     @abstractmethod
@@ -92,15 +54,10 @@ class StagingBuffer(ABC):
 
 
 class DeviceChannel(ABC):
-    """A channel between arrays of ranks' devices: messages of fixed size, again and again.
+    """A channel between arrays of ranks' devices: messages of fixed size, again and again."""
 
-    Attributes
-    ----------
-    outgoing, incoming : (n,) arrays
-        Numbers to send, and numbers that arrived, on the device: a piece per rank, as in
-        `Channel`.
-    """
-
+    # outgoing and incoming are (n,): numbers to send, and numbers that arrived, on the device: a
+    # piece per rank, as in `Channel`
     outgoing: Any
     incoming: Any
 
@@ -126,73 +83,31 @@ class Network(ABC):
 
     @abstractmethod
     def key(self) -> bytes:
-        """Make the key by which the ranks find each other. One rank calls this for all.
-
-        Raises
-        ------
-        DeviceError
-            If the device can't make a key.
-        """
+        """Make the key by which the ranks find each other. One rank calls this for all."""
 
     @abstractmethod
     def join(self, key: bytes, rank: int, ranks: int) -> None:
-        """Join the network, and wait for all other ranks. Each rank must have its own device.
-
-        Parameters
-        ----------
-        key : bytes
-        rank, ranks : int
-            This rank, and the number of ranks.
-
-        Raises
-        ------
-        DeviceError
-            If the device can't join.
-        """
+        """Join the network, and wait for all other ranks. Each rank must have its own device."""
 
     @abstractmethod
     def channel(
         self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
     ) -> DeviceChannel:
-        """Make a channel between ranks that have joined the network.
-
-        Parameters
-        ----------
-        send, receive : mapping
-            {rank: how many numbers this rank sends to it, or receives from it}.
-        dtype : numpy.dtype
-        """
+        """Make a channel between ranks that have joined the network."""
 
 
 class Device(ABC):
-    """A device that runs kernels of CUDA C++.
+    """A device that runs kernels of CUDA C++."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the product, for example "NVIDIA H200".
-    arch : str
-        Architecture, for example "sm_90".
-    processors : int
-        Number of multiprocessors.
-    shared_bytes : int
-        Most dynamic shared memory that a block can have.
-    bus : str
-        PCI address, the same in all processes and in the driver's tools; "" if none.
-    copies_blocks : bool
-        True if one thread can copy a block of memory to shared memory in one operation, see
-        ``device.cuh``.
-    compiles_later : bool
-        True if other threads compile kernels while the program goes on.
-    """
-
-    name: str
-    arch: str
-    processors: int
-    shared_bytes: int
-    bus: str = ""
+    name: str  # name of the product, for example "NVIDIA H200"
+    arch: str  # architecture, for example "sm_90"
+    processors: int  # number of multiprocessors
+    shared_bytes: int  # most dynamic shared memory that a block can have
+    bus: str = ""  # PCI address, the same in all processes and in the driver's tools; "" if none
+    # True if one thread can copy a block of memory to shared memory in one operation, see
+    # ``device.cuh``
     copies_blocks: bool = False
-    compiles_later: bool = False
+    compiles_later: bool = False  # True if other threads compile kernels while the program goes on
 
     @property
     @abstractmethod
@@ -201,18 +116,7 @@ class Device(ABC):
 
     @abstractmethod
     def function(self, source: str) -> Function:
-        """Compile a kernel, or take it from the cache.
-
-        Parameters
-        ----------
-        source : str
-            CUDA C++ without includes.  ``ENTRY`` begins its entry point.
-
-        Raises
-        ------
-        CompileError
-            If the compiler refuses it.
-        """
+        """Compile a kernel, or take it from the cache."""
 
     def compile_later(self, source: str) -> None:
         """Compile a kernel as `function` does, if `compiles_later` in another thread."""
@@ -224,53 +128,19 @@ class Device(ABC):
 
     @abstractmethod
     def upload(self, array: NDArray[Any], stream: Any = None) -> Any:
-        """Copy an array of the host to a new array of the device.
-
-        Parameters
-        ----------
-        array : array of any shape
-        stream : object, optional
-            Stream of the device in which the copy runs.  The host does not wait for the copy, and
-            may change ``array`` meanwhile.
-        """
+        """Copy an array of the host to a new array of the device."""
 
     @abstractmethod
     def download(self, array: Any, stream: Any = None) -> NDArray[Any]:
-        """Copy an array of the device to the host, after all earlier launches.
-
-        Parameters
-        ----------
-        array : array of any shape
-        stream : object, optional
-            Stream of the device in which the copy runs.  The host then does not wait for the copy.
-        """
+        """Copy an array of the device to the host, after all earlier launches."""
 
     @abstractmethod
     def download_later(self, array: Any) -> Callable[[], NDArray[Any]]:
-        """Begin to copy a small array of any shape to the host.
-
-        Returns
-        -------
-        callable
-            Waits until all earlier launches are done, and returns the array as it was then.
-        """
+        """Begin to copy a small array of any shape to the host."""
 
     @abstractmethod
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Record work that is done often, so that repeating it takes the host less time.
-
-        Parameters
-        ----------
-        work : callable
-            Launches kernels, with the same arguments each time, and clears arrays, and does nothing
-            else.  Each kernel must have been launched before.  ``work`` may be called at once, to
-            record its launches.
-
-        Returns
-        -------
-        callable
-            Repeats the work.
-        """
+        """Record work that is done often, so that repeating it takes the host less time."""
 
     @abstractmethod
     def owns(self, array: Any) -> bool:
@@ -278,18 +148,7 @@ class Device(ABC):
 
     @abstractmethod
     def adopt(self, array: Any) -> Any:
-        """Array of the device on the memory of another library's array, without a copy.
-
-        Parameters
-        ----------
-        array : object
-            Object with ``__cuda_array_interface__`` or DLPack.
-
-        Raises
-        ------
-        KernelValueError
-            If the object has neither interface, or its memory is not on this device.
-        """
+        """Array of the device on the memory of another library's array, without a copy."""
 
     @abstractmethod
     def address(self, array: Any) -> int:
@@ -297,24 +156,10 @@ class Device(ABC):
 
     @abstractmethod
     def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> StagingBuffer:
-        """Make a staging buffer of ``size`` zeros.
-
-        Parameters
-        ----------
-        size : int
-        dtype : numpy.dtype
-        direct : bool
-            True if `StagingBuffer.here` is the device's own array.
-        """
+        """Make a staging buffer of ``size`` zeros."""
 
     def network(self) -> Network:
-        """Make a network, which this device can then join together with other ranks' devices.
-
-        Raises
-        ------
-        DeviceError
-            If networks need software that is missing.  The message says what to install.
-        """
+        """Make a network, which this device can then join together with other ranks' devices."""
         raise DeviceError(f"{self.name} can't send to other devices")
 
     @abstractmethod

@@ -13,19 +13,6 @@ def view(cupy: Any, array: Any) -> Any:
 
     DLPack is preferred.  With it CuPy's current stream waits for all work that the other library
     has launched.  PyTorch's ``__cuda_array_interface__`` does not report its stream.
-
-    Parameters
-    ----------
-    cupy : module
-    array : object
-        Object with ``__cuda_array_interface__`` or DLPack, or a CuPy array.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the object has neither interface, or lies in the host's memory.
-    RuntimeError, BufferError
-        If the other library or CUDA does not hand the memory over.
     """
     if isinstance(array, cupy.ndarray):
         return array

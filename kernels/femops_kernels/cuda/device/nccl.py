@@ -19,13 +19,7 @@ _FIRST = -1  # high priority of a stream: its few blocks need not wait for all b
 
 
 def library() -> Any:
-    """The module ``cupy.cuda.nccl``.
-
-    Raises
-    ------
-    DeviceError
-        If CuPy finds no NCCL.
-    """
+    """The module ``cupy.cuda.nccl``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy warns where the library is missing
         from cupy.cuda import nccl
@@ -39,16 +33,7 @@ def library() -> Any:
 
 @final
 class NcclNetwork(Network):
-    """Network of GPUs that send by NCCL.
-
-    Parameters
-    ----------
-    device : Device
-    current : context manager
-        Makes the device CuPy's current one.
-    cuda, nccl : module
-        ``cupy.cuda`` and ``cupy.cuda.nccl``.
-    """
+    """Network of GPUs that send by NCCL."""
 
     def __init__(
         self, device: Device, current: AbstractContextManager[Any], cuda: Any, nccl: Any
@@ -56,13 +41,11 @@ class NcclNetwork(Network):
         self._device, self._current, self._cuda, self._nccl = device, current, cuda, nccl
 
     def key(self) -> bytes:
-        """See `Network.key`."""
         with self._named_errors():
             key: bytes = self._nccl.get_unique_id()
         return key
 
     def join(self, key: bytes, rank: int, ranks: int) -> None:
-        """See `Network.join`."""
         with self._current, self._named_errors():
             self._ranks = self._nccl.NcclCommunicator(ranks, key, rank)
             # one stream for all channels: NCCL wants messages in the same order on all ranks
@@ -72,7 +55,6 @@ class NcclNetwork(Network):
     def channel(
         self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
     ) -> DeviceChannel:
-        """See `Network.channel`."""
         with self._current:
             out, into = (
                 self._device.xp.zeros(sum(sizes.values()), dtype) for sizes in (send, receive)
@@ -127,16 +109,7 @@ def _messages(begin: int, sizes: Mapping[int, int], dtype: np.dtype[Any]) -> Mes
 
 @final
 class NcclChannel(DeviceChannel):
-    """A channel of a `NcclNetwork`.
-
-    Parameters
-    ----------
-    network : NcclNetwork
-    outgoing, incoming : array
-    sent, received : sequence of (int, int, int)
-        Address, bytes and rank of each message.
-    arrived : cupy.cuda.Event
-    """
+    """A channel of a `NcclNetwork`."""
 
     def __init__(
         self,

@@ -14,23 +14,14 @@ _REGISTERS = 8  # registers of a thread are allocated in multiples of this
 @final
 @dataclass(frozen=True)
 class Multiprocessor:
-    """Registers, threads and memory that the blocks of a multiprocessor share.
+    """Registers, threads and memory that the blocks of a multiprocessor share."""
 
-    Attributes
-    ----------
-    registers, threads, blocks : int
-        Largest number of each.
-    shared_bytes : int
-        Bytes of shared memory.  The part that kernels do not request is cache.
-    reserved_bytes : int
-        Bytes of shared memory that CUDA takes for each block.
-    """
-
+    # registers, threads and blocks: largest number of each
     registers: int
     threads: int
     blocks: int
-    shared_bytes: int
-    reserved_bytes: int
+    shared_bytes: int  # bytes of shared memory.  The part that kernels do not request is cache.
+    reserved_bytes: int  # bytes of shared memory that CUDA takes for each block
 
     @staticmethod
     def of(properties: Mapping[str, Any]) -> Multiprocessor:
@@ -44,42 +35,18 @@ class Multiprocessor:
         )
 
     def room(self, threads: int, registers: int) -> int:
-        """Number of blocks that fit the registers and threads, at least one.
-
-        Parameters
-        ----------
-        threads : int
-            Threads of a block.
-        registers : int
-            Registers of a thread.
-        """
+        """Number of blocks that fit the registers and threads, at least one."""
         warps = -(-threads // _WARP)
         each = max(-(-registers // _REGISTERS), 1) * _REGISTERS * _WARP
         most = min(_PARTS * (self.registers // _PARTS // each), self.threads // _WARP)
         return max(1, min(most // warps, self.blocks))
 
     def resident(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """Number of blocks that fit the registers, threads and shared memory, at least one.
-
-        Parameters
-        ----------
-        threads, registers
-            See `room`.
-        shared_bytes : int
-            Shared memory of a block.
-        """
+        """Number of blocks that fit the registers, threads and shared memory, at least one."""
         most = self.shared_bytes // (shared_bytes + self.reserved_bytes)
         return max(1, min(self.room(threads, registers), most))
 
     def carveout(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """Percentage of the shared memory that `room` blocks need together, at most 100.
-
-        Parameters
-        ----------
-        threads, registers
-            See `room`.
-        shared_bytes : int
-            Shared memory of a block.
-        """
+        """Percentage of the shared memory that `room` blocks need together, at most 100."""
         needed = self.room(threads, registers) * (shared_bytes + self.reserved_bytes)
         return min(100, -(-100 * needed // self.shared_bytes))

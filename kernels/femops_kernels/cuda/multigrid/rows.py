@@ -21,13 +21,7 @@ Ints = NDArray[np.int64]
 class DeviceRowProduct(DeviceLaunch):
     """Launch that multiplies by a matrix in slices of rows (sliced ELLPACK); see ``rows.cuh``.
 
-    Parameters
-    ----------
-    device : Device
-    start : (nrows + 1,) int64
-        First entry of each row.
-    columns : (n,) int32
-    values : (n,) float64 or float32
+    Shapes: `start` (nrows + 1,), `columns` (n,), `values` (n,).
     """
 
     on_elements, overwrites = False, True
@@ -46,7 +40,6 @@ class DeviceRowProduct(DeviceLaunch):
         self._function, self._blocks = device.function(text), -(-count // SIMPLE_THREADS)
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
-        """See `DeviceLaunch.launch`."""
         packed = copied(self._packed)
         packed["x"], packed["y"], packed["alpha"], packed["add"] = x, y, alpha, add
         self._function.launch(self._blocks, SIMPLE_THREADS, 0, packed)
@@ -63,18 +56,8 @@ def slices(
 
     The rows of a slice are padded to equal length with zeros in column 0.
 
-    Parameters
-    ----------
-    start, columns, values : (nrows + 1,), (n,) and (n,) arrays
-        See `DeviceRowProduct`.
-
-    Returns
-    -------
-    starts : (nslices + 1,) int64
-        First entry of each slice, then the number of entries.
-    columns, values : (m,) arrays
-        Entries with padding.  A slice has the first entry of each of its rows, then the second
-        entry of each row, and so on.
+    Shapes: `start`, `columns`, `values` (nrows + 1,), `starts` (nslices + 1,), `columns`, `values`
+    (m,).
     """
     lengths = np.diff(start)
     count = -(-len(lengths) // SLICE)

@@ -33,10 +33,6 @@ class DeviceUpdates(VectorUpdates):
     """Vectors of a device and their updates in multigrid; see `VectorUpdates`.
 
     Each vector is a view of a longer one that is padded with zeros.
-
-    Parameters
-    ----------
-    device : Device
     """
 
     def __init__(self, device: Device) -> None:
@@ -45,25 +41,20 @@ class DeviceUpdates(VectorUpdates):
 
     @property
     def xp(self) -> ModuleType:  # type: ignore[override]  # of the thread that asks
-        """See `VectorUpdates.xp`."""
         return self._device.xp
 
     def put(self, values: NDArray[Any]) -> Any:
-        """See `VectorUpdates.put`."""
         return self._device.upload(values)
 
     def vector(self, size: int, dtype: DType) -> Any:
-        """See `VectorUpdates.vector`."""
         return self._device.xp.zeros(max(-(-size // _ROW), 1) * _ROW, dtype)[:size]
 
     def coarsest(self, size: int, dtype: DType) -> DeviceCoarsestVectors:
-        """See `VectorUpdates.coarsest`."""
         return DeviceCoarsestVectors(self._device, size, dtype)
 
     def step(
         self, old: Any, product: Any, right: Any, scales: Any, current: Any, factors: Factors
     ) -> None:
-        """See `VectorUpdates.step`."""
         function, layout = self._compiled(old.dtype)
         vectors = zip(_VECTORS, (old, product, right, scales, current), strict=True)
         numbers = zip("afbc", factors, strict=True)
@@ -82,54 +73,34 @@ class DeviceUpdates(VectorUpdates):
         return DeviceDirections(self._device, int(edges[-1]), total, real, other)
 
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """See `VectorUpdates.repeatable`."""
         return self._device.repeatable(work)
 
     def wait(self) -> None:
-        """See `VectorUpdates.wait`."""
         self._device.synchronize()
 
 
 @final
 class DeviceCoarsestVectors(CoarsestVectors):
-    """Vectors of the coarsest level with copies in pinned host memory; see `CoarsestVectors`.
-
-    Parameters
-    ----------
-    device : Device
-    size : int
-    dtype : dtype
-    """
+    """Vectors of the coarsest level with copies in pinned host memory; see `CoarsestVectors`."""
 
     def __init__(self, device: Device, size: int, dtype: DType) -> None:
         self._out, self._into = (device.staging_buffer(size, dtype, direct=False) for _ in range(2))
         self.right, self.found = self._out.there, self._into.there
 
     def fetch(self) -> NDArray[np.float64]:
-        """See `CoarsestVectors.fetch`."""
         self._out.depart()
         self._out.wait()
         right: NDArray[np.float64] = self._out.here.astype(np.float64)
         return right
 
     def give(self, solution: NDArray[np.float64]) -> None:
-        """See `CoarsestVectors.give`."""
         self._into.here[:] = solution
         self._into.enter()
 
 
 @final
 class DeviceDirections(Directions):
-    """Inner products and updates on a device; see `Directions` and ``directions.cuh``.
-
-    Parameters
-    ----------
-    device : Device
-    count : int
-        Entries of a vector.
-    total, real, other
-        See `VectorUpdates.directions`.
-    """
+    """Inner products and updates on a device; see `Directions` and ``directions.cuh``."""
 
     def __init__(
         self, device: Device, count: int, total: Totals, real: DType, other: DType
@@ -146,24 +117,20 @@ class DeviceDirections(Directions):
         self._real, self._functions = real, dict[str, Function]()
 
     def inner(self, a: Any, b: Any) -> float:
-        """See `Directions.inner`."""
         self._launch("INNER", r=a, z=b)
         return self._summed(1)[0]
 
     def inners(self, a: Any, c: Any, b: Any) -> tuple[float, float]:
-        """See `Directions.inners`."""
         self._launch("INNERS", product=a, r=c, z=b)
         first, second = self._summed(2)
         return first, second
 
     def move(self, vectors: tuple[Any, ...], alpha: float, scale: float) -> float:
-        """See `Directions.move`."""
         x, r, p, product, right = vectors
         self._launch("MOVE", x=x, r=r, p=p, product=product, z=right, factor=alpha, scale=scale)
         return self._summed(1)[0]
 
     def turn(self, p: Any, z: Any, beta: float, scale: float) -> None:
-        """See `Directions.turn`."""
         self._launch("TURN", p=p, z=z, factor=beta, scale=scale)
 
     def _launch(self, part: str, **given: Any) -> None:

@@ -25,14 +25,6 @@ class Clearing:
     """Launch that sets y to zero at all dofs but those inside elements.
 
     Each element clears the dofs that it touches first.
-
-    Parameters
-    ----------
-    device : Device
-    kernel : CudaKernel
-        Kernel that runs next.  It stores the dofs inside the elements and adds to all others.
-    starts, touched : array
-        See `DofTable` and `DeviceDofs`.
     """
 
     def __init__(self, device: Device, kernel: CudaKernel, starts: Any, touched: Any) -> None:

@@ -14,21 +14,11 @@ from femops_kernels.pointwise.sum_factorization import contraction_flops
 @final
 @dataclass(frozen=True)
 class Work:
-    """Work of a kernel on one element.
+    """Work of a kernel on one element."""
 
-    Attributes
-    ----------
-    flops : int
-        Floating-point operations of contractions, and of the q-function at all points.
-    shared_bytes : int
-        Bytes read from shared memory and written to it.
-    atomics : int
-        Numbers that atomic operations add.
-    """
-
-    flops: int
-    shared_bytes: int
-    atomics: int
+    flops: int  # floating-point operations of contractions, and of the q-function at all points
+    shared_bytes: int  # bytes read from shared memory and written to it
+    atomics: int  # numbers that atomic operations add
 
     @staticmethod
     def of(kernel: CudaKernel) -> Work:

@@ -24,18 +24,11 @@ _BLOCK = 2**26
 @final
 @dataclass(frozen=True, eq=False)
 class FilledData:
-    """Inputs of a kernel whose qdata another launch computes or checks on the device.
+    """Inputs of a kernel whose qdata another launch computes or checks on the device."""
 
-    Attributes
-    ----------
-    data : Data
-        All other inputs.
-    fill : callable
-        Takes a kernel and an order of elements.  Returns the qdata that the kernel reads, in the
-        layout of `streams`, or None if it reads none.
-    """
-
-    data: Data
+    data: Data  # all other inputs
+    # takes a kernel and an order of elements.  Returns the qdata that the kernel reads, in the
+    # layout of `streams`, or None if it reads none.
     fill: Callable[[CudaKernel, Order], Any]
 
 
@@ -48,22 +41,6 @@ def uploaded(
     """Inputs of a kernel's q-function on the device, in the order in which the kernel reads them.
 
     Kernels with the same inputs and order share one copy.
-
-    Parameters
-    ----------
-    device : Device
-    kernel : CudaKernel
-    data : Data or FilledData
-        Inputs in the layout of kernels of the CPU.
-    count : int
-        Number of elements.
-    order : Order
-        Order of the elements.
-
-    Returns
-    -------
-    dict
-        Arrays of the device by argument.  None for arguments that the kernel does not read.
     """
     places = order.group, order.elements.tobytes()
     copy = partial(copied, device, kernel, data, count, order)
@@ -111,9 +88,7 @@ def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> An
 
     Each block has the numbers of its threads' points, in pieces of 16 bytes.
 
-    Returns
-    -------
-    (blocks, pieces, threads, 16 // itemsize) array
+    Shapes: returned (blocks, pieces, threads, 16 // itemsize).
     """
     piece = 16 // kernel.stored.itemsize
     shape = blocks, -(-kernel.line_points * numbers // piece), kernel.vector_threads, piece
@@ -126,13 +101,6 @@ def joined_streams(
     """Join several `streams` into one stream, and scale its numbers.
 
     A point of the joined stream has the numbers of all parts, one part after the other.
-
-    Parameters
-    ----------
-    device : Device
-    kernel : CudaKernel
-    parts : sequence of (array, (k,) float64)
-        A stream with k numbers at each point, and the k factors by which they are multiplied.
     """
     if len(parts) == 1 and (parts[0][1] == 1.0).all():
         return parts[0][0]

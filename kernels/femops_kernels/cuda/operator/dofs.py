@@ -25,29 +25,16 @@ def centre(runs: DofRuns) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class DofTable:
-    """First dof of each run of each element; see ``dofs.cuh``.
+    """First dof of each run of each element; see ``dofs.cuh``."""
 
-    Attributes
-    ----------
-    starts : (ne, runs) int32
-        First dof of each run whose dofs ascend one by one in the element.  For other runs,
-        ``~position`` of the run in ``turned``.
-    turned : (n,) int32
-        All dofs of these other runs.  Never empty.
-    """
-
+    # (ne, runs): first dof of each run whose dofs ascend one by one in the element.  For other
+    # runs, ``~position`` of the run in ``turned``.
     starts: NDArray[np.int32]
-    turned: NDArray[np.int32]
+    turned: NDArray[np.int32]  # (n,): all dofs of these other runs.  Never empty.
 
     @staticmethod
     def of(indices: NDArray[np.int64], runs: DofRuns) -> DofTable:
-        """Table of elements with the dofs ``indices``, (ne, nodes).
-
-        Raises
-        ------
-        KernelValueError
-            If 32 bits can't count the dofs, or those of runs in another order.
-        """
+        """Table of elements with the dofs ``indices``, (ne, nodes)."""
         if indices.size and indices.max() > _LARGEST:
             raise KernelValueError(
                 f"dofs are numbered up to {indices.max()}, a GPU kernel counts to {_LARGEST}: "
@@ -95,30 +82,16 @@ def _starts(
 @final
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """Dofs that are not inside an element, and for each dof the nodes of elements at it.
+    """Dofs that are not inside an element, and for each dof the nodes of elements at it."""
 
-    Attributes
-    ----------
-    dofs : (n,) int32
-    starts : (n + 1,) int32
-        Nodes at dof ``dofs[i]`` are ``slots[starts[i]:starts[i + 1]]``.
-    slots : int64 array
-        Numbers ``element * nodes + node``, ascending for each dof.
-    """
-
-    dofs: NDArray[np.int32]
+    dofs: NDArray[np.int32]  # (n,)
+    # (n + 1,): nodes at dof ``dofs[i]`` are ``slots[starts[i]:starts[i + 1]]``
     starts: NDArray[np.int32]
-    slots: NDArray[np.int64]
+    slots: NDArray[np.int64]  # numbers ``element * nodes + node``, ascending for each dof
 
     @staticmethod
     def of(indices: NDArray[np.int64], runs: DofRuns) -> Shared:
-        """Make the table of all dofs that are not inside an element, from (ne, nodes) indices.
-
-        Raises
-        ------
-        KernelValueError
-            If 32 bits can't count the nodes.
-        """
+        """Make the table of all dofs that are not inside an element, from (ne, nodes) indices."""
         outside = np.setdiff1d(np.arange(indices.shape[1]), runs.inside)
         slots = np.add.outer(np.arange(len(indices)) * indices.shape[1], outside).ravel()
         if len(slots) > _LARGEST:
@@ -136,13 +109,7 @@ class Shared:
 @final
 @dataclass(frozen=True, eq=False)
 class DeviceShared:
-    """A `Shared` on a device: the dofs that elements share.
-
-    Attributes
-    ----------
-    dofs, starts, slots
-        See `Shared`.
-    """
+    """A `Shared` on a device: the dofs that elements share."""
 
     dofs: Any
     starts: Any
@@ -157,37 +124,20 @@ class DeviceShared:
 @final
 @dataclass(frozen=True, eq=False)
 class DeviceDofs:
-    """Dofs of elements, in arrays of a device.
-
-    Attributes
-    ----------
-    starts, turned
-        See `DofTable`.
-    touched : (ne + 1,) int32 array
-        Element e is the first to touch the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
-    indices : (ne, nodes) int64
-        Dofs of the elements' nodes, on the host.
-    num_first_touched : int
-        Number of dofs whose first touch is by one of these elements.
-    shared : DeviceShared, optional
-        Shared dofs, needed if contributions are added in the order of the elements.
-    owned : int, optional
-        Number of the first ghost.  If omitted, no dof is a ghost.
-    size : int
-        Number of dofs of the space, also outside these elements.
-    inside : (ne,) int32 array, optional
-        First dofs of the runs inside the elements, in ascending order, on the host. None if there
-        are none, or if one has its dofs in another order.
-    """
+    """Dofs of elements, in arrays of a device."""
 
     starts: Any
     turned: Any
+    # (ne + 1,): element e is the first to touch the dofs ``touched[e]`` to ``touched[e + 1] - 1``
     touched: Any
-    indices: NDArray[np.int64]
-    num_first_touched: int
+    indices: NDArray[np.int64]  # (ne, nodes): dofs of the elements' nodes, on the host
+    num_first_touched: int  # number of dofs whose first touch is by one of these elements
+    # shared dofs, needed if contributions are added in the order of the elements
     shared: DeviceShared | None = None
-    owned: int | None = None
-    size: int = 0
+    owned: int | None = None  # number of the first ghost.  If omitted, no dof is a ghost.
+    size: int = 0  # number of dofs of the space, also outside these elements
+    # (ne,): first dofs of the runs inside the elements, in ascending order, on the host. None if
+    # there are none, or if one has its dofs in another order.
     inside: NDArray[np.int32] | None = None
     _marked: WeakValueDictionary[tuple[int, int, bytes], Marked] = field(
         default_factory=WeakValueDictionary, init=False, repr=False
@@ -211,18 +161,10 @@ class DeviceDofs:
 @final
 @dataclass(frozen=True, eq=False)
 class Marked:
-    """Flags of marked entries of a vector, on a device; both None if no entry is marked.
+    """Flags of marked entries of a vector, on a device; both None if no entry is marked."""
 
-    Attributes
-    ----------
-    flags : (ne,) uint8 array or None
-        The bit for each element that touches a marked entry, else 0.
-    marks : (size,) uint8 array or None
-        The bit for each marked entry, else 0.
-    """
-
-    flags: Any
-    marks: Any
+    flags: Any  # (ne,): the bit for each element that touches a marked entry, else 0
+    marks: Any  # (size,): the bit for each marked entry, else 0
 
     @staticmethod
     def of(
@@ -242,18 +184,10 @@ class Marked:
 @final
 @dataclass(frozen=True, eq=False)
 class DeviceEnd:
-    """A field or a test function of a sweep.
-
-    Attributes
-    ----------
-    dofs : DeviceDofs
-    marked : (n,) int64
-        Flat positions of marked entries.  Marked entries of a field are read as zero.  At a marked
-        entry of a test function the result is ``keep`` times the entry of the field.
-    begin : int
-        First entry of the field or test function in the sweep's vector.
-    """
+    """A field or a test function of a sweep."""
 
     dofs: DeviceDofs
+    # (n,): flat positions of marked entries.  Marked entries of a field are read as zero.  At a
+    # marked entry of a test function the result is ``keep`` times the entry of the field.
     marked: NDArray[np.int64]
-    begin: int = 0
+    begin: int = 0  # first entry of the field or test function in the sweep's vector

@@ -20,20 +20,11 @@ from femops_kernels.pointwise.qdata import Data
 @final
 @dataclass(frozen=True, eq=False)
 class FieldVector:
-    """Field on a device from which the kernel computes data at quadrature points.
-
-    Attributes
-    ----------
-    dofs : DeviceDofs
-    vector : float64 array of the device, optional
-        None if the data depend on the geometry alone.
-    ghosts : float64 array of the device, optional
-        Values of ghosts.
-    """
+    """Field on a device from which the kernel computes data at quadrature points."""
 
     dofs: DeviceDofs
-    vector: Any = None
-    ghosts: Any = None
+    vector: Any = None  # None if the data depend on the geometry alone
+    ghosts: Any = None  # values of ghosts
 
 
 def filled_streams(
@@ -47,24 +38,7 @@ def filled_streams(
 ) -> Any:
     """Compute the qdata of another kernel, ``kernel.reader``, by one launch.
 
-    Parameters
-    ----------
-    device : Device
-    kernel : CudaKernel
-        See `CudaKernel.filling`.
-    fields : sequence of FieldVector
-        The kernel's fields.
-    data : Data
-        Inputs of the kernel's q-function.
-    order : Order
-        Order of the elements in the blocks of the reader.
-    again : bool
-        True if the inputs stay on the device, to compute with other fields later.
-
-    Returns
-    -------
-    (blocks, pieces, threads, 16 // itemsize) array
-        See `streams`.
+    Shapes: returned (blocks, pieces, threads, 16 // itemsize).
     """
     reader, count = kernel.reader, len(fields[0].dofs.indices)
     assert reader is not None

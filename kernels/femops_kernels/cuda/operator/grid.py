@@ -11,17 +11,7 @@ from femops_kernels.cuda.operator.kernel import CudaKernel
 
 
 def grid(device: Device, function: Function, kernel: CudaKernel, portions: int) -> int:
-    """Number of thread blocks of a launch on ``portions`` portions of the elements.
-
-    Parameters
-    ----------
-    device : Device
-    function : Function
-        The compiled kernel.
-    kernel : CudaKernel
-    portions : int
-        Number of portions.  A block works on one portion at a time.
-    """
+    """Number of thread blocks of a launch on ``portions`` portions of the elements."""
     if not kernel.persistent:
         return portions
     resident = function.resident(kernel.threads, kernel.shared_bytes)
@@ -36,17 +26,7 @@ def launch_portions(
     begin: int,
     end: int,
 ) -> None:
-    """Launch a kernel on the portions begin to end - 1. Without portions nothing is launched.
-
-    Parameters
-    ----------
-    device, function, kernel
-        See `grid`.
-    packed : array, shape ()
-        Arguments of the kernel.  The arguments for the range of portions are set here.
-    begin, end : int
-        Portions of elements times groups of vectors.
-    """
+    """Launch a kernel on the portions begin to end - 1. Without portions nothing is launched."""
     if begin == end:
         return
     packed["first_portion"], packed["behind"] = begin, end // packed["groups"]

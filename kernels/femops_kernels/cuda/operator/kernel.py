@@ -35,67 +35,38 @@ _RESERVED = 1024  # bytes of shared memory that CUDA takes for each block
 @final
 @dataclass(frozen=True, eq=False)
 class CudaKernel:
-    """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``element.cuh`` and ``face.cuh``.
-
-    Attributes
-    ----------
-    dim : int
-    sources, targets : tuple of Side
-        The fields and the test functions.  Only forms on several fields have more than one.
-    d1d : (q1d, q1d) float64
-        Derivatives at the quadrature points of the Lagrange polynomials of these points.
-    qfunction : QFunctionCode
-    dtype : numpy.dtype
-        float64 or float32.
-    weights : (q1d,) float64
-        Weights of the quadrature rule in one direction.
-    shape : Shape
-    geometry : Map1D, optional
-        Needed if the q-function takes Jacobians or positions.
-    data_dtype : numpy.dtype, optional
-        Type of the qdata, if not ``dtype``.
-    reproducible : bool
-        True if ``combine.cuh`` sums the contributions to shared dofs in the order of the elements.
-    merged : bool
-        True if the kernel also updates vectors of conjugate gradients, see ``merged.cuh``.
-    entry : {"apply", "apply_many", "diagonal", "fill"}
-        Work of the kernel.  "apply" applies the operator to x.  "apply_many" applies it to many
-        vectors, see ``apply_many.cuh``.  "diagonal" adds its diagonal to y, see ``diagonal.cuh``.
-        "fill" stores the q-function's results at points, as many as the target has components,
-        see ``fill.cuh`` and `filling`.
-    vectors : int
-        Number of vectors that a block works on.  Only a block of "apply_many" has more than one.
-    minima, sums : int
-        Numbers of functionals: minima and sums over the points of an element.  The q-function
-        returns them after the components of the test functions.
-    reader : CudaKernel, optional
-        The kernel that reads the qdata which this one stores.
-    blocks : tuple of int
-        For each test function the number of the field in the same space.
-
-    Raises
-    ------
-    KernelValueError
-        If there are fewer quadrature points than nodes: collocated derivatives would not be exact.
-    """
+    """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``element.cuh`` and ``face.cuh``."""
 
     dim: int
+    # sources and targets: the fields and the test functions.  Only forms on several fields have
+    # more than one.
     sources: tuple[Side, ...]
     targets: tuple[Side, ...]
+    # (q1d, q1d): derivatives at the quadrature points of the Lagrange polynomials of these points
     d1d: NDArray[np.float64]
     qfunction: QFunctionCode
-    dtype: np.dtype[Any]
-    weights: NDArray[np.float64]
+    dtype: np.dtype[Any]  # float64 or float32
+    weights: NDArray[np.float64]  # (q1d,): weights of the quadrature rule in one direction
     shape: Shape
-    geometry: Map1D | None = None
-    data_dtype: np.dtype[Any] | None = None
+    geometry: Map1D | None = None  # needed if the q-function takes Jacobians or positions
+    data_dtype: np.dtype[Any] | None = None  # type of the qdata, if not ``dtype``
+    # True if ``combine.cuh`` sums the contributions to shared dofs in the order of the elements
     reproducible: bool = False
+    # True if the kernel also updates vectors of conjugate gradients, see ``merged.cuh``
     merged: bool = False
+    # work of the kernel.  "apply" applies the operator to x.  "apply_many" applies it to many
+    # vectors, see ``apply_many.cuh``.  "diagonal" adds its diagonal to y, see ``diagonal.cuh``.
+    # "fill" stores the q-function's results at points, as many as the target has components, see
+    # ``fill.cuh`` and `filling`.
     entry: str = "apply"
+    # number of vectors that a block works on.  Only a block of "apply_many" has more than one.
     vectors: int = 1
+    # minima and sums: numbers of functionals: minima and sums over the points of an element.  The
+    # q-function returns them after the components of the test functions.
     minima: int = 0
     sums: int = 0
-    reader: CudaKernel | None = None
+    reader: CudaKernel | None = None  # the kernel that reads the qdata which this one stores
+    # for each test function the number of the field in the same space
     blocks: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
@@ -104,21 +75,7 @@ class CudaKernel:
 
     @staticmethod
     def fitting(device: Device, **parts: Any) -> CudaKernel:
-        """Kernel with a launch shape that suits a device; see `shape_for`.
-
-        Parameters
-        ----------
-        device : Device
-        **parts
-            All attributes but the shape.
-
-        Raises
-        ------
-        KernelValueError
-            If an element alone needs more than a block can have.
-        CacheError
-            If a table of measured shapes is damaged.
-        """
+        """Kernel with a launch shape that suits a device; see `shape_for`."""
         single = CudaKernel(**parts, shape=Shape(1))
         return replace(single, shape=shape_for(single, device))
 
@@ -159,22 +116,6 @@ class CudaKernel:
 
         It has the thread blocks of this kernel, or equal parts of them if its elements need more
         memory.
-
-        Parameters
-        ----------
-        device : Device
-            Device that compiles the kernel.
-        sources : tuple of Side
-            Fields on which the qdata depend.  If there are none, the first field of this kernel.
-        qfunction, geometry
-            See `CudaKernel`.
-        numbers : int
-            Count of the q-function's results at each point.
-
-        Raises
-        ------
-        KernelValueError
-            If an element alone needs more than a block can have.
         """
         made = CudaKernel(
             self.dim,
@@ -402,11 +343,6 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     per multiprocessor, which then has work while memory answers.  More are faster on faces where
     functions have derivatives: a thread has one point there.  The device compiles the kernel to
     count registers.  If they do not suffice, fewer blocks share a multiprocessor: none is spilled.
-
-    Raises
-    ------
-    KernelValueError
-        If an element alone, or the shape of the database, needs more than a block can have.
     """
     names = device.name, device.arch
     measured = next(filter(None, (measured_shape(kernel.shape_key(name)) for name in names)), None)
@@ -436,12 +372,6 @@ def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -
     """Staged variants of the shapes that fit into shared memory, then their persistent variants.
 
     ``blocks`` is lowered to the number that shared memory has room for.
-
-    Parameters
-    ----------
-    kernel : CudaKernel
-    device : Device
-    shapes : iterable of Shape
     """
     fitting: dict[Shape, None] = {}
     for shape in shapes:
@@ -453,13 +383,7 @@ def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -
 
 
 def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) -> Shape:
-    """Shape with about ``threads`` per block and registers for ``resident`` per multiprocessor.
-
-    Raises
-    ------
-    KernelValueError
-        If an element alone needs more than a block can have.
-    """
+    """Shape with about ``threads`` per block and registers for ``resident`` per multiprocessor."""
     most = most_elements(kernel, device)
     if most < 1:
         shared = replace(kernel, shape=Shape(1)).slab * kernel.dtype.itemsize

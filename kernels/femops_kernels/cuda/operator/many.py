@@ -21,14 +21,6 @@ def for_many(kernel: CudaKernel, device: Device, nvec: int) -> CudaKernel:
 
     A block works on eight vectors.  If there are fewer, or shared memory has no room, it works on
     four, two or one.  It has few elements, whose qdata are staged if the device can do that.
-
-    Parameters
-    ----------
-    kernel : CudaKernel
-        Kernel of one vector.
-    device : Device
-    nvec : int
-        Number of vectors, of one panel.
     """
     made = replace(kernel, entry="apply_many")
     for vectors in _groups(nvec):

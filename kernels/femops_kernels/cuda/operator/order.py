@@ -14,22 +14,13 @@ from femops_kernels.cuda.device.device import Device
 @final
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Elements in the order of a launch. Elements that touch ghosts are last, in own blocks.
+    """Elements in the order of a launch. Elements that touch ghosts are last, in own blocks."""
 
-    Attributes
-    ----------
-    elements : (blocks * group,) int32
-        Element at each place of the blocks.  Surplus places of a block have ~e < 0, where e is the
-        block's last element.
-    group : int
-        Elements of a thread block.
-    plain : int
-        Number of blocks without ghosts, which come first.
-    """
-
+    # (blocks * group,): element at each place of the blocks.  Surplus places of a block have ~e <
+    # 0, where e is the block's last element.
     elements: NDArray[np.int32]
-    group: int
-    plain: int
+    group: int  # elements of a thread block
+    plain: int  # number of blocks without ghosts, which come first
 
     @staticmethod
     def of(with_ghosts: NDArray[np.bool_], group: int) -> Order:
@@ -51,16 +42,7 @@ class Order:
 
         Complete batches are copied to the device, which puts their elements in order.
 
-        Parameters
-        ----------
-        device : Device
-        points : (nbatch, points, n, width) array
-            See `Data.points`.
-        begin, end : int
-
-        Returns
-        -------
-        (end - begin, points, n) array of the device
+        Shapes: `points` (nbatch, points, n, width), returned (end - begin, points, n).
         """
         elements, width = self.elements[begin:end], points.shape[-1]
         batches, inverse = np.unique(np.maximum(elements, 0) // width, return_inverse=True)

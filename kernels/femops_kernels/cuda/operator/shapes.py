@@ -20,26 +20,17 @@ SPILLED = 64
 @final
 @dataclass(frozen=True)
 class Shape:
-    """Launch shape of a kernel.
+    """Launch shape of a kernel."""
 
-    Attributes
-    ----------
-    elements : int
-        Elements per block.
-    blocks : int
-        Least number of blocks that a multiprocessor should hold.  It bounds the registers.
-    staged : bool
-        True if one thread copies all qdata of a block to shared memory first; see
-        ``staged_stream.cuh``.
-    persistent : bool
-        True if the kernel launches only as many blocks as a device has room for at a time.  Each
-        block works on one portion of the elements after the other.  It needs ``staged``, and
-        kernels of many vectors do not use it.
-    """
-
-    elements: int
+    elements: int  # elements per block
+    # least number of blocks that a multiprocessor should hold.  It bounds the registers.
     blocks: int = 1
+    # True if one thread copies all qdata of a block to shared memory first; see
+    # ``staged_stream.cuh``
     staged: bool = False
+    # True if the kernel launches only as many blocks as a device has room for at a time.  Each
+    # block works on one portion of the elements after the other.  It needs ``staged``, and
+    # kernels of many vectors do not use it.
     persistent: bool = False
 
 

@@ -18,53 +18,29 @@ _FREE = 48 * 1024  # bytes that a block can have on any device
 @final
 @dataclass(frozen=True)
 class Strides:
-    """Strides of a work array in shared memory, counted in numbers.
+    """Strides of a work array in shared memory, counted in numbers."""
 
-    Attributes
-    ----------
-    x, y, z : int
-        Distance of neighbours in each direction.
-    more : int
-        Unused numbers between an element of the block and the next one.
-    """
-
+    # x, y and z: distance of neighbours in each direction
     x: int
     y: int
     z: int
-    more: int
+    more: int  # unused numbers between an element of the block and the next one
 
 
 @final
 @dataclass(frozen=True)
 class Lines:
-    """Lines of points that the threads of a block read and write; see ``element.cuh``.
+    """Lines of points that the threads of a block read and write; see ``element.cuh``."""
 
-    Attributes
-    ----------
-    dim, q1d : int
-        Number of directions, and of points in each direction.
-    p1d : int
-        Nodes in each direction.
-    gradient : bool
-        True if derivatives are computed.
-    arrays : int
-        Work arrays of an element.
-    elements : int
-        Number of elements of the block.
-    itemsize : int
-        Bytes of a number.
-    identity : bool
-        True if the nodes are the points, so that nothing is interpolated.
-    """
-
+    # dim and q1d: number of directions, and of points in each direction
     dim: int
     q1d: int
-    p1d: int
-    gradient: bool
-    arrays: int
-    elements: int
-    itemsize: int
-    identity: bool = False
+    p1d: int  # nodes in each direction
+    gradient: bool  # True if derivatives are computed
+    arrays: int  # work arrays of an element
+    elements: int  # number of elements of the block
+    itemsize: int  # bytes of a number
+    identity: bool = False  # True if the nodes are the points, so that nothing is interpolated
 
     def rows(self, *tried: Strides) -> NDArray[np.int64]:
         """Number of accesses, of `ROW` bytes each, that all lines need, for each of the strides."""
@@ -128,10 +104,6 @@ def strides_for(lines: Lines) -> Strides:
 
     y is fastest, then z, which leaves the fewest conflicts at most orders.  The function tries all
     distances between planes of equal x, and between elements.
-
-    Parameters
-    ----------
-    lines : Lines
     """
     if lines.dim == 1:
         return Strides(1, 1, 1, 0)  # all is in registers
@@ -141,11 +113,5 @@ def strides_for(lines: Lines) -> Strides:
 
 
 def face_strides(q1d: int) -> Strides:
-    """Strides of the points of a face: rows have odd length, for few bank conflicts in columns.
-
-    Parameters
-    ----------
-    q1d : int
-        Points in each direction along the face.
-    """
+    """Strides of the points of a face: rows have odd length, for few bank conflicts in columns."""
     return Strides(1, q1d | 1, 0, 0)

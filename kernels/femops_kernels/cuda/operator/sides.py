@@ -41,30 +41,17 @@ OUTPUT = {
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Field or test function of a kernel: components, and interpolation to quadrature points.
-
-    Attributes
-    ----------
-    ncomp : int
-    b1d : (q1d, p1d) float64
-        Interpolation to the quadrature points.
-    broken : bool
-        True if functions are discontinuous.  Then all dofs of an element are one run.
-    ghosts : bool
-        True if some dofs may be ghosts.
-    end : (2, near) float64, optional
-        Values and inward derivatives of the basis at the end of the last direction where faces
-        lie.  Functions of nodes behind the first ``near`` in this direction have neither.  Only if
-        elements are faces on which functions have derivatives.
-    on_faces : bool
-        True if elements are faces.  Faces of one element share dofs in every space.
-    """
+    """Field or test function of a kernel: components, and interpolation to quadrature points."""
 
     ncomp: int
-    b1d: NDArray[np.float64]
-    broken: bool
-    ghosts: bool = False
+    b1d: NDArray[np.float64]  # (q1d, p1d): interpolation to the quadrature points
+    broken: bool  # True if functions are discontinuous.  Then all dofs of an element are one run.
+    ghosts: bool = False  # True if some dofs may be ghosts
+    # (2, near): values and inward derivatives of the basis at the end of the last direction where
+    # faces lie.  Functions of nodes behind the first ``near`` in this direction have neither.
+    # Only if elements are faces on which functions have derivatives.
     end: NDArray[np.float64] | None = None
+    # True if elements are faces.  Faces of one element share dofs in every space.
     on_faces: bool = False
 
     @property

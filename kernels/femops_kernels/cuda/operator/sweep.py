@@ -28,13 +28,7 @@ from femops_kernels.pointwise.qdata import Data
 
 
 class DeviceLaunch(Launch, ABC):
-    """Launch of compiled work on a device.
-
-    Attributes
-    ----------
-    overwrites : bool
-        True if the launch sets all entries of y when it does not add.
-    """
+    """Launch of compiled work on a device."""
 
     overwrites = False
 
@@ -53,20 +47,7 @@ class DeviceLaunch(Launch, ABC):
 
 @final
 class DeviceSweep(DeviceLaunch):
-    """A kernel bound to dofs and data on a device: one term of an operator.
-
-    Parameters
-    ----------
-    device : Device
-    kernel : CudaKernel
-    sources, targets : sequence of DeviceEnd
-        The kernel's fields and test functions.
-    data : Data or FilledData
-    keep : float
-        See `DeviceEnd`.
-    panels : Panels
-        Number of vectors, for a kernel of many vectors.
-    """
+    """A kernel bound to dofs and data on a device: one term of an operator."""
 
     on_elements = True
 
@@ -152,7 +133,6 @@ class DeviceSweep(DeviceLaunch):
 
     @property
     def functionals(self) -> Any:
-        """See `Launch.functionals`."""
         return self._functionals
 
     def mergeable(self, size: int) -> bool:
@@ -208,7 +188,6 @@ class DeviceSweep(DeviceLaunch):
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
     def diagonal(self) -> DeviceSweep:
-        """See `DeviceLaunch.diagonal`."""
         kernel = unspilled(replace(self.kernel, entry="diagonal"), self.device)
         sources, targets, data, _ = self._given
         none = np.zeros(0, dtype=np.int64)
@@ -233,20 +212,11 @@ class DeviceSweep(DeviceLaunch):
         return sum(int(array.nbytes) for array in read.values() if array is not None)
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
-        """See `DeviceLaunch.launch`."""
         self.some(0, self.blocks, x=x, y=y, alpha=alpha, add=add)
         self.combine(y)
 
     def some(self, begin: int, end: int, **arguments: Any) -> None:
-        """Launch the kernel on the portions begin to end - 1.
-
-        Parameters
-        ----------
-        begin, end : int
-        **arguments
-            Arguments of the kernel, pointers by address: x, y, alpha, add.  If ranks share dofs,
-            also ghosts_in and ghosts_out; for further fields ghosts_in_1 and so on.
-        """
+        """Launch the kernel on the portions begin to end - 1."""
         if self._bound is None:
             self._bound = self.bind(self.kernel)
         function, packed = self._bound[0], copied(self._bound[1])
@@ -282,23 +252,12 @@ class DeviceNoOp(DeviceLaunch):
         """See `DeviceLaunch.launch`."""
 
     def diagonal(self) -> DeviceNoOp:
-        """See `DeviceLaunch.diagonal`."""
         return self
 
 
 @final
 class Combine:
-    """Launch that adds the contributions to shared dofs, in the order of the elements.
-
-    Parameters
-    ----------
-    device : Device
-    dtype : numpy.dtype
-    ncomp : int
-    shared : DeviceShared
-    parts : array
-        Contributions of the elements, for each node of each element.
-    """
+    """Launch that adds the contributions to shared dofs, in the order of the elements."""
 
     def __init__(
         self, device: Device, dtype: np.dtype[Any], ncomp: int, shared: DeviceShared, parts: Any
@@ -322,16 +281,7 @@ class Combine:
 class DeviceIdentityRows(DeviceLaunch):
     """Launch that sets ``y[i] = keep x[i]`` at some entries, which must be zero before.
 
-    Parameters
-    ----------
-    device : Device
-    positions : (n,) int64
-        Flat positions of the entries.
-    keep : float
-    dtype : numpy.dtype
-        Type of the vectors.
-    nvec : int
-        Number of vectors.  The numbers of an entry stand next to each other.
+    Shapes: `positions` (n,).
     """
 
     on_elements = False
@@ -360,7 +310,6 @@ class DeviceIdentityRows(DeviceLaunch):
         )
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:  # noqa: ARG002
-        """See `DeviceLaunch.launch`."""
         packed = copied(self._packed)
         packed["x"], packed["y"], packed["factor"] = x, y, alpha * self._keep
         blocks = -(-self._entries // SIMPLE_THREADS)
@@ -372,16 +321,7 @@ class DeviceIdentityRows(DeviceLaunch):
 
 
 class DeviceLaunchSum(CompiledOperator, ABC):
-    """An operator on a device: a sum of launches with factors.
-
-    Parameters
-    ----------
-    device : Device
-    launches : sequence of (float, DeviceLaunch)
-    places : Places, optional
-        Offsets of each launch's part in x and in y, and whether it adds to y.  If omitted, all
-        launches work on the full vectors, and all but the first add.
-    """
+    """An operator on a device: a sum of launches with factors."""
 
     sweeps: tuple[DeviceLaunch, ...]
 

@@ -15,22 +15,13 @@ from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 
 @final
 class StagedChannel(DeviceChannel):
-    """A device channel whose messages the host sends from staging buffers.
-
-    Parameters
-    ----------
-    channel : Channel
-        Channel of the host between the staging buffers of ranks.
-    out, into : StagingBuffer
-        Buffers of the messages to send, and of the received messages.
-    """
+    """A device channel whose messages the host sends from staging buffers."""
 
     def __init__(self, channel: Channel, out: StagingBuffer, into: StagingBuffer) -> None:
         self.channel, self._out, self._into = channel, out, into
         self.outgoing, self.incoming = out.there, into.there
 
     def ready(self) -> None:
-        """See `DeviceChannel.ready`."""
         self._out.depart()
 
     def start(self) -> None:
@@ -48,12 +39,7 @@ class StagedChannel(DeviceChannel):
 class DeviceForward:
     """Exchange that sends values of owned dofs to ranks that have them as ghosts; see `Forward`.
 
-    Parameters
-    ----------
-    device : Device
-    post : DeviceChannel
-    positions : (n,) int64
-        Flat positions in the vector of the values to send.  A negative position stands for zero.
+    Shapes: `positions` (n,).
     """
 
     def __init__(self, device: Device, post: DeviceChannel, positions: NDArray[np.int64]) -> None:
@@ -72,13 +58,7 @@ class DeviceForward:
 class DeviceReverse:
     """Exchange that sends contributions to ghosts back to their owners; see `Reverse`.
 
-    Parameters
-    ----------
-    device : Device
-    post : DeviceChannel
-    positions : (n,) int64
-        Flat positions in the vector to which received contributions are added.  A contribution
-        with a negative position is ignored.
+    Shapes: `positions` (n,).
     """
 
     def __init__(self, device: Device, post: DeviceChannel, positions: NDArray[np.int64]) -> None:

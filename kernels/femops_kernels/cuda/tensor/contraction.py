@@ -19,18 +19,10 @@ _SHORT = 16  # bytes of a member up to which shared memory does not pay
 @final
 @dataclass(frozen=True)
 class Image:
-    """Range of memory from the first to the last entry of a member.
+    """Range of memory from the first to the last entry of a member."""
 
-    Attributes
-    ----------
-    low : int
-        Offset of the first entry, in numbers.
-    span : int
-        Length of the range, in numbers.
-    """
-
-    low: int
-    span: int
+    low: int  # offset of the first entry, in numbers
+    span: int  # length of the range, in numbers
 
     @property
     def pitch(self) -> int:
@@ -55,28 +47,16 @@ def image_of(rows: Offsets, columns: Offsets, *, written: bool) -> Image | None:
 @final
 @dataclass(frozen=True)
 class DeviceContraction(PairContraction):
-    """Contraction of two tensors of one member, with the layout of members on a device.
+    """Contraction of two tensors of one member, with the layout of members on a device."""
 
-    Attributes
-    ----------
-    lanes : three of int
-        For a, b and c, number of members that are interleaved, entry by entry; 1 if members are
-        separate.
-    shared : three of bool
-        True for each operand that is one tensor for all members.
-    products : int
-        Number of products of a member.
-    reads : bool
-        True if c is read, to add beta times c.
-    apart : bool
-        True if operands are tables of the members' addresses.
-    """
-
+    # for a, b and c, number of members that are interleaved, entry by entry; 1 if members are
+    # separate
     lanes: tuple[int, ...] = (1, 1, 1)
+    # True for each operand that is one tensor for all members
     shared: tuple[bool, ...] = (False, False, False)
-    products: int = 1
-    reads: bool = False
-    apart: bool = False
+    products: int = 1  # number of products of a member
+    reads: bool = False  # True if c is read, to add beta times c
+    apart: bool = False  # True if operands are tables of the members' addresses
 
     @property
     def itemsize(self) -> int:

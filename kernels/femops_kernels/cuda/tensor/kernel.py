@@ -22,36 +22,18 @@ Factor = tuple[float, float]
 @final
 @dataclass(frozen=True)
 class Batches:
-    """Number of members of operands a, b and c, and their strides, counted in numbers.
-
-    Attributes
-    ----------
-    members : int
-    steps : three of int
-        Stride from a group of members to the next; 0 for a tensor that all members share.
-    products : int
-        Number of products of a member.
-    distances : three of int
-        Stride from a product to the next.
-    """
+    """Number of members of operands a, b and c, and their strides, counted in numbers."""
 
     members: int
+    # stride from a group of members to the next; 0 for a tensor that all members share
     steps: tuple[int, int, int]
-    products: int = 1
-    distances: tuple[int, int, int] = (0, 0, 0)
+    products: int = 1  # number of products of a member
+    distances: tuple[int, int, int] = (0, 0, 0)  # stride from a product to the next
 
 
 @final
 class DeviceContractionKernel:
-    """Compiled kernel of a contraction on a device.
-
-    Parameters
-    ----------
-    contraction : DeviceContraction
-    device : Device
-    shape : ProductShape, optional
-        Launch shape.  If omitted, the shape of the tuning database, else of the model.
-    """
+    """Compiled kernel of a contraction on a device."""
 
     def __init__(
         self, contraction: DeviceContraction, device: Device, shape: ProductShape | None = None
@@ -120,12 +102,7 @@ class DeviceContractionKernel:
     ) -> None:
         """Launch c = alpha a b + beta c for all members.
 
-        Parameters
-        ----------
-        operands : (a, b, c)
-            Each a `Place`.  If the contraction is ``apart``, each a table of members' addresses.
-        batches : Batches
-        alpha, beta : pairs of float
+        Shapes: `operands` (a, b, c).
         """
         values: dict[str, Any] = dict(zip("abc", operands, strict=True))
         for name, step, distance in zip("abc", batches.steps, batches.distances, strict=True):

@@ -56,22 +56,14 @@ _WORK: dict[str, tuple[tuple[str, ...], str]] = {
 @final
 @dataclass(frozen=True)
 class DeviceMatrices:
-    """Size and strides, counted in numbers, of the matrices of a batch.
-
-    Attributes
-    ----------
-    rows, columns : int
-    row, column : int
-        Stride from a row, and from a column, to the next.
-    lanes : int
-        Number of members that are interleaved, entry by entry.
-    """
+    """Size and strides, counted in numbers, of the matrices of a batch."""
 
     rows: int
     columns: int
+    # row and column: stride from a row, and from a column, to the next
     row: int
     column: int
-    lanes: int = 1
+    lanes: int = 1  # number of members that are interleaved, entry by entry
 
     def image(self, *, written: bool) -> Image | None:
         """Image of a member, see `image_of`; None, too, if members are interleaved."""
@@ -83,14 +75,10 @@ class DeviceMatrices:
 @final
 @dataclass(frozen=True)
 class Matrices:
-    """Layouts of the operands of a method; None for an operand that the method does not have.
+    """Layouts of the operands of a method; None for an operand that the method does not have."""
 
-    Attributes
-    ----------
-    first, second, first_out, second_out : DeviceMatrices, optional
-        The two operands as they are read, and as they are written.
-    """
-
+    # first, second, first_out and second_out: the two operands as they are read, and as they are
+    # written
     first: DeviceMatrices
     second: DeviceMatrices | None
     first_out: DeviceMatrices | None
@@ -108,19 +96,7 @@ class Matrices:
 
 @final
 class DeviceLinearKernel:
-    """Compiled kernel of a method for matrices of one size.
-
-    Parameters
-    ----------
-    method : str
-        "cholesky", "lu", "triangle", "cholesky solve", "lu solve" or "eigenvalues".
-    dtype : str
-        float64, float32, complex128 or complex64.
-    matrices : Matrices
-    triangle : four of bool
-        For the method "triangle": lower, transposed, unit diagonal, conjugated.
-    device : Device
-    """
+    """Compiled kernel of a method for matrices of one size."""
 
     def __init__(
         self,
@@ -182,18 +158,7 @@ class DeviceLinearKernel:
     def run(self, places: dict[str, Place], steps: dict[str, int], members: int) -> Any:
         """Launch the method for all members.
 
-        Parameters
-        ----------
-        places : dict
-            `Place` of each operand, by its name in `Matrices`.
-        steps : dict
-            For each operand the stride from a group of members to the next, in numbers.
-        members : int
-
-        Returns
-        -------
-        (members,) int32 array of the device
-            0 for members that succeeded, else the step (from 1) at which they failed.
+        Shapes: returned (members,).
         """
         status = self._device.xp.zeros(members, np.int32)
         names = [name for name, _ in self._matrices.items()]

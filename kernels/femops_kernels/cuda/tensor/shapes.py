@@ -25,28 +25,15 @@ _WORTH, _MOST_VARIANTS = 2.0, 24  # of shapes to try: most cost by the least, an
 @final
 @dataclass(frozen=True)
 class ProductShape:
-    """Launch shape of a contraction.
+    """Launch shape of a contraction."""
 
-    Attributes
-    ----------
-    rows, columns : int
-        Size of the block of the result in the registers of a thread.
-    members : int
-        Number of products that a thread block works on.
-    threads_each : int
-        Number of threads of a product.
-    staged : str
-        Letters of "abc" for the operands that go through shared memory.
-    shared_bytes : int
-        Bytes of shared memory of a thread block.
-    """
-
+    # rows and columns: size of the block of the result in the registers of a thread
     rows: int
     columns: int
-    members: int
-    threads_each: int
-    staged: str
-    shared_bytes: int
+    members: int  # number of products that a thread block works on
+    threads_each: int  # number of threads of a product
+    staged: str  # letters of "abc" for the operands that go through shared memory
+    shared_bytes: int  # bytes of shared memory of a thread block
 
     @property
     def threads(self) -> int:

@@ -13,16 +13,11 @@ class PairContraction(ABC):
     """Sums ``c[i, j] = alpha sum_k a[i, k] b[k, j] + beta c[i, j]`` of one member.
 
     Indices stand for any numbers of indices of tensors: offsets say where entries are.
-
-    Attributes
-    ----------
-    dtype : str
-        float32, float64, complex64 or complex128.
-    a_rows, a_terms, b_terms, b_columns, c_rows, c_columns : range or tuple of int
-        Offsets in numbers; an entry's is the sum of two.
     """
 
-    dtype: str
+    dtype: str  # float32, float64, complex64 or complex128
+    # a_rows, a_terms, b_terms, b_columns, c_rows and c_columns: offsets in numbers; an entry's is
+    # the sum of two
     a_rows: Offsets
     a_terms: Offsets
     b_terms: Offsets

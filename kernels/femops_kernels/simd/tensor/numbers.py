@@ -24,13 +24,7 @@ Parts = list[Any]
 
 @final
 class ComplexLane:
-    """Format of complex numbers in lanes. It is the kind of such numbers.
-
-    Parameters
-    ----------
-    lane : Lane
-        Format of their parts.
-    """
+    """Format of complex numbers in lanes. It is the kind of such numbers."""
 
     rank = 1  # an operation of complex numbers and real ones is one of complex numbers
 

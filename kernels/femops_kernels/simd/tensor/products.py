@@ -36,37 +36,23 @@ class Product:
     """Product of two matrices: numbers and where they are.
 
     Offsets count numbers (complex ones where they are complex).
-
-    Attributes
-    ----------
-    dtype : str
-        float32, float64, complex64 or complex128.
-    width : int
-        Slots of a lane vector, in real numbers.
-    a_rows, a_terms, b_terms, b_columns, c_rows, c_columns : range or tuple of int
-        Offsets: an entry's is the sum of two.
-    members : str
-        Operands (of "abc") whose lanes are members of the batch; others have one number a lane.
-    packed : bool
-        True if b is read from a copy, made by `pack`.
-    reads : bool
-        True if c is read: beta is not zero.
-    block : (int, int)
-        Rows and lane vectors of c in registers.
     """
 
-    dtype: str
-    width: int
+    dtype: str  # float32, float64, complex64 or complex128
+    width: int  # slots of a lane vector, in real numbers
+    # a_rows, a_terms, b_terms, b_columns, c_rows and c_columns: offsets: an entry's is the sum of
+    # two
     a_rows: Offsets
     a_terms: Offsets
     b_terms: Offsets
     b_columns: Offsets
     c_rows: Offsets
     c_columns: Offsets
+    # operands (of "abc") whose lanes are members of the batch; others have one number a lane
     members: str
-    packed: bool
-    reads: bool
-    block: tuple[int, int]
+    packed: bool  # True if b is read from a copy, made by `pack`
+    reads: bool  # True if c is read: beta is not zero
+    block: tuple[int, int]  # rows and lane vectors of c in registers
 
     @property
     def lane(self) -> Lane:

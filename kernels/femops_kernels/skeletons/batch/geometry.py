@@ -143,20 +143,6 @@ def asked(x_lines, steps_in, point_steps, steps_out):
 
     Memory brings them to the second-level cache during all of a batch's work, not only while
     numbers are read. Where a batch has less than FAR bytes of numbers, it asks at the points alone.
-
-    Parameters
-    ----------
-    x_lines : int
-        Number of x-lines of points.
-    steps_in, point_steps, steps_out : int
-        Contractions, and what takes as long, from nodes to points, at the points, and back.
-
-    Returns
-    -------
-    at_line, at_step : int
-        Cache lines to ask for at each x-line of points, and at each other step.
-    before, at_points, after : int
-        Bytes between a batch's first number and the first that it asks for in each of the three.
     """
     others = steps_in + steps_out
     if not others or DATA_LINES * CACHE_LINE <= FAR:

@@ -62,7 +62,6 @@ def each_entry(entry, vectors, length, use_inverse, factors):
 
 @inner
 def start_entry(read, write, vectors, i, use_inverse, drop):
-    """See `start_segments`."""
     x, r, p, _, b, inverse = vectors
     ri = read(LANE, b, i)
     if drop != 0.0:
@@ -77,14 +76,12 @@ def start_entry(read, write, vectors, i, use_inverse, drop):
 
 @inner
 def dot_entry(read, write, vectors, i, use_inverse, factors):
-    """See `dot_segments`."""
     _, _, p, v, _, _ = vectors
     return read(LANE, p, i) * read(LANE, v, i), 0.0
 
 
 @inner
 def move_entry(read, write, vectors, i, use_inverse, factors):
-    """See `move_segments`."""
     x, r, p, v, _, inverse = vectors
     drop, near, far = factors
     ri, pi = read(LANE, r, i), read(LANE, p, i)
@@ -99,7 +96,6 @@ def move_entry(read, write, vectors, i, use_inverse, factors):
 
 @inner
 def turn_entry(read, write, vectors, i, use_inverse, beta):
-    """See `turn_segments`."""
     _, r, p, _, _, inverse = vectors
     ri = read(LANE, r, i)
     z = ri * read(LANE, inverse, i) if use_inverse else ri
