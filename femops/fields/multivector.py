@@ -9,10 +9,10 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import VectorError
-from femops.fields.orthonormal import GOOD, orthonormalising
 from femops.fields.panels import (
     check_type,
     combine,
@@ -26,13 +26,117 @@ from femops.fields.panels import (
     used,
 )
 from femops.fields.reproducible import group_edges, group_totals, random_columns, rows_times
-from femops.fields.selection import chosen_vectors, value_of, values_for
 from femops.spaces.base import Space
-from femops.spaces.memory import check_layout
+from femops.spaces.memory import Memory, check_layout
 from femops.spaces.product import Product
 from femops_meshes.arguments import Count, checked, shown
 
+Chosen = int | range | NDArray[np.int64]
+"""Number of one vector, or numbers of several vectors. All numbers are >= 0."""
+
+
+def chosen_vectors(which: Any, nvec: int) -> Chosen:
+    """Convert an index to the numbers of the chosen vectors. NumPy's rules for columns apply.
+
+    Shapes: `which` (n,).
+    """
+    try:
+        if isinstance(which, slice):
+            return range(nvec)[which]
+        index = np.asarray(which)
+        if index.shape == (0,):
+            index = index.astype(np.int64)
+        numbers = index.dtype.kind in "iu" and index.ndim <= 1
+        mask = index.dtype == bool and index.ndim == 1
+        if not isinstance(which, tuple) and (numbers or mask):
+            chosen: Any = np.arange(nvec)[index]
+            return int(chosen) if index.ndim == 0 else chosen
+    except (IndexError, TypeError, ValueError) as error:
+        raise VectorError(f"there are {nvec} vectors: {error}") from error
+    raise VectorError(
+        f"{shown(which)} is no index of {nvec} vectors: give a number, a range, or a list of "
+        "numbers or of bools"
+    )
+
+
+def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory: Memory) -> Any:
+    """Return ``values`` unchanged, after a check that they can be assigned to vectors."""
+    given = np.asarray(values) if isinstance(values, Number) else values
+    got, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
+    numbers = isinstance(dtype, np.dtype) and dtype.kind in "biufc"
+    if got not in ((), shape) or not numbers:
+        many = f"{shape[1]} vectors" if len(shape) == 2 else "a vector"
+        what = f"an array of shape {got} and type {dtype}" if got else shown(values)
+        raise VectorError(
+            f"{many} of {shape[0]} entries cannot be set to {what}: give a number, or numbers of "
+            f"shape {shape}"
+        )
+    if given.dtype.kind == "c" and kind.kind != "c":
+        raise VectorError(
+            f"vectors of type {kind} cannot be set to complex numbers: make them of complex128, or "
+            "give the real parts"
+        )
+    if not isinstance(values, Number):
+        memory.adopt(getattr(values, "panels", values), "values")
+    return values
+
+
+def value_of(values: Any, k: int) -> Any:
+    """Value for the k-th chosen vector: column k of ``values``, or the single value."""
+    if len(getattr(values, "shape", ())) < 2:
+        return values
+    return values[k] if hasattr(values, "panels") else values[:, k]
+
+
 Array = NDArray[Any]
+
+# Round-off of a Gram matrix with ones on the diagonal is about the machine's precision times its
+# size. Eigenvalues below this multiple of the round-off count as zero.
+_ROUND_OFF = 100.0
+GOOD = 100.0
+"""Condition number of a Gram matrix below which one round makes vectors orthonormal."""
+
+
+def scaled(gram: Array) -> tuple[Array, Array]:
+    """Scale a Gram matrix to ones on the diagonal. Return it, and the factors (nvec,).
+
+    Rows and columns are multiplied by the factors. Rows of zero vectors stay zero.
+    """
+    if not np.isfinite(gram).all():
+        raise VectorError("inner products of the vectors are not finite: look where they come from")
+    diagonal = gram.diagonal().real
+    if (diagonal < 0.0).any():
+        raise VectorError("the mass is found not to be positive definite")
+    factors = np.divide(1.0, np.sqrt(diagonal), out=np.zeros_like(diagonal), where=diagonal > 0.0)
+    return factors[:, np.newaxis] * ((gram + gram.conj().T) / 2) * factors, factors
+
+
+def orthonormalising(gram: Array, eps: float) -> tuple[Array, int, float]:
+    """Matrix (nvec, nvec) that makes vectors with this Gram matrix orthonormal.
+
+    Shapes: `gram` (nvec, nvec), `matrix` (nvec, nvec).
+    """
+    small, factors = scaled(gram)
+    least = _ROUND_OFF * len(gram) * eps
+    try:
+        upper = cholesky(small)
+        pivots = np.abs(upper.diagonal())
+        condition = float((pivots.max() / pivots.min()) ** 2)
+        if condition * least < 1.0:
+            inverse = solve_triangular(upper, np.eye(len(gram)))
+            return factors[:, np.newaxis] * inverse, 0, condition
+    except LinAlgError:
+        pass
+    values, vectors = np.linalg.eigh(small)
+    if values[0] < -np.sqrt(least) * values[-1]:
+        raise VectorError("the mass is found not to be positive definite")
+    kept = values > least * values[-1]
+    count = int(np.count_nonzero(kept))
+    matrix = np.zeros_like(vectors)
+    matrix[:, :count] = vectors[:, kept] / np.sqrt(values[kept])
+    return factors[:, np.newaxis] * matrix, len(gram) - count, np.inf
+
+
 # Bytes of the rows in one block of a product with a matrix: half of a second-level cache.
 _BLOCK_BYTES = 2**19
 # Most rounds of orthonormalisation: Cholesky's factor, and random directions if some are missing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,33 +14,160 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import MOST_POINTS, Basis1D, Family, Points, Quadrature1D, gauss, whole_number
-from femops.errors import SpaceError
+from femops.errors import ProbeError, SpaceError
 from femops.geometry.batching import element_blocks
-from femops.geometry.boundary import Attributes
-from femops.geometry.evaluation import physical_gradient, reference_values
+from femops.geometry.boundary import Attributes, chosen
+from femops.geometry.evaluation import physical_gradient, point_values, reference_values
 from femops.geometry.jacobians import Geometry, cells
 from femops.geometry.legendre import LegendreGeometry
+from femops.geometry.location import locate
 from femops.parallel.comm import communicator, warn_of_copies
 from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.domain_space import DomainSpace
-from femops.spaces.elements import dofs_of_elements
 from femops.spaces.functions import Function, Predicate, evaluate, parts_of
 from femops.spaces.memory import DeviceLike, Memory, check_shape, find_memory
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
-from femops.spaces.summary import as_table, field_table, one_line
-from femops.spaces.transfer import values_of_field
 from femops.spaces.vectors import by_components, float64_or_complex, zeros
 from femops_kernels.cuda.device.device import Device
+from femops_meshes import html
 from femops_meshes.arguments import checked, names_checked, whole_numbers
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.hints import did_you_mean
 from femops_meshes.mesh import Mesh
+from femops_meshes.names import with_numbers
+from femops_meshes.parents import parents_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def values_of_field(source: Any, vector: NDArray[Any], target: Any) -> Floats:
+    """Values (target.size,) of a function of the space `source` at the nodes of another space."""
+    if (source.ncomp, source.dim) != (target.ncomp, target.dim):
+        raise SpaceError(
+            f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
+            f"to {target!r}: take a space with as many"
+        )
+    same = source.mesh is target.mesh and source.distributed is target.distributed
+    if not same and max(source.comm.size, target.comm.size) > 1:
+        raise SpaceError(
+            "a field on another mesh cannot be interpolated where ranks share a mesh, as each "
+            "has but a part: interpolate in one process, or evaluate it by femops.Probe"
+        )
+    owners = np.divmod(target.restriction.owner[: target.ndofs], target.p1d**target.dim)
+    elements, reference = places_of_nodes(
+        source.mesh, target.mesh, owners, target.basis.nodes, target.dof_coordinates()
+    )
+    l_vec, indices = source.l_vec(vector), source.restriction.indices
+    return values_at(source.basis, l_vec, indices, elements, reference).reshape(-1)
+
+
+def places_of_nodes(
+    source: Mesh, target: Mesh, owners: tuple[Ints, Ints], nodes: Floats, x: Floats
+) -> tuple[Ints, Floats]:
+    """Find the element (n,) of `source` and reference coordinates (n, dim) of `target`'s nodes.
+
+    If `target` is known to be a refinement of `source`, the result is exact. Else the nodes are
+    located by position.
+
+    Shapes: `owners` (n,), `nodes` (p1d,), `x` (n, dim).
+    """
+    parents = parents_of(target, source)
+    if parents is not None:
+        elements, local = owners
+        grid = np.stack([local // len(nodes) ** d % len(nodes) for d in range(target.dim)], axis=1)
+        reference = parents.low[elements] + parents.width * nodes[grid]
+        return parents.elements[elements], reference
+    found, reference, _ = locate(source, x)
+    outside = np.flatnonzero(found < 0)
+    if len(outside):
+        where = ", ".join(f"{c:.6g}" for c in x[outside[0]])
+        raise ProbeError(
+            f"{len(outside)} of {len(x)} nodes of the space lie outside the mesh of the field, the "
+            f"first of them at ({where}): the field has no values there; take a field on a mesh "
+            "that covers this one, curved sides included"
+        )
+    return found, reference
+
+
+def values_at(
+    basis: Basis1D, l_vec: NDArray[Any], indices: Ints, elements: Ints, reference: Floats
+) -> Floats:
+    """Evaluate a function at points in elements: (n[, ncomp]).
+
+    Shapes: `indices` (ne, p1d**dim), `elements` (n,), `reference` (n, dim).
+    """
+    n, shape = len(elements), l_vec.shape[1:]
+    result = np.empty((n, *shape))
+    for start, stop in element_blocks(n, math.prod((*indices.shape[1:], *shape))):
+        e_vec = np.asarray(l_vec[indices[elements[start:stop]]], dtype=np.float64)
+        result[start:stop] = point_values(basis, reference[start:stop], e_vec)
+    return result
+
+
+def one_line(space: Any) -> str:
+    """One line of text that describes a space, its ``repr``."""
+    comm = space.comm
+    whole = f", of {space.global_ndofs} on {comm.size} ranks" if comm.size > 1 else ""
+    return (
+        f"{type(space).__name__}(order={space.order}, ncomp={space.ncomp}, "
+        f"family={space.basis.family!r}: {space.mesh.num_elements} elements in {space.dim}-D, "
+        f"{space.ndofs} dofs{whole})"
+    )
+
+
+def field_table(field: Any) -> str:
+    """HTML table that describes a GridFunction."""
+    space, vector = field.space, field.vector
+    rows = [("space", repr(space)), ("type", str(vector.dtype))]
+    if space.size:
+        values = space.components(vector)
+        columns = zip(values.min(axis=0).tolist(), values.max(axis=0).tolist(), strict=True)
+        ranges = [f"{low:.6g} to {high:.6g}" for low, high in columns]
+        rows.append(
+            (
+                "nodal values" if space.basis.is_nodal else "coefficients",
+                ", ".join(ranges),
+            )
+        )
+    return html.table("GridFunction", rows)
+
+
+def as_table(space: Any) -> str:
+    """HTML table that describes a space."""
+    shape = ("segments", "quadrilaterals", "hexahedra")[space.dim - 1]
+    rows = [
+        ("order", f"{space.order}, basis {space.basis.family}"),
+        ("mesh", f"{space.mesh.num_elements} {shape} of degree {space.mesh.order}"),
+        ("dofs", f"{space.ndofs:,} of {space.ncomp} component(s): vectors of {space.size:,}"),
+        ("vectors on", space.memory.name),
+    ]
+    if space.comm.size > 1:
+        rows.append(("ranks", f"{space.comm.size}, of all {space.global_ndofs:,} dofs"))
+    return html.table(f"{type(space).__name__} space", rows)
+
+
+def dofs_of_elements(
+    space: Any, attributes: Attributes, components: int | Iterable[int] | None
+) -> Ints:
+    """See `Space.element_dofs`. Collective."""
+    local, whole = space.mesh, space.distributed
+    names = local.element_names if whole is None else whole.element_names
+    everywhere = local.element_attributes if whole is None else whole.whole_element_attributes
+    have = [*names, *np.unique(everywhere).tolist()]
+    asked = with_numbers(attributes, names)
+    numbers = chosen(asked, have, "element attribute", "mesh", local.boundary_names, "faces")
+    listed = np.isin(local.element_attributes, numbers)
+    picked = chosen(components, list(range(space.ncomp)), "component", "space")
+    nodes = np.unique(space.restriction.indices[listed])
+    if space.halo is not None:  # elements of other ranks have nodes that this rank owns
+        nodes = space.halo.marked(nodes)
+    return np.asarray(np.add.outer(nodes * space.ncomp, picked).ravel())
+
+
 AnyMesh = Mesh | DistributedMesh
 BoundaryPart = Attributes | Predicate
 

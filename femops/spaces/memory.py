@@ -13,13 +13,29 @@ from numpy.typing import NDArray
 from femops.errors import SpaceError, VectorError
 from femops.parallel.comm import Communicator, communicator
 from femops.parallel.gpus import rank_device
-from femops.spaces.recurrence import three_term
 from femops.spaces.restriction import FLOAT_TYPES, host_array
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelError
 from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array
 from femops_meshes.arguments import Kind
 from femops_meshes.memory import available_memory
+
+
+def three_term(
+    old: NDArray[Any],
+    product: NDArray[Any],
+    current: NDArray[Any] | None,
+    coefficients: tuple[float, float, float],
+    scales: NDArray[Any] | None,
+    extra: tuple[NDArray[Any], NDArray[Any]] | None,
+) -> None:
+    """Overwrite ``old`` (rows, width) by the next vectors; see `Memory.three_term`."""
+    a, b, c = coefficients
+    total = a * product if extra is None else a * product + extra[1] * extra[0]
+    total = total if scales is None else total * scales[:, np.newaxis]
+    total = total if current is None else total + b * current
+    old[...] = total + c * old if c else total
+
 
 Entry = TypeVar("Entry", bound=np.generic)
 DeviceLike = Annotated[

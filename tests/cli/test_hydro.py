@@ -13,7 +13,7 @@ import pytest
 import femops
 from femops.hydro.simulation import Simulation
 from femops.io import TimeSeries
-from femops.io.checkpoint import state_file
+from femops.io.checkpoint import state
 
 SHORT = "sedov", "--refine", "1"
 
@@ -282,8 +282,8 @@ def test_the_last_good_state_is_saved(hydro, tmp_path, monkeypatch):
 def test_a_run_killed_amid_a_checkpoint_goes_on_from_the_last_whole_one(facts, tmp_path):
     def watched(run, *arguments):
         if run.steps == 7:  # the checkpoint after this step is killed amid its data
-            state_file.BLOCK = 100
-            state_file.zlib = SimpleNamespace(crc32=lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            state.BLOCK = 100
+            state.zlib = SimpleNamespace(crc32=lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         return step(run, *arguments)
 
     step, child = Simulation._step, os.fork()

@@ -108,11 +108,11 @@ def test_filters_asked_for_in_float32_go_on_where_round_off_may_exceed_the_resid
 def test_filters_that_float32_does_not_resolve(monkeypatch):
     """They are in float64; without that choice they are from where residuals hardly fall."""
     monkeypatch.setattr("femops.eigen.chebyshev._MOST_DENSE", 0)
-    monkeypatch.setattr("femops.eigen.precision._FEWEST", 0)
+    monkeypatch.setattr("femops.eigen.chebyshev._FEWEST", 0)
     V = femops.H1(femops.box((3, 3)), order=2)
     A = femops.diffusion(V, lambda x: np.where(x[0] + x[1] < 1.0, 1e3, 0.1))
     assert check(A, femops.mass(V), 12, tol=1e-4).filter_dtype == np.float64
-    monkeypatch.setattr("femops.eigen.precision._MOST_LEFT", np.inf)
+    monkeypatch.setattr("femops.eigen.chebyshev._MOST_LEFT", np.inf)
     assert check(A, femops.mass(V), 12, tol=1e-4).filter_dtype == np.float64
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import femops
 from femops.errors import MeshError
-from femops.io.gmsh.groups import attributes_of
 from femops.io.gmsh.nodes import ELEMENTS, gmsh_order
+from femops.io.gmsh.reader import attributes_of
 from femops_meshes import scrambled
 from support import gmsh_files
 from support.gmsh_files import KINDS, TYPES, convert, document, need_gmsh, of_mesh, reference_nodes

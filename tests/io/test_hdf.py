@@ -206,7 +206,7 @@ def test_a_program_that_stops_leaves_a_series(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("femops.io.vtk.hdf._put", stop)
+        patch.setattr("femops.io.vtk.series._put", stop)
         with pytest.raises(KeyboardInterrupt):
             series.save(1.0, spaces[1], u=spaces[1].interpolate(7.0))
     assert [time for time, _ in steps_of(path)] == [0.0]

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import femops
 from femops.errors import CheckpointError, FileError, SpaceError, VectorError
+from femops.io.checkpoint import state
 from femops.io.checkpoint import state as module
-from femops.io.checkpoint import state_file
 from femops.parallel import Serial
 from support.cases.rank_states import SPACES, bits, same
 
@@ -47,9 +47,9 @@ def test_the_same_bits_come_back(tmp_path, monkeypatch, mesh, name):
     V, again = SPACES[name](mesh), SPACES[name](femops.distribute(mesh, Serial()))
     for dtype, block in itertools.product(("f4", "f8", "c8", "c16"), (1, 1000, 2**20)):
         u = bits(V.shape, dtype)
-        monkeypatch.setattr(state_file, "BLOCK", block)
+        monkeypatch.setattr(state, "BLOCK", block)
         path = femops.io.save_state(tmp_path / "run.state", {"u": (V, u)})
-        monkeypatch.setattr(state_file, "BLOCK", 7000)  # another version may take longer blocks
+        monkeypatch.setattr(state, "BLOCK", 7000)  # another version may take longer blocks
         state = femops.io.load_state(path, {"u": V})
         same(state.vectors["u"], u)
         assert state.vectors["u"].flags.writeable
@@ -138,7 +138,7 @@ def test_a_file_can_be_read_by_others_like_any_new_file(tmp_path, space):
 
 
 def test_any_byte_that_is_changed_is_found(tmp_path, monkeypatch, space):
-    monkeypatch.setattr(state_file, "BLOCK", 64)
+    monkeypatch.setattr(state, "BLOCK", 64)
     u = space.interpolate(lambda x: x[0])
     path = femops.io.save_state(tmp_path / "u.state", {"u": (space, u), "v": (space, u)})
     whole = path.read_bytes()
@@ -167,7 +167,7 @@ def test_any_end_that_is_missing_is_found(tmp_path, space):
 
 
 def test_where_it_is_damaged(tmp_path, monkeypatch, space):
-    monkeypatch.setattr(state_file, "BLOCK", 64)
+    monkeypatch.setattr(state, "BLOCK", 64)
     path, _ = saved(tmp_path, space)
     whole = bytearray(path.read_bytes())
     whole[4096 + 70] ^= 1
@@ -195,7 +195,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch, space):
 
 
 def test_a_later_format(tmp_path, monkeypatch, space):
-    monkeypatch.setattr(state_file, "VERSION", 2)
+    monkeypatch.setattr(state, "VERSION", 2)
     path, _ = saved(tmp_path, space)
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match=r"has format 2, .* reads up to 1: use a newer one"):
@@ -316,11 +316,11 @@ def die(*arguments):
 KILLS = {
     "before the data": ([(module, "write_rows", die)], 1),
     "amid the data": (
-        [(state_file, "BLOCK", 100), (state_file, "zlib", SimpleNamespace(crc32=die))],
+        [(state, "BLOCK", 100), (state, "zlib", SimpleNamespace(crc32=die))],
         1,
     ),
     "before data are on the disk": ([(os, "fsync", die)], 1),
-    "before the head": ([(state_file.Contents, "head", die)], 1),
+    "before the head": ([(state.Contents, "head", die)], 1),
     "before it gets its name": ([(os, "replace", die)], 1),
     "after it got its name": ([(module, "to_disk", die)], 2),
 }

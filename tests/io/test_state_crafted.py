@@ -10,7 +10,7 @@ import pytest
 
 import femops
 from femops.errors import CheckpointError
-from femops.io.checkpoint.state_file import _PREFIX, _REST, MAGIC
+from femops.io.checkpoint.state import _PREFIX, _REST, MAGIC
 
 FIXED = _PREFIX.size + _REST.size
 SPACE = femops.H1(femops.box((3, 2)), 2)

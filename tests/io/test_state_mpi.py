@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import femops
-from femops.io.checkpoint import state_file
+from femops.io.checkpoint import state
 from support.cases.rank_meshes import SAMPLES
 from support.cases.rank_states import SPACES, bits, same, share
 from support.mpi_runs import launch, why_not
@@ -20,7 +20,7 @@ def folder(comm, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(state_file, "BLOCK", 500)
+    monkeypatch.setattr(state, "BLOCK", 500)
 
 
 def shared(mesh, how, comm):

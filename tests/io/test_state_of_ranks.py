@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import femops
 from femops.errors import CheckpointError, FileError, RankError, SpaceError, VectorError
+from femops.io.checkpoint import state
 from femops.io.checkpoint import state as module
-from femops.io.checkpoint import state_file
 from femops.parallel import DistributedMesh
 from femops.parallel.serial_order import SerialOrder, moved
 from femops_meshes import Partition, part_of
@@ -24,7 +24,7 @@ from support.simulated_ranks import SimulatedRank, on_ranks, quietly
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """So that small vectors have several, and ranks share some."""
-    monkeypatch.setattr(state_file, "BLOCK", 100)
+    monkeypatch.setattr(state, "BLOCK", 100)
 
 
 def on(mesh, cut, comm):

@@ -8,7 +8,7 @@ import pytest
 
 import femops
 from femops_meshes import MeshArgumentError, MeshFormatError, box, read_mesh, read_mfem
-from femops_meshes.formats.mfem_inline import mfem_order
+from femops_meshes.formats.mfem_reader import mfem_order
 
 KINDS = {1: "segment", 2: "quad", 3: "hex"}
 NORMALS = {  # of the attributes 1, 2, ...

@@ -8,8 +8,7 @@ from femops_meshes.coordinates.interpolation import gauss_lobatto
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.generators.axes import rotations, turned_lattice
 from femops_meshes.topology.entities import entity_codes, entity_lattice
-from femops_meshes.topology.topology import Topology, _ranked
-from femops_meshes.topology.translated import translated_entities
+from femops_meshes.topology.topology import Topology, _ranked, translated_entities
 from support.oracles.partitions import bend
 
 

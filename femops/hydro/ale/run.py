@@ -3,14 +3,300 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, final
 
+import numpy as np
+from numpy.typing import NDArray
+
+import femops
+from femops.basis import Basis1D
 from femops.errors import HydroError
+from femops.fields.norms import exact_sum
+from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.hydro.ale.relaxation import Relaxation, quality
-from femops.hydro.ale.transfer import PointFields, transferred
+from femops.hydro.ale.walls import WallMomentum
+from femops.hydro.lagrangian import Fluid, Lagrangian
 from femops.hydro.problems import POSITIVE
+from femops.hydro.remap.conservative import ConservativeRemap
+from femops.hydro.remap.neighbours import Lattice
+from femops.hydro.remap.tables import tensor
 from femops.hydro.simulation import Simulation
+from femops.parallel import Communicator
 from femops_meshes.arguments import Count, checked, whole_numbers
+
+Floats = NDArray[np.float64]
+
+_UP = 1  # the direction against which gravity acts
+
+
+@final
+@dataclass(frozen=True)
+class PointFields:
+    """Fields of a gas at the quadrature points of the moved mesh, (ne, nq) or (ne, nq, dim)."""
+
+    volume: Floats  # (ne, nq): volume that belongs to a point: weight times Jacobian determinant
+    # density, energy, kinetic and inverse are (ne, nq). Energies are by volume. The inverse is that
+    # of gamma - 1.
+    density: Floats
+    energy: Floats
+    kinetic: Floats
+    inverse: Floats
+    momentum: Floats  # (ne, nq, dim): momentum by volume
+    potential: Floats  # (ne, nq): potential energy by mass
+
+    @staticmethod
+    def of(equations: Lagrangian, state: Floats) -> PointFields:
+        """Evaluate the fields of a state."""
+        parts, points = equations.parts(state), equations.quadrature.points
+        V, E = equations.V, equations.E
+        velocity = reference_values(V.basis, points, V.dim, nodal(V, parts["velocity"]))
+        energy = reference_values(E.basis, points, E.dim, nodal(E, parts["energy"]))[..., 0]
+        position = nodal(V, parts["position"])
+        volume = volumes(equations, position)
+        density = _initial_density(equations) * _initial_volumes(equations) / volume
+        return PointFields(
+            volume,
+            density,
+            density * energy,
+            0.5 * density * (velocity * velocity).sum(axis=-1),
+            np.broadcast_to(1.0 / (_gamma(equations) - 1.0), volume.shape),
+            density[..., np.newaxis] * velocity,
+            potential(equations, position),
+        )
+
+    def totals(self, comm: Communicator) -> dict[str, object]:
+        """Mass, momentum (dim,) and energies on all ranks. Collective."""
+
+        def total(field: Floats) -> float:
+            return exact_sum((self.volume * field).sum(axis=1), comm)
+
+        return {
+            "mass": total(self.density),
+            "momentum": [total(component) for component in np.moveaxis(self.momentum, -1, 0)],
+            "internal": total(self.energy),
+            "kinetic": total(self.kinetic),
+            "potential": total(self.density * self.potential),
+        }
+
+
+def transferred(
+    equations: Lagrangian, state: Floats, position: Floats
+) -> tuple[Lagrangian, Floats, int]:
+    """Carry the fields of a state to other positions of the nodes.
+
+    Shapes: `state` (size,), `position` (V.size,), `state` (size,).
+    """
+    V, old = equations.V, PointFields.of(equations, state)
+    nodes = nodal(V, equations.parts(state)["position"])
+    displacement = nodal(V, position) - nodes
+    scalars = np.stack([old.density, old.energy, old.kinetic, old.inverse])
+    vectors = np.moveaxis(old.momentum, -1, 0)
+    low = _Carrier(equations, nodes, displacement, max(equations.order_thermo, 1))
+    high = _Carrier(equations, nodes, displacement, equations.order)
+    gravity = equations.problem.gravity
+    of_mass = (old.volume * old.density * old.potential).sum(axis=1)[np.newaxis]
+    moments = of_mass / gravity if gravity else of_mass[:0]
+    volume = volumes(equations, nodes + displacement)
+    scalars, moments = low.carried(scalars, moments, old.volume, volume, tight=True)
+    vectors, _ = high.carried(vectors, of_mass[:0], old.volume, volume, tight=False)
+    density, energy, kinetic, inverse = scalars
+    momentum, height = np.moveaxis(vectors, 0, -1), potential(equations, nodes + displacement)
+    new = PointFields(volume, density, energy, kinetic, inverse, momentum, height)
+    after = equations.with_fluid(_fluid(equations, new))
+    released = gravity * moments.sum(axis=0) - (volume * density * height).sum(axis=1)
+    steps = max(low.num_steps, high.num_steps)
+    return after, _state(after, new, position, released), steps
+
+
+@final
+class _Carrier:
+    """Makes functions of one order from values at points, and remaps them."""
+
+    def __init__(
+        self, equations: Lagrangian, nodes: Floats, displacement: Floats, order: int
+    ) -> None:
+        mesh = equations.mesh
+        self._remap = ConservativeRemap(mesh, nodes, displacement, order)
+        self._lattice = Lattice(mesh, order)
+        at = Basis1D("bernstein", order).interpolation(equations.quadrature.points)
+        self._shapes = tensor([at] * mesh.dim)
+        self.num_steps = self._remap.num_steps
+
+    def carried(
+        self, values: Floats, moments: Floats, volume: Floats, after: Floats, *, tight: bool
+    ) -> tuple[Floats, Floats]:
+        """Values (nf, ne, nq) at the points after the remap of values before it.
+
+        The points have volumes (ne, nq) before and after the remap. The moments (nm, ne) are those
+        of the first functions with the height, see `ConservativeRemap.run`.
+
+        Before the remap the functions are limited. With ``tight`` their coefficients keep the
+        bounds of the values in the elements that meet at a node. So the result keeps them too.
+        Else only their values at the points do, which leaves extremes of smooth functions alone.
+        """
+        start = self._remap.start
+        right = by_row(volume * values, self._shapes)
+        fields = np.matmul(start.inverse_mass, right[..., np.newaxis])[..., 0]
+        integrals = right.sum(axis=-1)
+        triples = zip(fields, integrals, values, strict=True)
+        limited = [self._limited(u, start.lumped, whole, of, tight) for u, whole, of in triples]
+        found, integrals, moments = self._remap.run(np.stack(limited), moments, _UP)
+        values = by_row(found, self._shapes.T)
+        # the points of low orders of the energy are too few for the volume of bent elements in 3-D
+        missing = integrals - (after * values).sum(axis=-1)
+        return values + (missing / after.sum(axis=-1))[..., np.newaxis], moments
+
+    def _limited(
+        self, u: Floats, lumped: Floats, integral: Floats, values: Floats, tight: bool
+    ) -> Floats:
+        """Shrink coefficients (ne, n) towards their mean in each element until bounds are kept.
+
+        The inverse mass has the error of its condition number. So the mean comes from the integral
+        (ne,).
+        """
+        volume = lumped.sum(axis=1, keepdims=True)
+        away = u - (lumped * u).sum(axis=1, keepdims=True) / volume
+        mean, (least, largest) = integral[:, np.newaxis] / volume, self._lattice.bounds(values)
+        if tight:
+            share = share_within(away, least, largest, mean)
+        else:
+            around = least.min(axis=1, keepdims=True), largest.max(axis=1, keepdims=True)
+            share = share_within(by_row(away, self._shapes.T), *around, mean)
+        return np.asarray(mean + share * away)
+
+
+def share_within(away: Floats, least: Floats, largest: Floats, mean: Floats) -> Floats:
+    """Largest share (ne, 1) of deviations (ne, n) from means (ne, 1) that keeps bounds."""
+    room = np.where(away > 0.0, largest - mean, least - mean)
+    share = np.ones_like(away)
+    np.divide(room, away, out=share, where=away != 0.0)
+    return np.asarray(np.clip(share.min(axis=1, keepdims=True), 0.0, 1.0))
+
+
+def by_row(rows: Floats, matrix: Floats) -> Floats:
+    """Products (..., m) of rows (..., n) with a matrix (n, m).
+
+    Each row is multiplied by itself. So its product has the same bits, however many rows there are.
+    """
+    return np.asarray(np.matmul(rows[..., np.newaxis, :], matrix)[..., 0, :])
+
+
+def nodal(space: femops.Space, vector: Floats) -> Floats:
+    """Values (ne, n, ncomp) of a vector at the nodes of the elements."""
+    gathered = space.restriction.gather(space.l_vec(vector))
+    return np.asarray(gathered.reshape(*gathered.shape[:2], space.ncomp))
+
+
+def volumes(equations: Lagrangian, nodes: Floats) -> Floats:
+    """Volumes (ne, nq) of the points of a mesh with nodes (ne, n, dim)."""
+    rule, V = equations.quadrature, equations.V
+    J = np.stack(reference_gradient(V.basis, rule.points, V.dim, nodes), axis=-1)
+    return np.asarray(rule.tensor_weights(V.dim) * np.linalg.det(J))
+
+
+def potential(equations: Lagrangian, nodes: Floats) -> Floats:
+    """Potential energy by mass (ne, nq) at the points of a mesh with nodes (ne, n, dim)."""
+    V, gravity = equations.V, equations.problem.gravity
+    if not gravity:
+        return np.zeros((len(nodes), 1))
+    heights = reference_values(V.basis, equations.quadrature.points, V.dim, nodes)[..., _UP]
+    return np.asarray(gravity * heights)
+
+
+def _initial_volumes(equations: Lagrangian) -> Floats:
+    return volumes(equations, nodal(equations.V, equations.V.interpolate(lambda x: x)))
+
+
+def _initial_density(equations: Lagrangian) -> Floats:
+    """Density (ne, nq) that the mass matrices have, in the coordinates of the initial mesh."""
+    if equations.fluid is not None:
+        return _values(equations, equations.fluid.density)
+    density, at = equations.problem.density, equations.at_points
+    if not callable(density):
+        return np.full((equations.part.num_elements, 1), float(density))
+    return at.interpolate(density).reshape(equations.part.num_elements, -1)
+
+
+def _gamma(equations: Lagrangian) -> Floats:
+    """Adiabatic index (ne, nq)."""
+    gamma = equations.gamma
+    if isinstance(gamma, femops.GridFunction):
+        return _values(equations, gamma)
+    return np.full((equations.part.num_elements, 1), float(gamma))
+
+
+def _values(equations: Lagrangian, function: femops.GridFunction) -> Floats:
+    space = function.space
+    values = nodal(space, function.vector)
+    found = reference_values(space.basis, equations.quadrature.points, space.dim, values)
+    return np.asarray(found[..., 0])
+
+
+def _fluid(equations: Lagrangian, fields: PointFields) -> Fluid:
+    """Fluid of fields in the coordinates of the initial mesh."""
+    at = equations.at_points
+    density = fields.density * fields.volume / _initial_volumes(equations)
+    gamma = 1.0 + 1.0 / fields.inverse
+    return Fluid(
+        femops.GridFunction(at, density.reshape(-1)),
+        femops.GridFunction(at, gamma.reshape(-1)),
+    )
+
+
+def _state(
+    equations: Lagrangian, fields: PointFields, position: Floats, released: Floats
+) -> Floats:
+    """State with the momentum and the energy of fields, and the released energy (ne,) as heat."""
+    V, E, rule = equations.V, equations.E, equations.quadrature
+    at = tensor([V.basis.interpolation(rule.points)] * V.dim)
+    momentum = np.matmul(at.T, fields.volume[..., np.newaxis] * fields.momentum)
+    velocity = WallMomentum(equations).velocity(V.sum_elements(momentum))
+    at = tensor([E.basis.interpolation(rule.points)] * E.dim)
+    integrals = by_row(fields.volume * fields.energy, at)
+    specific = equations.energy_of(integrals.reshape(-1)).reshape(integrals.shape)
+    mass = fields.volume * fields.density
+    specific = _positive(specific, at, mass)
+    v = reference_values(V.basis, rule.points, V.dim, nodal(V, velocity))
+    kept = (0.5 * mass * (v * v).sum(axis=-1)).sum(axis=1)
+    lost = (fields.volume * fields.kinetic).sum(axis=1) - kept + released
+    least = np.minimum(specific.min(axis=1), by_row(specific, at.T).min(axis=1))
+    of_elements = mass.sum(axis=1)
+    heat = _heat(lost, np.maximum(least, 0.0) * of_elements, equations.comm) / of_elements
+    specific += heat[:, np.newaxis]
+    state = equations.on_host.join(
+        position=position, velocity=velocity, energy=specific.reshape(-1)
+    )
+    return np.asarray(equations.space.memory.put(state))
+
+
+def _positive(energy: Floats, at: Floats, mass: Floats) -> Floats:
+    """Shrink energies (ne, n) towards their mean by mass until none at nodes is negative."""
+    values = by_row(energy, at.T)
+    mean = (mass * values).sum(axis=1, keepdims=True) / mass.sum(axis=1, keepdims=True)
+    least = np.minimum(energy.min(axis=1, keepdims=True), values.min(axis=1, keepdims=True))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(least < 0.0, mean / (mean - least), 1.0)
+    return np.asarray(mean + np.clip(share, 0.0, 1.0) * (energy - mean))
+
+
+def _heat(lost: Floats, room: Floats, comm: Communicator) -> Floats:
+    """Internal energy (ne,) that elements gain for the other energies (ne,) they have lost.
+
+    Elements that have won other energy are cooled by at most their ``room`` (ne,). The missing
+    energy is taken from the gains of the elements on all ranks, then from their room. Collective.
+    """
+    change = np.maximum(lost, -room)
+    missing = exact_sum(change - lost, comm)
+    for floor in (np.minimum(change, 0.0), -room):
+        spare = change - floor
+        available = exact_sum(spare, comm)
+        if missing <= available:
+            return change - spare * (missing / available if missing else 0.0)
+        change, missing = floor, missing - available
+    raise HydroError(
+        f"the remap needs {missing:.3g} more internal energy than the gas has: remap less often"
+    )
 
 
 @final

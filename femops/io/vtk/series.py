@@ -2,24 +2,311 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from operator import index
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
+from xml.etree import ElementTree as ET
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import alone_in, checked_path, refused
-from femops.io.vtk.hdf import HdfFile
-from femops.io.vtk.pvd import PvdFiles
-from femops.io.vtk.store import Existing, Store
-from femops.io.vtk.vtu import Owner, file_names, first_space
-from femops.io.vtk.vtu_file import check_name
+from femops.io.atomic import (
+    alone_in,
+    checked_path,
+    make_folder,
+    refused,
+    remove,
+    replacing,
+    to_disk,
+)
+from femops.io.vtk.hdf_file import (
+    ATTRIBUTES,
+    PLACES,
+    ROOT,
+    append_fields,
+    append_piece,
+    check_counts,
+    check_hdf_names,
+    check_layout,
+    check_rows,
+    growing,
+    h5py,
+    in_turns,
+    opened,
+    write_empty,
+)
+from femops.io.vtk.journal import recover
+from femops.io.vtk.pieces import piece_files
+from femops.io.vtk.store import Existing, Store, check_steps, check_times
+from femops.io.vtk.vtu import Owner, file_names, first_space, lagrange_piece, same_fields, save
+from femops.io.vtk.vtu_file import Piece, check_name
 from femops.parallel.collective_checks import check, check_same
-from femops.parallel.comm import communicator
+from femops.parallel.comm import Communicator, communicator
 from femops_meshes.arguments import checked, names_checked, number_of, shown
+
+
+@final
+class PvdFiles(Store):
+    """Series of a .vtu or .pvtu file per step, with an index."""
+
+    def __init__(self, path: Path, comm: Communicator) -> None:
+        self.path, self._comm = path, comm
+        self._folder = path.with_suffix("")
+        self._steps: list[tuple[float, Path]] = []
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        return tuple(time for time, _ in self._steps)
+
+    @property
+    def fields(self) -> None:
+        return None
+
+    def begin(self, existing: Existing, until: float) -> None:
+        """See `Store.begin`. Rank 0 reads and writes."""
+        with check(self._comm):
+            if self._comm.rank == 0:
+                self._begin(existing, until)
+        self._steps = self._comm.broadcast(self._steps)
+
+    def _begin(self, existing: Existing, until: float) -> None:
+        """Read an existing series, and write the index."""
+        old = self._read_index() if self.path.exists() else []
+        if existing == "continue":
+            self._steps = [step for step in old if step[0] <= until]
+            self._check_files()
+        elif existing == "refuse":
+            for file in self._names(0):
+                if file.exists():
+                    raise FileError(
+                        f"'{file}' exists, of a series without index: choose another name, or "
+                        "existing='replace'"
+                    )
+        make_folder(self._folder)
+        self._write_index()
+        for _, file in old[len(self._steps) :]:
+            _remove_step(file)
+
+    def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
+        file = self._names(len(self._steps))[self._comm.size > 1]
+        with check(self._comm), refused(self.path):
+            if self._comm.rank == 0:
+                check_steps(self.path, self.path.read_text(encoding="utf-8") == self._index())
+        save(file, space, **fields)
+        self._steps.append((time, file))
+        try:
+            with check(self._comm):
+                if self._comm.rank == 0:
+                    to_disk(file)
+                    self._write_index()
+        except BaseException:
+            self._steps.pop()
+            raise
+        return file
+
+    def _names(self, step: int) -> tuple[Path, Path]:
+        """Return both possible names of a step's file: for one process, and for many ranks."""
+        file = self._folder / f"{self._folder.name}_{step:06}.vtu"
+        return file, file.with_suffix(".pvtu")
+
+    def _index(self) -> str:
+        """Text of the index."""
+        lines = ['<?xml version="1.0"?>', '<VTKFile type="Collection" version="0.1">']
+        lines.append("<Collection>")
+        for time, file in self._steps:
+            name = quoteattr(f"{self._folder.name}/{file.name}")
+            lines.append(f'<DataSet timestep="{time!r}" part="0" file={name}/>')
+        return "\n".join([*lines, "</Collection>", "</VTKFile>", ""])
+
+    def _write_index(self) -> None:
+        with replacing(self.path) as temporary:
+            temporary.write_text(self._index(), encoding="utf-8")
+            to_disk(temporary)
+
+    def _check_files(self) -> None:
+        for _, file in self._steps:
+            if not file.is_file():
+                raise FileError(
+                    f"'{self.path}' names '{file}', which is missing: bring it back, "
+                    "or use existing='replace'"
+                )
+
+    def _read_index(self) -> list[tuple[float, Path]]:
+        """Times and files of an existing series."""
+        try:
+            steps = ET.parse(self.path).getroot().findall("./Collection/DataSet")
+            times = [float(step.attrib["timestep"]) for step in steps]
+            files = [self.path.parent / step.attrib["file"] for step in steps]
+            check_times(times)
+        except (OSError, ET.ParseError, LookupError, ValueError) as error:
+            raise FileError(
+                f"'{self.path}' is not a series that can be read ({error}): choose another name"
+            ) from error
+        for step, file in enumerate(files):
+            if file not in self._names(step):
+                raise FileError(
+                    f"'{self.path}' was not written by femops (it names {file.name!r} where "
+                    f"'{self._names(step)[0].name}' is due): choose another name"
+                )
+        return list(zip(times, files, strict=True))
+
+
+def _remove_step(file: Path) -> None:
+    remove([file])
+    if file.suffix == ".pvtu":
+        remove(piece_files(file))
+        with suppress(OSError):  # the folder may hold other files
+            file.with_suffix("").rmdir()
+
+
+_MESH = "femops_mesh"
+"""Attribute with the hash of the last step's mesh. Empty while a step on another mesh is added."""
+
+
+@final
+class HdfFile(Store):
+    """Series in one file, to which ranks write one after the other."""
+
+    def __init__(self, path: Path, comm: Communicator) -> None:
+        with check(comm):
+            h5py()
+        self.path, self._comm = path, comm
+        self._times: tuple[float, ...] = ()
+        self._mesh = ""
+        self._fields: set[str] | None = None
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        return self._times
+
+    @property
+    def fields(self) -> set[str] | None:
+        return self._fields
+
+    def begin(self, existing: Existing, until: float) -> None:
+        """See `Store.begin`. Rank 0 reads and writes."""
+        with check(self._comm):
+            if self._comm.rank == 0:
+                recover(self.path)
+            if self._comm.rank == 0 and existing == "continue" and self.path.exists():
+                self._read()
+                self._keep(until)
+            if self._comm.rank == 0 and not self._times:
+                with replacing(self.path) as temporary:
+                    write_empty(temporary, {_MESH: ""}, series=True)
+                    to_disk(temporary)
+        found = self._times, self._mesh, self._fields
+        self._times, self._mesh, self._fields = self._comm.broadcast(found)
+
+    def _read(self) -> None:
+        """Read the times and fields of an existing series, and the hash of its last mesh."""
+        try:
+            with h5py().File(self.path, "r") as file:
+                if _MESH not in file[ROOT].attrs:
+                    raise FileError(f"'{self.path}' was not written by femops: choose another name")
+                check_layout(file)
+                self._times = _times(file[ROOT])
+                check_times(self._times)
+                check_counts(file[ROOT], len(self._times))
+                self._mesh = str(file[ROOT].attrs[_MESH])
+                self._fields = {*file[ROOT]["Steps/PointDataOffsets"]} if self._times else None
+        except FileError:
+            raise
+        except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise FileError(
+                f"'{self.path}' is not a series that can be read ({error}): choose another name"
+            ) from error
+
+    def _keep(self, until: float) -> None:
+        """Remove the steps later than ``until``. Their numbers stay in the file, without a step."""
+        kept = sum(time <= until for time in self._times)
+        if 0 < kept < len(self._times):
+            with opened(self.path) as root:
+                steps, last = root["Steps"], len(self._times) - 1
+                if any((steps[name][kept - 1] != steps[name][last]).any() for name in PLACES):
+                    self._mesh = root.attrs[_MESH] = ""
+                steps.attrs["NSteps"] = kept
+        self._times = self._times[:kept]
+        self._fields = self._fields if kept else None
+
+    def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
+        """See `Store.add`. The step is counted last, so a file of a program that stopped is whole.
+
+        The last rank counts it. Each change of the file takes place at once, by a journal. Numbers
+        that a stopped program left are overwritten, or stay without a step.
+        """
+        with check(self._comm):
+            check_hdf_names(fields)
+        first, found = same_fields(space, fields, "TimeSeries.save")
+        piece = lagrange_piece(first, found, in_memory=True, warn=self._comm.rank == 0)
+        mesh = self._fingerprint(piece)
+        same = bool(self._times) and mesh == self._mesh
+        self._mesh = mesh if same else ""
+
+        def append(root: Any) -> None:
+            if self._comm.rank == 0:
+                check_steps(self.path, _times(root) == self._times)
+                check_rows(root, piece, self.path)
+            if not same:
+                root.attrs[_MESH] = ""
+                places = append_piece(root, piece, self._comm.rank > 0)
+            else:
+                places = append_fields(root, piece)
+            if self._comm.rank == 0:
+                self._place(root["Steps"], time, places)
+            if self._comm.rank == self._comm.size - 1:
+                root["Steps"].attrs["NSteps"] = len(self._times) + 1
+                root.attrs[_MESH] = mesh
+
+        in_turns(self.path, self._comm, piece, append)
+        self._times, self._mesh = (*self._times, time), mesh
+        return self.path
+
+    def _place(self, steps: Any, time: float, places: dict[str, Any]) -> None:
+        """Store where a step begins: the places of the first rank, before the step is counted."""
+        count = len(self._times)
+        if PLACES[0] not in places:  # the mesh is that of the step before
+            places |= {name: steps[name][count - 1] for name in (*PLACES, ATTRIBUTES)}
+        for name, place in places.items():
+            _put(steps, name, count, place)
+        _put(steps, "NumberOfParts", count, 1)
+        _put(steps, "Values", count, time)
+
+    def _fingerprint(self, piece: Piece) -> str:
+        """Hash of the cells of all ranks and of their attributes. Collective."""
+        found = hashlib.blake2b(digest_size=16)
+        for section in ("Points", "Cells", "CellData"):
+            for array in piece.sections[section].values():
+                found.update(np.ascontiguousarray(array).view(np.uint8).data)
+        of_ranks = self._comm.gather_all(np.frombuffer(found.digest(), dtype=np.int64))
+        return hashlib.blake2b(of_ranks.tobytes(), digest_size=16).hexdigest()
+
+
+def _times(root: Any) -> tuple[float, ...]:
+    """Times of the steps that are complete."""
+    steps = root["Steps"]
+    values, count = steps["Values"], index(steps.attrs["NSteps"])
+    stored = values.id.get_storage_size() // values.dtype.itemsize
+    if not 0 <= count <= min(len(values), stored):
+        raise ValueError(f"it has {count} steps")
+    return tuple(values[:count].tolist())
+
+
+def _put(steps: Any, name: str, step: int, value: Any) -> None:
+    """Store the number of a step."""
+    array = steps.get(name)
+    if array is None:
+        array = growing(steps, name, (), np.dtype(np.int64))
+    array.resize(step + 1, axis=0)
+    array[step] = value
+
 
 _STORES: dict[str, type[PvdFiles | HdfFile]] = {".pvd": PvdFiles, ".vtkhdf": HdfFile}
 

@@ -25,13 +25,31 @@ from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.hierarchy import Hierarchy, build
 from femops.solvers.multigrid.level import scattered
 from femops.solvers.multigrid.measure import LevelReport, report
-from femops.solvers.multigrid.summary import as_table
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
 from femops_kernels.exclusive import Exclusive
+from femops_meshes import html
 from femops_meshes.arguments import Degree, checked
+
+
+def as_table(M: Any, coarsest: str) -> str:
+    """HTML table that describes a `Multigrid`, whose coarsest solver has the name ``coarsest``."""
+    levels = [
+        (f"order {size.order}", f"{size.elements:,} elements, {size.dofs:,} dofs")
+        for size in M.sizes
+    ]
+    rows = [
+        ("shape", " x ".join(f"{n:,}" for n in M.shape)),
+        *levels,
+        ("coarsest level", coarsest),
+        ("dofs of all levels over the finest's", f"{M.complexity:.2f}"),
+        ("computes in", f"{M.precision}: {M.reason}"),
+        ("relaxation", f"{M.relaxation}: {M.relaxation_reason}"),
+    ]
+    return html.table("Multigrid", rows)
+
 
 Vector = NDArray[Any]
 _log = logging.getLogger("femops")

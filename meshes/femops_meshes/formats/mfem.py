@@ -1,7 +1,85 @@
 """MFEM's mesh format v1.0, read and written, and MFEM's numbering of H1 dofs."""
 
-from femops_meshes.formats.mfem_numbering import mfem_h1_dofs
+import os
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.formats.files import write_text
+from femops_meshes.formats.mfem_numbering import h1_numbers, mfem_h1_dofs
 from femops_meshes.formats.mfem_reader import read_mfem
-from femops_meshes.formats.mfem_writer import write_mfem
+from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, check_writable_names, written_sets
+from femops_meshes.mesh import Mesh
+from femops_meshes.topology.entities import VTK_CORNERS
+
+_GEOMETRY = {0: 0, 1: 1, 2: 3, 3: 5}
+_ROWS = 65536
+
+
+def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = None) -> None:
+    """Write a mesh in MFEM's format v1.0, or v1.3 if it has names, which become attribute sets.
+
+    Elements are written in the file's order (`Mesh.file_elements`). Straight meshes get vertices,
+    curved meshes nodes in H1, discontinuous meshes nodes in L2 (Gauss-Lobatto).
+    """
+    check_writable_names(mesh.element_names, mesh.boundary_names)
+    write_text(path, _chunks(mesh, digits))
+
+
+def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
+    dim = mesh.dim
+    named = bool(mesh.element_names or mesh.boundary_names)
+    order = np.argsort(mesh.file_elements, kind="stable")
+    version = "v1.3" if named else "v1.0"  # older programs read only v1.0
+    yield f"MFEM mesh {version}\n\ndimension\n{dim}\n\nelements\n{mesh.num_elements}\n"
+    yield from _entries(mesh.elements[order], mesh.element_attributes[order], dim)
+    yield from written_sets(INSIDE, mesh.element_names) if named else ()
+    yield f"\nboundary\n{mesh.num_boundary}\n"
+    yield from _entries(mesh.boundary, mesh.boundary_attributes, dim - 1)
+    yield from written_sets(OUTSIDE, mesh.boundary_names) if named else ()
+    yield from _positions(mesh, order, digits)
+    yield "\nmfem_mesh_end\n" if named else ""
+
+
+def _positions(mesh: Mesh, order: NDArray[np.int64], digits: int | None) -> Iterator[str]:
+    dim = mesh.dim
+    yield f"\nvertices\n{mesh.num_vertices}\n"
+    if mesh.continuous and mesh.order == 1:
+        vertices = np.empty((mesh.num_vertices, dim))
+        vertices[mesh.elements] = mesh.coordinates
+        yield f"{dim}\n"
+        yield from _floats(vertices, digits)
+        return
+    if mesh.continuous:
+        numbers, count = h1_numbers(mesh.elements, mesh.topology, mesh.file_elements, mesh.order)
+        nodes = np.empty((count, dim))
+        nodes[numbers] = mesh.coordinates
+        name = f"H1_{dim}D_P{mesh.order}"
+    else:
+        nodes = mesh.coordinates[order].reshape(-1, dim)
+        name = f"L2_T1_{dim}D_P{mesh.order}"
+    yield f"\nnodes\nFiniteElementSpace\nFiniteElementCollection: {name}\n"
+    yield f"VDim: {dim}\nOrdering: 1\n\n"
+    yield from _floats(nodes, digits)
+
+
+def _entries(corners: NDArray[np.int64], attributes: NDArray[np.int32], dim: int) -> Iterator[str]:
+    turned = corners[:, VTK_CORNERS[dim]] if dim else corners
+    geometry = np.full(len(corners), _GEOMETRY[dim])
+    table = np.column_stack([attributes, geometry, turned])
+    for start in range(0, len(table), _ROWS):
+        rows = table[start : start + _ROWS].tolist()
+        yield "".join(" ".join(map(str, row)) + "\n" for row in rows)
+
+
+def _floats(values: NDArray[np.float64], digits: int | None) -> Iterator[str]:
+    form = repr if digits is None else f"{{:.{digits}g}}".format
+    for start in range(0, len(values), _ROWS):
+        block = (values[start : start + _ROWS] + 0.0).tolist()  # + 0.0: no minus zeros
+        words = map(form, chain.from_iterable(block))
+        yield "".join(" ".join(row) + "\n" for row in zip(*[words] * values.shape[1], strict=True))
+
 
 __all__ = ["mfem_h1_dofs", "read_mfem", "write_mfem"]

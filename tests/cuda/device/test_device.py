@@ -17,8 +17,7 @@ from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.cubins import Cubin
 from femops_kernels.cuda.compiler.report import Report
 from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.device.cupy_device import CudaFunction, open_device
-from femops_kernels.cuda.device.residency import Multiprocessor
+from femops_kernels.cuda.device.cupy_device import CudaFunction, Multiprocessor, open_device
 from femops_kernels.errors import DeviceError, KernelError, KernelValueError
 from support.cuda import fake_cupy
 from support.cuda.facts import FACTS

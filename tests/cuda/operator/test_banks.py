@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from femops_kernels.cuda.operator.shared_memory import Lines, Strides, strides_for
+from femops_kernels.cuda.operator.kernel import Lines, Strides, strides_for
 
 ODD_ROWS = {  # what strides are by rows of an odd length, and elements without gaps
     2: lambda q: Strides(1, q | 1, 0, 0),

@@ -19,7 +19,7 @@ from femops.hydro import (
     save_run,
 )
 from femops.hydro.ale import ArbitraryLagrangianEulerian
-from femops.hydro.ale.transfer import PointFields
+from femops.hydro.ale.run import PointFields
 
 
 def begun(name, refine, orders=(2, 1), every=10, **options):

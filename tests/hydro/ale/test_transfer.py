@@ -9,7 +9,7 @@ import pytest
 
 from femops.errors import HydroError
 from femops.hydro import Lagrangian, Simulation, built_in, problem
-from femops.hydro.ale.transfer import PointFields, _Carrier, _heat, share_within, transferred
+from femops.hydro.ale.run import PointFields, _Carrier, _heat, share_within, transferred
 from femops.hydro.ale.walls import WallMomentum
 from femops.parallel import Serial
 from tests.hydro.ale.test_relaxation import bent

@@ -7,9 +7,8 @@ import pytest
 
 import femops
 from femops.hydro.remap.high_order import LocalInverse, Neumann
-from femops.hydro.remap.limiter import ClipScale
 from femops.hydro.remap.neighbours import Lattice, Neighbours
-from femops.hydro.remap.schemes import HIGH_ORDER, LOW_ORDER, scheme
+from femops.hydro.remap.schemes import HIGH_ORDER, LOW_ORDER, ClipScale, scheme
 from femops.parallel import Serial
 from tests.hydro.remap.cases import meshes, transport
 

@@ -16,8 +16,8 @@ from femops.errors import ConvergenceWarning, SolverError
 from femops.operators.execution.modes import ElementModes, looks_stretched
 from femops.operators.execution.transfer import compiled_modes
 from femops.solvers.multigrid import choice
+from femops.solvers.multigrid.choice import Elements
 from femops.solvers.multigrid.elements import element_matrices
-from femops.solvers.multigrid.fast_diagonal import Elements
 from femops.solvers.multigrid.level_matrices import energies
 from support.cases.multigrid import SQUARE, noise, poisson
 from support.cuda import guarded

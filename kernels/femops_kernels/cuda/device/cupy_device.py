@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -19,10 +20,84 @@ from femops_kernels.cuda.compiler.cubins import Cubin, cubin
 from femops_kernels.cuda.compiler.report import ENTRY
 from femops_kernels.cuda.device.ahead import Compilers
 from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
-from femops_kernels.cuda.device.interchange import view
 from femops_kernels.cuda.device.nccl import NcclNetwork, library
-from femops_kernels.cuda.device.residency import Multiprocessor
 from femops_kernels.errors import DeviceError, KernelValueError
+
+_WARP = 32  # threads
+_PARTS = 4  # parts of a multiprocessor, each with its own registers
+_REGISTERS = 8  # registers of a thread are allocated in multiples of this
+
+
+@final
+@dataclass(frozen=True)
+class Multiprocessor:
+    """Registers, threads and memory that the blocks of a multiprocessor share."""
+
+    # registers, threads and blocks: largest number of each
+    registers: int
+    threads: int
+    blocks: int
+    shared_bytes: int  # bytes of shared memory.  The part that kernels do not request is cache.
+    reserved_bytes: int  # bytes of shared memory that CUDA takes for each block
+
+    @staticmethod
+    def of(properties: Mapping[str, Any]) -> Multiprocessor:
+        """Multiprocessor of a device, from the properties that CUDA reports."""
+        return Multiprocessor(
+            registers=properties["regsPerMultiprocessor"],
+            threads=properties["maxThreadsPerMultiProcessor"],
+            blocks=properties["maxBlocksPerMultiProcessor"],
+            shared_bytes=properties["sharedMemPerMultiprocessor"],
+            reserved_bytes=properties["reservedSharedMemPerBlock"],
+        )
+
+    def room(self, threads: int, registers: int) -> int:
+        """Number of blocks that fit the registers and threads, at least one."""
+        warps = -(-threads // _WARP)
+        each = max(-(-registers // _REGISTERS), 1) * _REGISTERS * _WARP
+        most = min(_PARTS * (self.registers // _PARTS // each), self.threads // _WARP)
+        return max(1, min(most // warps, self.blocks))
+
+    def resident(self, threads: int, registers: int, shared_bytes: int) -> int:
+        """Number of blocks that fit the registers, threads and shared memory, at least one."""
+        most = self.shared_bytes // (shared_bytes + self.reserved_bytes)
+        return max(1, min(self.room(threads, registers), most))
+
+    def carveout(self, threads: int, registers: int, shared_bytes: int) -> int:
+        """Percentage of the shared memory that `room` blocks need together, at most 100."""
+        needed = self.room(threads, registers) * (shared_bytes + self.reserved_bytes)
+        return min(100, -(-100 * needed // self.shared_bytes))
+
+
+_ON_DEVICE = (2, 13)  # DLPack's kDLCUDA, kDLCUDAManaged
+_ON_HOST = "it lies in the host's memory; cupy.asarray copies it"
+
+
+def view(cupy: Any, array: Any) -> Any:
+    """CuPy array on the memory of another library's array, on any device, without a copy.
+
+    DLPack is preferred.  With it CuPy's current stream waits for all work that the other library
+    has launched.  PyTorch's ``__cuda_array_interface__`` does not report its stream.
+    """
+    if isinstance(array, cupy.ndarray):
+        return array
+    place = getattr(array, "__dlpack_device__", None)
+    if place is not None:
+        if int(place()[0]) not in _ON_DEVICE:
+            raise ValueError(_ON_HOST)
+        return cupy.from_dlpack(array)
+    interface = getattr(array, "__cuda_array_interface__", None)
+    if interface is None:
+        raise TypeError("it has neither __cuda_array_interface__ nor DLPack; give a CuPy array")
+    address = interface["data"][0]
+    if not address:  # no entries
+        return cupy.asarray(array)
+    ordinal = cupy.cuda.runtime.pointerGetAttributes(address).device
+    if ordinal < 0:
+        raise ValueError(_ON_HOST)
+    with cupy.cuda.Device(ordinal):  # on another device asarray would make a copy
+        return cupy.asarray(array)
+
 
 _FREE_SHARED_BYTES = 48 * 1024  # dynamic shared memory that a block has without a request
 _NO_DRIVER, _NO_DEVICE = 35, 100  # cudaErrorInsufficientDriver, cudaErrorNoDevice
