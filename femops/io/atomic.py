@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from femops.errors import FileError
 from femops_meshes.formats.temporary import temporary_file
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
@@ -84,6 +89,26 @@ def replacing(target: Path) -> Iterator[Path]:
     with refused(target), temporary_file(target) as temporary:
         yield temporary
         os.replace(temporary, target)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Let no other process be in such a block for the same folder. Wait until it is left.
+
+    Does nothing on Windows, and on file systems that do not lock folders.
+    """
+    handle = None
+    with suppress(OSError):
+        if fcntl is not None:
+            handle = os.open(folder, os.O_RDONLY)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if fcntl is not None and handle is not None:
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_UN)  # a process forked meanwhile has the handle too
+            os.close(handle)
 
 
 def to_disk(path: Path) -> None:

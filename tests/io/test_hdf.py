@@ -341,9 +341,24 @@ def no_number(file, _):
     file["VTKHDF/Steps"].attrs["NSteps"] = "many"
 
 
-@pytest.mark.parametrize(
-    "change", [linked, stored_elsewhere, bomb, another_kind, without, more_steps, no_number]
-)
+def large_chunks(file, _):
+    """HDF5 would take 128 MiB for a number more."""
+    del file["VTKHDF/PointData/u"]
+    file["VTKHDF/PointData"].create_dataset("u", (25,), "f8", maxshape=(None,), chunks=(2**24,))
+
+
+def no_time(file, _):
+    file["VTKHDF/Steps/Values"][0] = np.nan
+
+
+def no_places(file, _):
+    file["VTKHDF/Steps/PartOffsets"].resize(0, axis=0)
+
+
+CHANGES = [linked, stored_elsewhere, bomb, another_kind, without, more_steps, no_number]
+
+
+@pytest.mark.parametrize("change", [*CHANGES, large_chunks, no_time, no_places])
 def test_a_file_that_femops_did_not_write_so(tmp_path, change):
     """Neither is another file written, nor is there memory that the file does not fill."""
     path, other = tmp_path / "run.vtkhdf", tmp_path / "other"

@@ -115,3 +115,48 @@ def test_a_damaged_journal(tmp_path: Path, damage: bytes) -> None:
     with pytest.raises(FileError, match="femops-journal' is damaged"):
         recover(path)
     assert (path.read_bytes(), journal.read_bytes()) == (OLD, damage)
+
+
+def test_any_byte_of_a_journal_that_is_changed_or_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = made(tmp_path)
+    killed_while_overwriting(path, monkeypatch)
+    journal = tmp_path / ".data-femops-journal"
+    whole, before = journal.read_bytes(), path.read_bytes()
+    flipped = [whole[:k] + bytes([whole[k] ^ 64]) + whole[k + 1 :] for k in range(30)]
+    for damaged in (*flipped, *(whole[:k] for k in range(30))):
+        journal.write_bytes(damaged)
+        with pytest.raises(FileError, match="femops-journal' is damaged"):
+            recover(path)
+        assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and owners")
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "another user's"])
+def test_a_journal_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    path = made(tmp_path)
+    killed_while_overwriting(path, monkeypatch)
+    journal, before = tmp_path / ".data-femops-journal", path.read_bytes()
+    if kind == "another user's":
+        if os.geteuid() != 0:
+            pytest.skip("needs root to give a file away")
+        os.chown(journal, 12345, -1)
+    else:
+        journal.rename(tmp_path / "elsewhere")
+        make = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: path.symlink_to("x")}
+        make[kind](journal)
+    with pytest.raises(FileError, match="is no plain file, or is another user's"):
+        recover(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+def test_a_journal_has_the_name_of_the_file_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, link = made(tmp_path), tmp_path / "link"
+    link.symlink_to("data")
+    expected = killed_while_overwriting(link, monkeypatch)
+    recover(path)
+    assert path.read_bytes() == expected

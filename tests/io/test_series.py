@@ -1,6 +1,10 @@
 """Series of fields in time: read by VTK, whole at every moment, continued only when asked to."""
 
 import math
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -78,6 +82,29 @@ def test_steps_of_two_programs_do_not_overwrite_each_other(tmp_path, space, suff
     assert femops.io.TimeSeries(path, "continue").times == (1.0, 3.0)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not lock folders")
+@pytest.mark.parametrize("suffix", [".pvd", ".vtkhdf"])
+def test_steps_of_two_programs_at_the_same_time(tmp_path, suffix):
+    """Each step is in the series, or its program is told that it is not."""
+    if suffix == ".vtkhdf":
+        pytest.importorskip("h5py")
+    path, V = tmp_path / f"run{suffix}", femops.H1(femops.box((2, 2)), order=1)
+    saved, ready = [], threading.Barrier(4)
+
+    def work(number):
+        for step in range(3):
+            ready.wait()
+            with suppress(FileError):
+                time = step + 0.1 * number
+                femops.io.TimeSeries(path, "continue").save(time, V, u=V.interpolate(time))
+                saved.append(time)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert femops.io.TimeSeries(path, "continue").times == tuple(sorted(saved))
+    assert len(saved) >= 3
+
+
 def test_steps_after_a_checkpoint_are_removed(tmp_path, space):
     path = tmp_path / "run.pvd"
     saved(path, space, [0.0, 1.0, 2.0])
@@ -149,14 +176,22 @@ def test_damaged_and_nonowned_series_are_refused(tmp_path, space):
     path = tmp_path / "run.pvd"
     saved(path, space, [0.0, 1.0])
     text = path.read_text()
-    for bad in ("", text[:-30], text.replace('timestep="1.0"', ""), text.replace('"1.0"', '"x"')):
+    for bad in (
+        "",
+        text[:-30],
+        text.replace('timestep="1.0"', ""),
+        *(text.replace('"1.0"', f'"{time}"') for time in ("x", "nan", "inf", "-1.0")),
+        text.replace('"1.0"?', '"1.0" encoding="none"?'),
+    ):
         path.write_text(bad)
         with pytest.raises(FileError, match="not a series that can be read"):
             femops.io.TimeSeries(path, existing="continue")
         assert path.read_text() == bad
-    path.write_text(text.replace("run/run_000001", "../precious"))
-    with pytest.raises(FileError, match="not written by femops"):
+    path.write_text(text.replace("run/run_000001", "../precious\x9b2J"))
+    with pytest.raises(FileError, match="not written by femops") as caught:
         femops.io.TimeSeries(path, existing="replace")
+    assert str(caught.value).isprintable()
+    assert len(list((tmp_path / "run").iterdir())) == 2
     path.write_text(text)
     (tmp_path / "run" / "run_000001.vtu").unlink()
     with pytest.raises(FileError, match="missing"):

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -209,6 +210,12 @@ def test_other_files(tmp_path, space):
         femops.io.load_state(tmp_path / "none.state", {"u": space})
     with pytest.raises(FileError, match="Is a directory"):
         femops.io.load_state(tmp_path, {"u": space})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a file whose reading fails")
+def test_a_disk_that_fails(space):
+    with pytest.raises(FileError, match=r"cannot read '/proc/self/mem': Input/output error"):
+        femops.io.load_state("/proc/self/mem", {"u": space})
 
 
 # --- What does not fit ----------------------------------------------------------------------------

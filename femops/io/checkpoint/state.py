@@ -8,16 +8,17 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any, BinaryIO, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import CheckpointError, FileError, SpaceError
+from femops.errors import CheckpointError, FemopsError, FileError, SpaceError
 from femops.io.atomic import checked_path, refused, replacing, to_disk
 from femops.numbering import touch_order
 from femops.parallel.collective_checks import check, check_same
@@ -76,14 +77,17 @@ class Field:
     @classmethod
     def parsed(cls, given: Any) -> Field:
         """Make the description from its JSON object."""
-        _expect(isinstance(given, dict) and cls.__dataclass_fields__.keys() <= given.keys(), given)
+        _expect(
+            isinstance(given, dict) and cls.__dataclass_fields__.keys() <= given.keys(),
+            shown(given),
+        )
         found = cls(**{key: given[key] for key in cls.__dataclass_fields__})
         for key, least in _LEAST.items():
             number = getattr(found, key)
-            _expect(type(number) is int and least <= number < 2**63, f"{key} {number!r}")
+            _expect(type(number) is int and least <= number < 2**63, f"{key} {shown(number)}")
         for key, pattern in _TEXTS.items():
             text = getattr(found, key)
-            _expect(isinstance(text, str) and re.fullmatch(pattern, text), f"{key} {text!r}")
+            _expect(isinstance(text, str) and re.fullmatch(pattern, text), f"{key} {shown(text)}")
         return found
 
     @property
@@ -125,7 +129,7 @@ class Contents:
             tree = json.loads(text.decode())
         except RecursionError as error:
             raise ValueError("too many brackets") from error
-        _expect(isinstance(tree, dict), tree)
+        _expect(isinstance(tree, dict), shown(tree))
         parts = tree.get("vectors"), tree.get("values")
         _expect(all(isinstance(part, dict) for part in parts), "no vectors or values")
         _expect(len(parts[0]) > 0, "no vectors")
@@ -154,10 +158,10 @@ class Contents:
         return _PREFIX.pack(MAGIC, zlib.crc32(rest)) + rest + table
 
 
-def _expect(holds: object, found: object) -> None:
+def _expect(holds: object, found: str) -> None:
     """Raise a ValueError that shows ``found`` unless ``holds`` is true."""
     if not holds:
-        raise ValueError(f"it has {str(found)[:80]}")
+        raise ValueError(f"it has {found}")
 
 
 def _offsets(fields: Mapping[str, Field]) -> dict[str, int]:
@@ -543,14 +547,14 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
             check_space(wanted[name], name, comm)
     check_same_facts(comm, source, {f"vector {name!r}": True for name in names})
     with ExitStack() as stack:
-        with check(comm):
-            file = stack.enter_context(_opened(source))
+        with check(comm), _reading(source):
+            file = stack.enter_context(source.open("rb"))
             reader = StateReader(file, source)
         check_same_facts(comm, source, {"the file's checksum": reader.checksum})
         with check(comm):
             for name in names:
                 _check_fits(reader.contents, name, wanted[name], source)
-        vectors = {name: _read(reader, name, wanted[name]) for name in names}
+        vectors = {name: _read(reader, name, wanted[name], source) for name in names}
     return State(vectors, dict(reader.contents.values))
 
 
@@ -650,9 +654,13 @@ def _flush(file: BinaryIO) -> None:
 # --- what is read ---------------------------------------------------------------------------------
 
 
-def _opened(path: Path) -> BinaryIO:
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Convert an error of the system inside the block to a FileError."""
     try:
-        return path.open("rb")
+        yield
+    except FemopsError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a zero in the name
         reason = getattr(error, "strerror", None) or str(error)
         raise FileError(f"cannot read '{path}': {reason}; is this its name?") from error
@@ -678,14 +686,14 @@ def _check_fits(contents: Contents, name: str, space: Space, path: Path) -> None
         )
 
 
-def _read(reader: StateReader, name: str, space: Space) -> Vector:
+def _read(reader: StateReader, name: str, space: Space, path: Path) -> Vector:
     """Read the vector's entries (size,) that this rank owns."""
     comm, cuts = space.comm, np.array([0, space.ndofs])
     order = _order(space) if comm.size > 1 else None
     if order is not None:
         cuts = _whole_blocks(order.cuts, reader.contents.fields[name].rows)
     first, end = int(cuts[comm.rank]), int(cuts[comm.rank + 1])
-    with check(comm):
+    with check(comm), _reading(path):
         rows = reader.rows(name, first, end - first)
     if order is not None:
         rows = order.backward(moved(_as_real(rows), cuts, order.cuts, comm)).view(rows.dtype)

@@ -8,6 +8,7 @@ pieces of ranks are one grid: the first rank begins it, and the others extend it
 from __future__ import annotations
 
 import io
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -179,7 +180,8 @@ def write_empty(path: Path, attributes: dict[str, str], *, series: bool = False)
 def check_layout(file: Any) -> None:
     """Raise unless femops can append to a file: it has the arrays of a series, and no links.
 
-    Links of HDF5 lead to other files, and so may arrays that are not in chunks.
+    Links of HDF5 lead to other files, and so may arrays that are not in chunks. HDF5 takes memory
+    for a whole chunk, however few numbers it has or however small it is compressed.
     """
     with h5py().File(io.BytesIO(), "w") as model:
         _make_layout(model)
@@ -204,6 +206,19 @@ def _check_group(group: Any, model: Any, numbers: str | None) -> None:
             same = (item.dtype, item.shape[1:]) == (due.dtype, due.shape[1:])
         if not same or item.chunks is None or item.maxshape[0] is not None:
             raise ValueError(f"{name!r} is an array of another kind")
+        rows, *row = item.chunks
+        least = rows == 1 or item.dtype.itemsize * math.prod(item.chunks) <= _CHUNK
+        if not least or (*row,) != item.shape[1:] or item.id.get_create_plist().get_nfilters():
+            raise ValueError(f"{name!r} is stored in another way")
+
+
+def check_counts(root: Any, steps: int) -> None:
+    """Raise unless all arrays with a number for each step have as many numbers as steps."""
+    group = root["Steps"]
+    names = [*(f"PointDataOffsets/{name}" for name in group["PointDataOffsets"]), ATTRIBUTES]
+    for name in (*PLACES, "NumberOfParts", *names):
+        if len(group[name]) < steps:
+            raise ValueError(f"{name!r} has {len(group[name])} numbers for {steps} steps")
 
 
 def _make_layout(file: Any) -> None:

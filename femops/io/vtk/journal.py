@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import struct
 import zlib
 from collections.abc import Iterator
@@ -20,7 +21,8 @@ from femops.errors import FileError
 from femops.io.atomic import replacing, to_disk
 
 _PAGE = 4096  # bytes that are held together
-_HEAD = struct.Struct("<QI")  # length of the file, and checksum of the pages
+_LENGTH = struct.Struct("<Q")  # length of the file
+_SUM = struct.Struct("<I")  # checksum of the length and of the pages
 _PLACE = struct.Struct("<Q")  # before each page
 
 
@@ -112,10 +114,11 @@ class JournaledFile(io.RawIOBase):
             _PLACE.pack(number * _PAGE) + bytes(page[: self._old_end - number * _PAGE])
             for number, page in sorted(self._pages.items())
         )
-        with replacing(_journal(self._path)) as temporary:
-            temporary.write_bytes(_HEAD.pack(self._length, zlib.crc32(entries)) + entries)
+        length, journal = _LENGTH.pack(self._length), _journal(self._path)
+        with replacing(journal) as temporary:
+            temporary.write_bytes(length + _SUM.pack(zlib.crc32(length + entries)) + entries)
             to_disk(temporary)
-        to_disk(self._path.parent)
+        to_disk(journal.parent)
         recover(self._path)
 
     def close(self) -> None:
@@ -125,27 +128,45 @@ class JournaledFile(io.RawIOBase):
 
 
 def _journal(path: Path) -> Path:
-    return path.with_name(f".{path.name}-femops-journal")
+    """Path of the journal of a file: the same for all links to the file."""
+    real = Path(os.path.realpath(path))
+    return real.with_name(f".{real.name}-femops-journal")
+
+
+def _check_own(journal: Path, path: Path) -> None:
+    """Raise if a journal is no plain file, or of neither this user nor the owner of the file.
+
+    In a folder that others can write, as /tmp, they could have put it there.
+    """
+    found, own = journal.lstat(), path.stat().st_uid
+    user = getattr(os, "geteuid", lambda: own)()  # Windows has no numbers of users
+    if not stat.S_ISREG(found.st_mode) or found.st_uid not in (own, user):
+        raise FileError(
+            f"'{journal}' is no plain file, or is another user's than '{path}', whose changes "
+            "have such names: remove it, or let its owner continue the series"
+        )
 
 
 def recover(path: Path) -> None:
     """Finish the change that a file's journal holds, if there is a journal, and remove it."""
     journal = _journal(path)
-    if not journal.exists():
+    if not os.path.lexists(journal):
         return
     if path.exists():
+        _check_own(journal, path)
         with journal.open("rb") as entries:
-            head, found = entries.read(_HEAD.size), 0
+            head = entries.read(_LENGTH.size).ljust(_LENGTH.size, b"\0")
+            (checksum,) = _SUM.unpack(entries.read(_SUM.size).ljust(_SUM.size, b"\0"))
+            (length,), found = _LENGTH.unpack(head), zlib.crc32(head)
             for entry in _entries(entries):
                 found = zlib.crc32(entry, found)
-            length, checksum = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
             # a change never makes a file longer here: new bytes were written before the journal
             if found != checksum or not 0 < length <= path.stat().st_size:
                 raise FileError(
                     f"'{journal}' is damaged, so the change of '{path}' that it holds cannot be "
                     "finished: take a copy of the series, or remove the journal and check the file"
                 )
-            entries.seek(_HEAD.size)
+            entries.seek(_LENGTH.size + _SUM.size)
             with path.open("r+b") as file:
                 for entry in _entries(entries):
                     (place,) = _PLACE.unpack(entry[: _PLACE.size].ljust(_PLACE.size, b"\xff"))
@@ -171,7 +192,7 @@ def journaled(path: Path, end: int) -> Iterator[JournaledFile]:
         yield file
         file.commit()
     except BaseException:
-        if not _journal(path).exists():  # or `recover` does the rest
+        if not os.path.lexists(_journal(path)):  # or `recover` does the rest
             os.truncate(path, end)
         raise
     finally:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from operator import index
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -16,13 +17,22 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import checked_path, make_folder, refused, remove, replacing, to_disk
+from femops.io.atomic import (
+    alone_in,
+    checked_path,
+    make_folder,
+    refused,
+    remove,
+    replacing,
+    to_disk,
+)
 from femops.io.vtk.hdf_file import (
     ATTRIBUTES,
     PLACES,
     ROOT,
     append_fields,
     append_piece,
+    check_counts,
     check_hdf_names,
     check_layout,
     check_rows,
@@ -34,7 +44,7 @@ from femops.io.vtk.hdf_file import (
 )
 from femops.io.vtk.journal import recover
 from femops.io.vtk.pieces import piece_files
-from femops.io.vtk.store import Existing, Store, check_steps
+from femops.io.vtk.store import Existing, Store, check_steps, check_times
 from femops.io.vtk.vtu import Owner, file_names, first_space, lagrange_piece, same_fields, save
 from femops.io.vtk.vtu_file import Piece, check_name
 from femops.parallel.collective_checks import check, check_same
@@ -134,14 +144,15 @@ class PvdFiles(Store):
             steps = ET.parse(self.path).getroot().findall("./Collection/DataSet")
             times = [float(step.attrib["timestep"]) for step in steps]
             files = [self.path.parent / step.attrib["file"] for step in steps]
-        except (OSError, ET.ParseError, KeyError, ValueError) as error:
+            check_times(times)
+        except (OSError, ET.ParseError, LookupError, ValueError) as error:
             raise FileError(
                 f"'{self.path}' is not a series that can be read ({error}): choose another name"
             ) from error
         for step, file in enumerate(files):
             if file not in self._names(step):
                 raise FileError(
-                    f"'{self.path}' was not written by femops (it names '{file.name}' where "
+                    f"'{self.path}' was not written by femops (it names {file.name!r} where "
                     f"'{self._names(step)[0].name}' is due): choose another name"
                 )
         return list(zip(times, files, strict=True))
@@ -202,7 +213,9 @@ class HdfFile(Store):
                     raise FileError(f"'{self.path}' was not written by femops: choose another name")
                 check_layout(file)
                 self._times = _times(file[ROOT])
-                self._mesh = file[ROOT].attrs[_MESH]
+                check_times(self._times)
+                check_counts(file[ROOT], len(self._times))
+                self._mesh = str(file[ROOT].attrs[_MESH])
                 self._fields = {*file[ROOT]["Steps/PointDataOffsets"]} if self._times else None
         except FileError:
             raise
@@ -279,7 +292,7 @@ class HdfFile(Store):
 def _times(root: Any) -> tuple[float, ...]:
     """Times of the steps that are complete."""
     steps = root["Steps"]
-    values, count = steps["Values"], int(steps.attrs["NSteps"])
+    values, count = steps["Values"], index(steps.attrs["NSteps"])
     stored = values.id.get_storage_size() // values.dtype.itemsize
     if not 0 <= count <= min(len(values), stored):
         raise ValueError(f"it has {count} steps")
@@ -316,6 +329,8 @@ class TimeSeries:
     Several ranks of `comm` write a .pvtu file per step, and a .vtu file per step and rank. To a
     .vtkhdf file they write one after the other. They may continue a series from another number of
     ranks. Then all methods are collective.
+
+    Programs that write to series in the same folder do so one after the other, but not on Windows.
 
     >>> import femops, tempfile
     >>> V = femops.H1(femops.box((2, 2)), order=2)
@@ -377,7 +392,7 @@ class TimeSeries:
                     f"'{self.path}' exists: choose another name, or existing='continue' or "
                     "'replace'"
                 )
-        with refused(self.path):
+        with self._alone(), refused(self.path):
             self._store.begin(existing, math.inf if until is None else until)
         self._fields = self._store.fields
 
@@ -421,9 +436,19 @@ class TimeSeries:
             moment = self._checked_time(time)
             self._check_step(space, fields)
         check_same(self._comm, "a step of a series", {"time": moment})
-        file = self._store.add(moment, space, fields)
+        with self._alone():
+            file = self._store.add(moment, space, fields)
         self._fields = _names(fields)
         return file
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other programs from changing the series meanwhile. Collective."""
+        with ExitStack() as stack:
+            with check(self._comm):
+                if self._comm.rank == 0:
+                    stack.enter_context(alone_in(Path(os.path.realpath(self.path)).parent))
+            yield
 
     def _check_step(self, owner: Any, fields: Mapping[str, Any]) -> None:
         if self._closed:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -48,3 +51,9 @@ def check_steps(path: Path, same: bool) -> None:
             "TimeSeries, writes to it; take another name, or open it again with "
             "existing='continue'"
         )
+
+
+def check_times(times: Sequence[float]) -> None:
+    """Raise unless the times of a file ascend: steps after a time are the last ones of the file."""
+    if not all(map(math.isfinite, times)) or any(a >= b for a, b in pairwise(times)):
+        raise ValueError("the times of its steps do not ascend")
