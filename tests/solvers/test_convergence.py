@@ -206,7 +206,8 @@ def test_advice_is_not_what_was_done_nor_what_is_refused() -> None:
     assert "femops.jacobi(A)" in text
     H = femops.helmholtz(V, 9.0).constrained(V.boundary_dofs())  # multigrid(H) is refused
     (text,), _ = told(lambda: femops.minres(H, b, M=femops.multigrid(C), maxiter=1))
-    assert "femops.multigrid(B, degree=8)" in text
+    assert "or another M." in text
+    assert "multigrid(A" not in text
 
 
 @pytest.mark.parametrize("jacobian", [False, True])

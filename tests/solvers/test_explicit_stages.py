@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 import femops
 from femops.errors import SolverError, VectorError
 from femops.parallel import communicator
-from femops.solvers import runge_kutta
 from femops.solvers.runge_kutta import METHODS, PAIRS, Tolerance
 from femops.spaces import weighted_sums
 from support.cuda.guarded import GuardedDevice, guarded_device
@@ -178,7 +178,7 @@ def test_a_stage_is_one_launch(method: str) -> None:
 
 def test_sizes_of_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean square over blocks of entries, on the host, and over all at once on a device."""
-    monkeypatch.setattr(runge_kutta, "_BLOCK", 10)
+    monkeypatch.setattr(sys.modules[Tolerance.__module__], "_BLOCK", 10)
     tolerance, rng = Tolerance(0.1, 0.2, communicator(None)), np.random.default_rng(9)
     error, u, new = (rng.standard_normal(37) for _ in range(3))
     ratio = error / (0.2 + 0.1 * np.maximum(abs(u), abs(new)))

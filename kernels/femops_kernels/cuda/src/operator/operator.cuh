@@ -11,7 +11,7 @@
 // A field or test function is a type S: S::P nodes per direction, S::NCOMP components of which the
 // first is number S::FIRST among those of all, S::B the interpolation, and where its arguments are.
 //
-// Strides of work arrays are chosen so that few lines meet in a bank (`shared_memory.py`). A block has
+// Strides of work arrays are chosen so that few lines meet in a bank (`kernel.py`). A block has
 // ELEMENTS of them one after the other. Where a block works on several VECTORS at a time, threads next
 // to each other have the same line of different vectors, and so have numbers in shared memory.
 
