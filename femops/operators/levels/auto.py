@@ -211,7 +211,7 @@ def _least_bytes(summands: Sum, _: Panels) -> str:
     """Choose the level that moves the fewest bytes. On a device kernels wait for memory."""
     levels = backend_of(summands.first.spaces[0]).levels
     bytes_moved = {
-        level: level_data_of(level, summands.at_level(level), FREE).cost().bytes_moved
+        level: level_data_of(level, summands.at_level(level), FREE).moved_bytes()
         for level in levels
     }
     return min(levels, key=lambda level: bytes_moved[level])
