@@ -436,8 +436,9 @@ def _advance_all(
     if group is not None:
         group.advance(limit, goals)
         return
-    for solver, goal in zip(solvers, goals, strict=True):
-        _to_the_end(solver._begun, goal, limit)
+    for solver, goal, (_, guess, _, _) in zip(solvers, goals, systems, strict=True):
+        most = MOST_GROWTH * solver._norm if guess is None else np.inf  # a guess may be far away
+        _to_the_end(solver._begun, goal, limit, most)
 
 
 def _limit(solvers: Sequence[CGSolver], maxiter: int | None) -> int:
@@ -454,10 +455,12 @@ def _group(solvers: Sequence[CGSolver]) -> SolveGroup | None:
     return first.group([one for one in others if one is not None])
 
 
-def _to_the_end(solve: Solve, goal: float, limit: int) -> None:
-    """Run a solve to its end in bursts, between which Python can act on an interrupt."""
+def _to_the_end(solve: Solve, goal: float, limit: int, most: float) -> None:
+    """Run a solve to its end, or until its residual exceeds ``most``, in bursts.
+
+    Python can act on an interrupt between bursts.
+    """
     burst = solve.every or _BURST
     solve.advance(goal, limit, burst, show=False)
-    most = MOST_GROWTH * solve.norms[0]
     while solve.status == 0 and solve.iterations < limit and solve.residual <= most:
         solve.advance(goal, limit, burst, show=False)

@@ -54,7 +54,7 @@ def test_a_mesh_that_tangles_on_one_rank_leaves_the_last_good_state(
     text = "".join(capsys.readouterr())
     if comm.rank == 0:
         assert text.count("saved the last good state: sedov-last.state") == 1
-        assert text.count("femops: a step of 0.0") == text.count("makes new extremes") == 1
+        assert text.count("femops: the mesh tangles") == 1
     again = "--max-steps", "4", "--restart", "sedov-last.state", "--json"
     out = command(comm, capsys, *options, *again)
     assert comm.rank or json.loads(out)["steps"] == 4
