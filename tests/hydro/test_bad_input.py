@@ -118,8 +118,10 @@ def test_a_run_that_cannot_go_on_ends(ode):
 
 GOOD = {"problem": "sedov", "t": 0.0, "dt": 1e-3, "steps": 0, "repeated": 0, "ode": "rk4"}
 OPTIONS = {"order_kinematic": 2, "order_thermo": 1, "blast": 1.0, "viscosity": True}
+OPTIONS |= {"reproducible": False, "device": None}
 OPTIONS |= {"vorticity": False, "gravity": 0.0, "cfl": 0.5, "cg_tol": 1e-8, "cg_max": 300}
 GOOD["options"] = OPTIONS | {"assembly": "partial"}
+GOOD["run"] = dict.fromkeys(femops.hydro.RUN)
 CRAFTED = [("dt", float("nan")), ("dt", 0.0), ("dt", -1.0), ("t", "a"), ("steps", 1.5)]
 CRAFTED += [("repeated", None), ("ode", "rk9")]
 

@@ -11,7 +11,7 @@ import pytest
 
 import femops
 from femops.errors import FileError
-from femops.io.vtk import pvd as module
+from femops.io.vtk import series as module
 from support.cases.series import field, saved
 
 

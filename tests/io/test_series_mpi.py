@@ -6,7 +6,7 @@ import pytest
 
 import femops
 from femops.errors import CommunicatorError, FileError, RankError
-from femops.io.vtk import pvd as module
+from femops.io.vtk import series as module
 from support import fixtures
 from support.cases.series import field, saved
 from support.vtk import needs_vtk

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from femops.errors import TraceError
 from femops.forms.elasticity import _elasticity
 from femops.pointwise import CoefficientShape, LinearQFunction, linear_split, trace
-from femops.pointwise import trace_cache as disk
+from femops.pointwise import linear as disk
 from femops.pointwise.expressions.graph import Graph
 from femops.pointwise.expressions.operations import BINARY, UNARY
 from support import fixtures

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import TraceError
-from femops.pointwise.expressions.graph import REAL, Graph, Node, SymbolArray, Symbolic
+from femops.pointwise.expressions.graph import REAL, Graph, Node, Symbolic, Symbols
 from femops.pointwise.expressions.operations import BITWISE, FUNCTIONS, LOGICAL, UFUNCS
 
 _BY_PARTS = ("add", "sub", "pos", "neg")
@@ -19,7 +19,7 @@ _ALLOWED = (
 
 
 @final
-class ComplexArray(SymbolArray):
+class ComplexArray(Symbols):
     """Array of complex symbols."""
 
     @property  # type: ignore[misc]  # NumPy's can be set

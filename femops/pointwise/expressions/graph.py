@@ -263,7 +263,7 @@ def symbol_array(array: Any) -> Any:
     return array.view(SymbolArray) if type(array) is np.ndarray else array
 
 
-class SymbolArray(np.ndarray[Any, np.dtype[Any]]):
+class Symbols(np.ndarray[Any, np.dtype[Any]], ABC):
     """Array of symbols, whose `clip` goes entry by entry. NumPy's would compare symbols."""
 
     def clip(self, a_min: Any = None, a_max: Any = None, out: Any = None) -> Any:  # type: ignore[override]  # noqa: ARG002
@@ -284,7 +284,12 @@ class SymbolArray(np.ndarray[Any, np.dtype[Any]]):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         found = super().__array_function__(function, types, args, kwargs)
-        return found[()] if isinstance(found, SymbolArray) and not found.ndim else found
+        return found[()] if isinstance(found, Symbols) and not found.ndim else found
+
+
+@final
+class SymbolArray(Symbols):
+    """Array of real symbols."""
 
 
 @final
