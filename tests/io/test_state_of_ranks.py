@@ -169,9 +169,9 @@ def test_ranks_that_see_different_files(tmp_path, monkeypatch):
     for n in range(2):
         (tmp_path / str(n)).mkdir()
         femops.io.save_state(tmp_path / f"{n}" / "run.state", {"u": (V, V.zeros() + n)})
-    opened = module._opened
-    turns = iter([0, 1, 0])
-    monkeypatch.setattr(module, "_opened", lambda p: opened(tmp_path / str(next(turns)) / p.name))
+    opened, turns = Path.open, iter([0, 1, 0])
+    turn = lambda path, mode: opened(tmp_path / str(next(turns)) / path.name, mode)  # noqa: E731
+    monkeypatch.setattr(Path, "open", turn)
     path = tmp_path / "0" / "run.state"
     found = on_three(lambda comm, V: femops.io.load_state(path, {"u": V}))
     assert all(k is CheckpointError and "the file's checksum is" in m for k, m in found)
