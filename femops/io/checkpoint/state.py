@@ -243,7 +243,7 @@ class StateReader:
             raise self._damaged("the table of checksums")
 
     def _check_gaps(self) -> None:
-        """Check that the bytes before each vector, behind the one before, are zeros."""
+        """Check that the padding between vectors is zero."""
         end = self._file.tell()
         for name, entry in self.contents.fields.items():
             start = self.contents.offsets[name]

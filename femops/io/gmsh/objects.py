@@ -63,7 +63,7 @@ def _of_gmsh(source: Any) -> bool:
 
 
 def object_arrays(source: Any) -> tuple[GmshArrays, str]:
-    """Arrays of a ``meshio.Mesh`` or of ``gmsh.model``, and what errors call it.
+    """Arrays of a ``meshio.Mesh`` or of ``gmsh.model``, and its name in errors.
 
     Of a model these are the elements that ``gmsh.write`` saves: those in physical groups, if there
     are groups.

@@ -39,7 +39,7 @@ class Section:
     line: int
 
     def fail(self, why: str, line: int | None = None) -> MeshFormatError:
-        """Error that says what is wrong in the section, and in which line of the file."""
+        """Error that names the fault, the section and the line of the file."""
         at = "" if line is None else f" in line {self.line + line}"
         what = f"its section ${self.name} is damaged{at} ({why})"
         return MeshFormatError(f"{self.file}: {what}: {_CURE}")
@@ -83,7 +83,7 @@ class Cursor(ABC):
 
     @abstractmethod
     def fail(self, why: str) -> MeshFormatError:
-        """Error that says what is wrong in the section, and where."""
+        """Error that names the fault, the section and the byte of the file."""
 
     @abstractmethod
     def begin_row(self) -> None:

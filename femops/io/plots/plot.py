@@ -193,7 +193,7 @@ def part_of_field(space: Space, u: Any, part: Part) -> GridFunction:
 
 
 def _label(name: str, u: Any, part: Part) -> str:
-    """Name of what is drawn, on the colour bar."""
+    """Name of the drawn field, for the colour bar."""
     if not has_complex(u):
         return name
     return {"real": f"Re {name}", "imag": f"Im {name}", "abs": f"|{name}|"}[part]
