@@ -210,16 +210,13 @@ class DenseBases:
     def application(self) -> Callable[[Floats], Floats]:
         """Function that applies the operator to a vector (size,) by products of NumPy."""
         trial, d = self._term.trial, point_matrices(self._term, 0, self._ne)
-        indices = trial.restriction.indices
 
         def apply(x: Floats) -> Floats:
-            dofs = x.reshape(-1, trial.ncomp)[indices]  # (elements, nodes, components)
+            dofs = trial.restriction.gather(x.reshape(-1, trial.ncomp))
             values = np.tensordot(self._into, dofs, (2, 1))
             fluxes = np.einsum("acsbeq,sqeb->aqec", d, values, optimize=True)
             sums = np.tensordot(self._out, fluxes, ((0, 1), (0, 1)))
-            result = np.zeros((trial.size // trial.ncomp, trial.ncomp))
-            np.add.at(result, indices, sums.transpose(1, 0, 2))
-            return result.reshape(-1)
+            return trial.restriction.scatter_add(sums.transpose(1, 0, 2)).reshape(-1)
 
         return apply
 

@@ -59,7 +59,7 @@ def _facts(result: Result) -> list[tuple[str, str]]:
 
     V, A = result.problem.space, result.problem.operator
     seconds = apply_seconds(A)
-    stored = A.cost().stored_bytes + V.restriction.indices.nbytes
+    stored = A.cost().stored_bytes + V.restriction.nbytes
     return [
         ("mesh", f"{SAMPLE}: {V.mesh.num_elements} curved hexahedra of degree {V.mesh.order}"),
         ("dofs", f"{V.size} (order {V.order})"),

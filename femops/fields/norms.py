@@ -252,7 +252,7 @@ def _component_shape(space: Space) -> tuple[int, ...]:
 
 def _values(space: Space, l_vec: Any, block: DomainBlock) -> Floats:
     """Values (n, nq[, ncomp]) of a field at the points of a block."""
-    return block.values(space.basis, space.restriction.indices, l_vec)
+    return block.values(space.basis, space.restriction.of(l_vec))
 
 
 def _function(f: Function, block: DomainBlock, shape: tuple[int, ...], what: str) -> Floats:
@@ -285,9 +285,10 @@ def _errors(
 def _gradient_errors(
     space: Space, u: Any, exact_gradient: Function, rule: Quadrature1D
 ) -> Iterator[tuple[GeometryBlock, Floats]]:
-    shape, l_vec = (*_component_shape(space), space.dim), space.l_vec(u)
+    shape = (*_component_shape(space), space.dim)
+    nodal = space.restriction.of(space.l_vec(u))
     for block in Geometry(space.mesh, rule):
-        slopes = block.slopes(space.basis, space.restriction.indices, l_vec)
+        slopes = block.slopes(space.basis, nodal)
         expected = _function(exact_gradient, block, shape, "exact_gradient")
         yield block, physical_gradient(slopes, block.inverse) - expected
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
+from femops.geometry.domain import Domain, DomainGeometry, FaceBlock, Nodal
 from femops.geometry.face_groups import BATCH, size_of_groups
 from femops.geometry.outer import has_outer, listed_are_inner, outer_faces
 from femops.numbering import ternary_codes
@@ -375,19 +375,16 @@ class BoundaryBlock(FaceBlock):
         inverse = adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis]
         return turned(self._codes, inverse.swapaxes(-1, -2)).swapaxes(-1, -2)
 
-    def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+    def values(self, basis: Basis1D, nodal: Nodal) -> Floats:
         """See `DomainBlock.values`. Values are those inside the elements of the faces."""
-        return self._values(basis, indices, l_vec)
+        return self._values(basis, nodal)
 
-    def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        along = [self._values(basis, indices, l_vec, d) for d in range(self.geometry.dim)]
+    def slopes(self, basis: Basis1D, nodal: Nodal) -> Floats:
+        along = [self._values(basis, nodal, d) for d in range(self.geometry.dim)]
         return turned(self._codes, np.stack(along, axis=-1))
 
-    def _values(
-        self, basis: Basis1D, indices: Ints, l_vec: Any, slope: int | None = None
-    ) -> Floats:
+    def _values(self, basis: Basis1D, nodal: Nodal, slope: int | None = None) -> Floats:
         geometry = self.geometry
         elements = geometry.faces.elements[self.start : self.stop]
-        e_vec = np.asarray(l_vec[indices[elements]], dtype=np.float64)
         points = geometry.quadrature.points
-        return values_on_faces(basis, points, self._codes, e_vec, geometry.dim, slope)
+        return values_on_faces(basis, points, self._codes, nodal(elements), geometry.dim, slope)

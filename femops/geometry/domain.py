@@ -7,8 +7,8 @@ property of the domain, not its class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Nodal = Callable[..., Floats]
+"""Values of a function at all nodes of elements (n,), or at some nodes (n, k) of each."""
 
 
 class Domain(ABC):
@@ -143,14 +145,11 @@ class DomainBlock(ABC):
         """Outer unit normals (n, nq, dim)."""
 
     @abstractmethod
-    def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        """Values (n, nq[, ncomp]) of a finite element function at the points.
-
-        Shapes: `indices` (ne, p1d**dim).
-        """
+    def values(self, basis: Basis1D, nodal: Nodal) -> Floats:
+        """Values (n, nq[, ncomp]) at the points of a function with these values at nodes."""
 
     @abstractmethod
-    def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+    def slopes(self, basis: Basis1D, nodal: Nodal) -> Floats:
         """Derivatives (n, nq[, ncomp], dim) of a function by reference coordinates.
 
         The reference coordinates are those of `inverse`. For the parameters see `values`.

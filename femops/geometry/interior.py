@@ -23,7 +23,7 @@ from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import face_digits, nodes_inwards
-from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
+from femops.geometry.domain import Domain, DomainGeometry, FaceBlock, Nodal
 from femops.geometry.face_groups import BATCH, in_batches, size_of_groups
 from femops.geometry.outer import are_inner
 from femops.parallel.mesh import DistributedMesh
@@ -393,18 +393,17 @@ class InteriorBlock(FaceBlock):
         counted = self.geometry.faces.counted[self.start : self.stop, np.newaxis]
         return np.asarray(self.det * self.geometry.weights * counted)
 
-    def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+    def values(self, basis: Basis1D, nodal: Nodal) -> Floats:
         """See `DomainBlock.values`. Values are those inside the side's elements."""
-        return self.geometry.on_face(basis, self._nodal(basis, indices, l_vec))
+        return self.geometry.on_face(basis, self._turned(basis, nodal))
 
-    def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        nodal = self._nodal(basis, indices, l_vec)
-        along = [self.geometry.on_face(basis, nodal, d) for d in range(self.geometry.dim)]
+    def slopes(self, basis: Basis1D, nodal: Nodal) -> Floats:
+        e_vec = self._turned(basis, nodal)
+        along = [self.geometry.on_face(basis, e_vec, d) for d in range(self.geometry.dim)]
         return np.stack(along, axis=-1)
 
-    def _nodal(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Any:
+    def _turned(self, basis: Basis1D, nodal: Nodal) -> Floats:
         """Values (n, p1d**dim[, ncomp]) at the nodes of the side's turned elements."""
         faces, part = self.geometry.faces, (self.start, self.stop)
         elements = faces.elements[self._side, slice(*part)]
-        nodes = faces.nodes(self._side, basis.p1d, *part)
-        return l_vec[indices[elements[:, np.newaxis], nodes]]
+        return nodal(elements, faces.nodes(self._side, basis.p1d, *part))

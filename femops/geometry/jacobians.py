@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D, Quadrature1D, bernstein_coefficients
 from femops.errors import GeometryError
 from femops.geometry.batching import element_blocks
-from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
+from femops.geometry.domain import Domain, DomainBlock, DomainGeometry, Nodal
 from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degrees, negligible
 from femops.parallel.mesh import DistributedMesh
@@ -248,17 +248,14 @@ class GeometryBlock(DomainBlock):
         """Raise `GeometryError`, because elements have no normals."""
         raise GeometryError("points inside elements have no normals: take a boundary")
 
-    def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        e_vec = self._e_vec(indices, l_vec)
+    def values(self, basis: Basis1D, nodal: Nodal) -> Floats:
+        e_vec = nodal(slice(self.start, self.stop))
         return reference_values(basis, self.geometry.quadrature.points, self.geometry.dim, e_vec)
 
-    def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        e_vec, geometry = self._e_vec(indices, l_vec), self.geometry
+    def slopes(self, basis: Basis1D, nodal: Nodal) -> Floats:
+        e_vec, geometry = nodal(slice(self.start, self.stop)), self.geometry
         along = reference_gradient(basis, geometry.quadrature.points, geometry.dim, e_vec)
         return np.stack(along, axis=-1)
-
-    def _e_vec(self, indices: Ints, l_vec: Any) -> Floats:
-        return np.asarray(l_vec[indices[self.start : self.stop]], dtype=np.float64)
 
 
 def _centers(mesh: Mesh) -> Floats:

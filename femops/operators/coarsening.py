@@ -112,25 +112,26 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
     """
     if not fine.comm.max(len(constraints.rows)):
         return constraints
-    flags = np.zeros(fine.size, np.float32)
-    flags[constraints.rows] = 1.0
-    by_node = fine.l_vec(flags).reshape(-1, fine.ncomp) > 0.0
-    all_dofs = fine.restriction.indices
+    held = np.zeros(fine.size, np.float32)
+    held[constraints.rows] = 1.0
+    by_node = fine.l_vec(held).reshape(-1, fine.ncomp) > 0.0
+    nodes_of = fine.restriction.entries
     codes = [digits for _, digits in ternary_codes(fine.dim)]
     entities = [local_nodes(digits, fine.order) for digits in codes]
     firsts = np.array([nodes[0] for nodes in entities if len(nodes)])  # one node of each entity
 
     def touched(ends: tuple[int, int]) -> NDArray[np.bool_]:
-        return np.asarray(by_node[all_dofs[slice(*ends), firsts]].any(axis=(1, 2)))
+        return np.asarray(nodes_of(by_node, slice(*ends))[:, firsts].any(axis=(1, 2)))
 
-    parts = in_order(touched, element_blocks(*all_dofs.shape))
+    blocks = element_blocks(fine.mesh.num_elements, fine.restriction.num_nodes)
+    parts = in_order(touched, blocks)
     touching = np.flatnonzero(np.concatenate([np.zeros(0, dtype=bool), *parts]))
-    constrained, indices = by_node[all_dofs[touching]], coarse.restriction.indices[touching]
-    on_coarse = np.zeros((coarse.restriction.ndofs, coarse.ncomp), dtype=bool)
+    constrained = nodes_of(by_node, touching)
+    flags = np.zeros((len(touching), coarse.restriction.num_nodes, coarse.ncomp), dtype=bool)
     for digits, nodes in zip(codes, entities, strict=True):
-        all_nodes = constrained[:, nodes].all(axis=1)
-        for node in local_nodes(digits, coarse.order).tolist():
-            np.logical_or.at(on_coarse, indices[:, node], all_nodes)
+        every = constrained[:, nodes].all(axis=1, keepdims=True)
+        flags[:, local_nodes(digits, coarse.order)] = every
+    on_coarse = coarse.restriction.marked(flags, touching)
     rows = np.flatnonzero(on_coarse[: coarse.ndofs])
     return replace(constraints, rows=rows, columns=rows)
 

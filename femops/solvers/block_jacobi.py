@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
-from femops.operators.assembly.csr import flat_dofs, require_memory
+from femops.operators.assembly.csr import require_memory
 from femops.operators.assembly.diagonal import terms_on_diagonal
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.levels.inverse import block_inverse
@@ -163,7 +163,7 @@ def _blocks(A: Operator, space: L2) -> NDArray[np.float64]:
     require_memory(3 * 8 * ne * n * n, "block_jacobi", remedy)
     blocks = np.zeros((ne, n, n))
     for factor, term in terms_on_diagonal(A.summands):
-        assembly, dofs = ElementAssembly(term), flat_dofs(term.test)
+        assembly, dofs = ElementAssembly(term), term.test.pattern()
         for start, stop in assembly.blocks():
             element, place = np.divmod(dofs[start:stop], n)
             at = element[:, :1, np.newaxis], place[:, :, np.newaxis], place[:, np.newaxis, :]

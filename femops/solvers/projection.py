@@ -324,9 +324,7 @@ def _by_elements(Q: L2, right: NDArray[Any], rule: Quadrature1D) -> NDArray[Any]
                 interpolation, geometry.block(start, stop).weighted_det, Q.dim
             )
             e_vec[start:stop] = np.linalg.solve(matrices, e_vec[start:stop])
-    result = np.empty((Q.ndofs, Q.ncomp), dtype=right.dtype)
-    result[Q.restriction.indices] = e_vec
-    return result.reshape(-1)
+    return Q.restriction.assigned(e_vec.astype(right.dtype, copy=False)).reshape(-1)
 
 
 def _mass_matrices(interpolation: Floats, weights: Floats, dim: int) -> Floats:

@@ -61,8 +61,7 @@ def values_of_field(source: Any, vector: NDArray[Any], target: Any) -> Floats:
     elements, reference = places_of_nodes(
         source.mesh, target.mesh, owners, target.basis.nodes, target.dof_coordinates()
     )
-    l_vec, indices = source.l_vec(vector), source.restriction.indices
-    return values_at(source.basis, l_vec, indices, elements, reference).reshape(-1)
+    return values_at(source, source.l_vec(vector), elements, reference).reshape(-1)
 
 
 def places_of_nodes(
@@ -93,18 +92,16 @@ def places_of_nodes(
     return found, reference
 
 
-def values_at(
-    basis: Basis1D, l_vec: NDArray[Any], indices: Ints, elements: Ints, reference: Floats
-) -> Floats:
+def values_at(space: Any, l_vec: NDArray[Any], elements: Ints, reference: Floats) -> Floats:
     """Evaluate a function at points in elements: (n[, ncomp]).
 
-    Shapes: `indices` (ne, p1d**dim), `elements` (n,), `reference` (n, dim).
+    Shapes: `elements` (n,), `reference` (n, dim).
     """
     n, shape = len(elements), l_vec.shape[1:]
     result = np.empty((n, *shape))
-    for start, stop in element_blocks(n, math.prod((*indices.shape[1:], *shape))):
-        e_vec = np.asarray(l_vec[indices[elements[start:stop]]], dtype=np.float64)
-        result[start:stop] = point_values(basis, reference[start:stop], e_vec)
+    for start, stop in element_blocks(n, math.prod((space.restriction.num_nodes, *shape))):
+        e_vec = space.element_vector(l_vec, elements[start:stop])
+        result[start:stop] = point_values(space.basis, reference[start:stop], e_vec)
     return result
 
 
@@ -517,7 +514,7 @@ class Space(DomainSpace, ABC):
         touched, owner = self.restriction.first_touch, self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
             # elements that share a face compute the same values on it, from the face's nodes alone
-            block = tensor_apply(lines, table[self.restriction.indices[start:stop]])
+            block = tensor_apply(lines, self.restriction.entries(table, slice(start, stop)))
             new = slice(touched[start], touched[stop])
             result[new] = block.reshape(-1, *self._trailing)[owner[new] - start * n]
         return result.reshape(-1)
@@ -541,7 +538,7 @@ class Space(DomainSpace, ABC):
 
     def element_vector(self, l_vec: Vector, elements: slice | Ints) -> Floats:
         """Values (n, p1d**dim[, ncomp]) of an `l_vec` at the nodes of some elements, in float64."""
-        return np.asarray(l_vec[self.restriction.indices[elements]], dtype=np.float64)
+        return self.restriction.entries(l_vec, elements).astype(np.float64, copy=False)
 
     def values(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
         """Evaluate u at the quadrature points. Return a q_vec (ne, q1d**dim[, ncomp]).
@@ -569,7 +566,7 @@ class Space(DomainSpace, ABC):
         geometry = Geometry(self.mesh, rule)
         result = np.empty((self.mesh.num_elements, geometry.num_points, *u.shape[1:], self.dim))
         for block in geometry:
-            slopes = block.slopes(self.basis, self.restriction.indices, u)
+            slopes = block.slopes(self.basis, self.restriction.of(u))
             result[block.start : block.stop] = physical_gradient(slopes, block.inverse)
         return result
 

@@ -152,6 +152,16 @@ class DomainSpace(ABC):
         self.halo.reverse_add(l_vec[self.ndofs :], table)
         return table.reshape(-1)
 
+    def multiplicity(self) -> NDArray[np.float64]:
+        """Number (ndofs,) of elements, of all ranks, at each node; see `sum_elements`."""
+        return self.sum_elements(np.ones((self.domain.num_elements, self.restriction.num_nodes)))
+
+    def pattern(self) -> NDArray[np.int64]:
+        """Positions (ne, ncomp * nodes) in an l_vec of each element's dofs, by components."""
+        nodes = self.restriction.indices[:, np.newaxis, :]
+        flat = nodes * self.ncomp + np.arange(self.ncomp)[:, np.newaxis]
+        return flat.reshape(len(nodes), self.restriction.num_nodes * self.ncomp)
+
     def num_points(self, rule: Quadrature1D) -> int:
         """Number of quadrature points of an element, with a 1-D rule in each direction."""
         return int(rule.q1d ** (self.dim - self.has_end))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from inspect import isfunction
 from typing import Any, final
@@ -21,6 +21,11 @@ from femops_meshes.memory import check_memory
 Ints = NDArray[np.int64]
 Vector = NDArray[Any]
 """An array of float32 or float64."""
+
+Chosen = Ints | slice
+"""Numbers (n,) of elements, or a range of them."""
+
+EVERY = slice(None)
 
 FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -149,6 +154,16 @@ class ElementRestriction:
         """Shape (entries of an e_vec, ndofs) of the restriction's matrix for one component."""
         return self.indices.size, self.ndofs
 
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes of an element."""
+        return int(self.indices.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the table of dofs."""
+        return int(self.indices.nbytes)
+
     def gather(self, l_vec: Vector) -> Vector:
         """Gather the e_vec of an l_vec, see `Space.l_vec`: (ndofs[, ncomp]) -> (ne, n[, ncomp]).
 
@@ -164,6 +179,34 @@ class ElementRestriction:
                 f"({self.ndofs},) or ({self.ndofs}, ncomp), as V.l_vec(u) is"
             )
         return np.asarray(l_vec[self.indices])
+
+    def entries(
+        self, table: NDArray[Any], elements: Chosen = EVERY, nodes: Ints | None = None
+    ) -> NDArray[Any]:
+        """Entries (n, k[, ...]) of a table (ndofs[, ...]) of any type at the nodes of elements.
+
+        Shapes: `nodes` (n, k), numbers of nodes of each element; by default all of them.
+        """
+        if nodes is None:
+            return np.asarray(table[self.indices[elements]])
+        chosen = np.arange(len(self.indices))[elements]
+        return np.asarray(table[self.indices[chosen[:, np.newaxis], nodes]])
+
+    def of(self, l_vec: NDArray[Any]) -> Callable[..., NDArray[np.float64]]:
+        """Function that gathers an l_vec, in float64, at those nodes that `entries` takes."""
+        return lambda *places: self.entries(l_vec, *places).astype(np.float64, copy=False)
+
+    def assigned(self, e_vec: NDArray[Any]) -> NDArray[Any]:
+        """Table (ndofs[, ...]) of element values (ne, n[, ...]) that agree at shared dofs."""
+        table = np.zeros((self.ndofs, *e_vec.shape[2:]), e_vec.dtype)
+        table[self.indices] = e_vec
+        return table
+
+    def marked(self, flags: NDArray[np.bool_], elements: Chosen = EVERY) -> NDArray[np.bool_]:
+        """Flags (ndofs[, ...]), true where flags (n, nodes[, ...]) of an element are true."""
+        table = np.zeros((self.ndofs, *flags.shape[2:]), dtype=np.bool_)
+        np.logical_or.at(table, self.indices[elements], flags)
+        return table
 
     def scatter_add(self, e_vec: Vector) -> Vector:
         """Sum element values into an l_vec: (ne, n[, ncomp]) -> (ndofs[, ncomp]).

@@ -155,4 +155,4 @@ def _periods(mesh: AnyMesh, least: float) -> Floats:
 def _at_elements(space: Space, values: Floats) -> Floats:
     """Values (ne, n, ncomp) at the nodes of elements, from values (ndofs,) of owned dofs."""
     local = np.asarray(space.l_vec(np.repeat(values, space.ncomp))).reshape(-1, space.ncomp)
-    return np.asarray(local[space.restriction.indices])
+    return space.restriction.entries(local)

@@ -118,14 +118,14 @@ def _rows(equations: Lagrangian) -> Ints:
     free[equations.walls] = 0.0
     free_nodes = V.l_vec(free).reshape(-1, V.ncomp)
     whole = np.arange(V.ndofs) if V.numbering is None else V.numbering.whole
+    numbers, free_nodes = V.restriction.entries(whole), V.restriction.entries(free_nodes)
     digits, rows = dict(face_digits(V.dim)), [np.empty((0, 4), dtype=np.int64)]
     for (element, code), attribute in zip(
         elements.part.topology.boundary_faces, elements.part.boundary_attributes, strict=True
     ):
         layers = nodes_inwards(digits[int(code)], V.p1d).reshape(V.p1d, -1)
-        outer, inner = V.restriction.indices[element][layers[:2]]
-        positions = [whole[nodes] * V.ncomp + attribute - 1 for nodes in (outer, inner)]
+        outer, inner = numbers[element, layers[:2]] * V.ncomp + attribute - 1
         number = np.full(len(outer), elements.numbers[element])
-        columns = positions[0], number, positions[1], free_nodes[inner, attribute - 1]
+        columns = outer, number, inner, free_nodes[element, layers[1], attribute - 1]
         rows.append(np.column_stack(columns).astype(np.int64))
     return np.concatenate(rows)

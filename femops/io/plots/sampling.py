@@ -90,7 +90,7 @@ def _at_grid(f: GridFunction, elements: Ints, points: tuple[Floats, ...]) -> Flo
     """Values (n, k, ncomp) of a field at a tensor grid in each element."""
     space = f.space
     table = space.components(f.vector)
-    e_vec = np.asarray(table[space.restriction.indices[elements]], dtype=np.float64)
+    e_vec = space.element_vector(table, elements)
     return tensor_apply([space.basis.interpolation(x) for x in points], e_vec)
 
 

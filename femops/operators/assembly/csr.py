@@ -18,7 +18,6 @@ from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Sum, Term
-from femops.spaces.domain_space import DomainSpace
 from femops_kernels.cpu.in_order import in_order
 from femops_meshes.memory import available_memory
 
@@ -99,7 +98,7 @@ def element_cells(summands: Sum) -> tuple[NDArray[np.float64], Ints, Ints]:
     Shapes: `values` (ne, m, n), `rows`, `columns` (ne, m).
     """
     first = summands.first
-    return _element_matrices(summands), flat_dofs(first.test), flat_dofs(first.trial)
+    return _element_matrices(summands), first.test.pattern(), first.trial.pattern()
 
 
 def assemble_csr(summands: Sum, cells: Cells = element_cells) -> csr_array:
@@ -186,10 +185,3 @@ def split(
         part.eliminate_zeros()
         check_values("entries of the matrix", part.data, dtype)
     return csr_array(kept).astype(dtype), removed.astype(dtype)
-
-
-def flat_dofs(space: DomainSpace) -> NDArray[np.int64]:
-    """Flat l_vec positions of each element's dofs, (ne, ncomp * nodes), component by component."""
-    nodes = space.restriction.indices
-    flat = nodes[:, np.newaxis, :] * space.ncomp + np.arange(space.ncomp)[:, np.newaxis]
-    return flat.reshape(len(nodes), nodes.shape[1] * space.ncomp)

@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.csr import flat_dofs
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.term import Sum, Term
 from femops.spaces.domain_space import DomainSpace
@@ -59,13 +58,13 @@ def _between_sides(assembly: ElementAssembly) -> NDArray[np.float64]:
         same = rows[start:stop, :, np.newaxis] == columns[start:stop, np.newaxis, :]
         face, i, j = np.nonzero(same)
         np.add.at(e_vec, (start + face, i), assembly.matrices(start, stop)[face, i, j])
-    by_component = e_vec.reshape(len(rows), term.test.ncomp, term.test.restriction.indices.shape[1])
+    by_component = e_vec.reshape(len(rows), term.test.ncomp, term.test.restriction.num_nodes)
     return term.test.sum_elements(by_component.swapaxes(1, 2))
 
 
 def _global_positions(space: DomainSpace) -> NDArray[np.int64]:
-    """Global position (ne, ncomp * nodes) of each element's dofs, in the order of `flat_dofs`."""
-    dofs, component = np.divmod(flat_dofs(space), space.ncomp)
+    """Global position (ne, ncomp * nodes) of each element's dofs, as `pattern` orders them."""
+    dofs, component = np.divmod(space.pattern(), space.ncomp)
     if space.numbering is not None:
         dofs = space.numbering.whole[dofs]
     return np.asarray(dofs * space.ncomp + component)

@@ -23,7 +23,6 @@ from femops.basis import gauss
 from femops.operators.assembly.csr import (
     assemble_csr,
     domains,
-    flat_dofs,
     require_memory,
     split,
 )
@@ -55,8 +54,8 @@ def sub_cells(summands: Sum) -> tuple[Floats, Ints, Ints]:
     """
     first = summands.first
     nodes = _Cells(first).nodes
-    shape = first.domain.num_elements, first.trial.ncomp, first.trial.restriction.indices.shape[1]
-    dofs = flat_dofs(first.trial).reshape(shape)
+    shape = first.domain.num_elements, first.trial.ncomp, first.trial.restriction.num_nodes
+    dofs = first.trial.pattern().reshape(shape)
     cells = np.moveaxis(dofs[:, :, nodes], 1, 2)  # (ne, cells, ncomp, nodes of a cell)
     per_cell = first.trial.ncomp * nodes.shape[1]
     cells = np.ascontiguousarray(cells).reshape(len(dofs) * len(nodes), per_cell)

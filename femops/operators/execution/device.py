@@ -229,8 +229,8 @@ class DeviceField:
     def on_host(self) -> Field:
         """Copy of the field on the host, made at first use."""
         whole = np.concatenate(self._parts())
-        ncomp, indices = self.space.ncomp, self.space.restriction.indices
-        return Field(self.space, whole.reshape(-1, ncomp) if ncomp > 1 else whole, indices)
+        ncomp, restriction = self.space.ncomp, self.space.restriction
+        return Field(self.space, whole.reshape(-1, ncomp) if ncomp > 1 else whole, restriction)
 
     def _parts(self) -> list[NDArray[Any]]:
         parts = [self.vector] if self.ghosts is None else [self.vector, self.ghosts]

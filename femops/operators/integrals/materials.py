@@ -83,9 +83,8 @@ def by_attribute(
             "give it one, or a default"
         )
     space = L2(mesh, 0, ncomp=int(np.prod(shape, dtype=int)))
-    vector = space.zeros()
-    space.components(vector)[space.restriction.indices[:, 0]] = result.reshape(-1, space.ncomp)
-    return GridFunction(space, vector)
+    of_elements = result.reshape(-1, 1, space.ncomp).astype(np.float64, copy=False)
+    return GridFunction(space, space.restriction.assigned(of_elements).reshape(-1))
 
 
 def _named(number: int, names: Names) -> str:

@@ -13,9 +13,8 @@ from numpy.typing import DTypeLike, NDArray
 from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.spaces.base import Space
 from femops.spaces.neighbours import with_neighbours
+from femops.spaces.restriction import ElementRestriction
 from femops_meshes.coordinates.interpolation import tensor_apply
-
-Ints = NDArray[np.int64]
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -35,9 +34,8 @@ class Field:
 
     space: Space
     l_vec: NDArray[Any]  # copy of the dofs with ghosts, see `Space.l_vec`
-    # (n, p1d**dim): numbers in ``l_vec`` of the dofs of this rank's elements, and of its ghost
-    # elements if the function is needed there
-    indices: Ints
+    # of this rank's elements, and of its ghost elements if the function is needed there
+    restriction: ElementRestriction
 
     @staticmethod
     def of(space: Space, vector: NDArray[Any], *, on_sides: bool = False) -> Field:
@@ -46,10 +44,10 @@ class Field:
         For the faces between elements, ``on_sides``, ranks exchange the values on ghost elements.
         """
         if not on_sides:
-            return Field(space, frozen(space.l_vec(vector)), space.restriction.indices)
+            return Field(space, frozen(space.l_vec(vector)), space.restriction)
         touched, table = with_neighbours(space), space.owned_values(vector)
         ghosts = [] if touched.halo is None else [touched.halo.forward(table)]
-        return Field(space, frozen(np.concatenate([table, *ghosts])), touched.restriction.indices)
+        return Field(space, frozen(np.concatenate([table, *ghosts])), touched.restriction)
 
     @property
     def vector(self) -> NDArray[Any]:
@@ -58,11 +56,11 @@ class Field:
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, nq[, ncomp]) at the quadrature points of a block of elements."""
-        return block.values(self.space.basis, self.indices, self.l_vec)
+        return block.values(self.space.basis, self.restriction.of(self.l_vec))
 
     def slopes_at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Reference derivatives (n, nq[, ncomp], dim) at the points; see `DomainBlock.slopes`."""
-        return block.slopes(self.space.basis, self.indices, self.l_vec)
+        return block.slopes(self.space.basis, self.restriction.of(self.l_vec))
 
 
 @final

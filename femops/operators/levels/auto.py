@@ -109,16 +109,14 @@ def _space(space: Space, part: Mesh, known: dict[Any, Any]) -> Space:
 
 def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
     """Restrict an l_vec to the space ``part``, which is on the first elements of the mesh."""
-    found = np.empty((part.ndofs, *l_vec.shape[1:]), l_vec.dtype)
-    indices = part.restriction.indices
-    found[indices] = l_vec[whole.restriction.indices[: len(indices)]]
-    return found
+    first = slice(part.mesh.num_elements)
+    return part.restriction.assigned(whole.restriction.entries(l_vec, first))
 
 
 def _field(field: Field, part: Mesh, known: dict[Any, Any]) -> Field:
     """Restrict a field to a part of the mesh."""
     space = _space(field.space, part, known)
-    return Field(space, _first(field.space, space, field.l_vec), space.restriction.indices)
+    return Field(space, _first(field.space, space, field.l_vec), space.restriction)
 
 
 def _given(given: FormCoefficient, part: Mesh, known: dict[Any, Any]) -> FormCoefficient:

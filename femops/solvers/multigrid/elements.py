@@ -12,17 +12,18 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.boundary import BoundaryFaces
 from femops.operators import Operator
-from femops.operators.assembly.csr import add_element_matrices, domains, flat_dofs
+from femops.operators.assembly.csr import add_element_matrices, domains
 from femops.operators.integrals.term import Sum
 from femops.parallel.comm import Communicator
 from femops.solvers.multigrid.coarse import gathered
+from femops.spaces.face_space import FaceSpace
 from femops_kernels.cpu.in_order import in_order
 from femops_meshes.coarsening import Coarsening
 
@@ -37,12 +38,12 @@ def element_matrices(A: Operator) -> Floats:
 
     Matrices of boundary faces are added to the elements of the faces. Constraints are ignored.
     """
-    ne, rows = flat_dofs(A.space).shape
+    ne, rows = A.space.pattern().shape
     out = np.zeros((ne, rows, rows))
     for group in domains(A.summands):
         faces = group.first.domain
         if isinstance(faces, BoundaryFaces):
-            _add_faces(out, group, faces.elements, A.space.restriction.indices)
+            _add_faces(out, group, faces.elements)
         else:
             add_element_matrices(out, group)
     return out
@@ -57,18 +58,17 @@ def clear(matrices: Floats, free: NDArray[np.bool_]) -> None:
     matrices[touched] = some
 
 
-def _add_faces(out: Floats, summands: Sum, owners: Ints, nodes: Ints) -> None:
+def _add_faces(out: Floats, summands: Sum, owners: Ints) -> None:
     """Add the matrices of boundary faces to the matrices of their elements, in place.
 
-    Shapes: `out` (ne, rows, rows), `owners` (nf,), `nodes` (ne, corners).
+    Shapes: `out` (ne, rows, rows), `owners` (nf,).
     """
-    faces = summands.first.trial
-    of_faces = faces.restriction.indices
-    local = faces.ncomp * of_faces.shape[1]
+    faces = cast(FaceSpace, summands.first.trial)
+    at = faces.turned_nodes()
+    local = faces.ncomp * at.shape[1]
     values = np.zeros((len(owners), local, local))
     add_element_matrices(values, summands)
-    at = (nodes[owners][:, np.newaxis] == of_faces[:, :, np.newaxis]).argmax(axis=2)
-    components = np.arange(faces.ncomp)[:, np.newaxis] * nodes.shape[1]
+    components = np.arange(faces.ncomp)[:, np.newaxis] * faces.volume.restriction.num_nodes
     flat = (at[:, np.newaxis] + components).reshape(len(owners), local)
     place = owners[:, np.newaxis, np.newaxis], flat[:, :, np.newaxis], flat[:, np.newaxis]
     np.add.at(out, place, values)

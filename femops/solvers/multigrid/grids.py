@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, kron
 
 from femops.operators import Operator
-from femops.operators.assembly.csr import flat_dofs, summed_matrices
+from femops.operators.assembly.csr import summed_matrices
 from femops.operators.execution.backend import Backend
 from femops.operators.execution.choice import backend_of
 from femops.parallel.comm import Communicator, Serial
@@ -81,7 +82,9 @@ def first_coarse(
     Shapes: `free` (size,).
     """
     space, comm = A.space, A.space.comm
-    element, corner = _places(space.restriction.indices, space.ndofs)
+    restriction, shape = space.restriction, (space.mesh.num_elements, space.restriction.num_nodes)
+    places = restriction.assigned(np.arange(math.prod(shape)).reshape(shape))
+    element, corner = np.divmod(places[: space.ndofs], restriction.num_nodes)
     own = _interpolation(coarsening, element, corner)
     own.sort_indices()  # whatever the rank's first element at a vertex is
     touched = space.l_vec(free.astype(float)).reshape(-1) > 0.0
@@ -89,7 +92,7 @@ def first_coarse(
     up = gathered_rows(comm, own)
     matrices = element_matrices(A)
     look(matrices)
-    clear(matrices, touched[flat_dofs(space)])
+    clear(matrices, touched[space.pattern()])
     grid = _coarse(matrices, coarsening, up, whole, x, comm, space.any_width)
     ncomp, backend = space.ncomp, backend_of(space)
     given = dtype, space.any_width

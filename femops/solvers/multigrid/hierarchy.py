@@ -73,7 +73,7 @@ class BasisChange:
         updates = self._updates = backend_of(space).updates
         vectors: list[Array] = [updates.vector(space.size, dtype) for _ in range(4)]
         self.right, self._product, self._solution, self._weights = vectors
-        shared = space.sum_elements(np.ones(space.restriction.indices.shape))
+        shared = space.multiplicity()
         self._weights[: space.size] = updates.put(np.repeat(1.0 / shared, space.ncomp))
         self._weights[updates.put(A.constrained_dofs)] = 0.0
         self.condition = float(np.linalg.cond(interpolation_matrix(nodal, space))) ** space.dim
@@ -336,7 +336,7 @@ def _of_operator(
         if space.halo is None:
             share = space.restriction.shares(dtype)
         else:
-            share = 1.0 / space.sum_elements(np.ones(space.restriction.indices.shape))
+            share = 1.0 / space.multiplicity()
         each = share if space.ncomp == 1 else np.repeat(share, space.ncomp)
     elements = int(space.comm.sum(space.mesh.num_elements))
     size = _size_of(space, elements)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, diags_array
 
 from femops.operators import Operator
-from femops.operators.assembly.csr import domains, flat, flat_dofs
+from femops.operators.assembly.csr import domains, flat
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.coarsening import coarse_operator
 from femops.parallel.comm import Communicator, Serial
@@ -190,7 +190,7 @@ def _parts(A: Operator, free: Flags, part: Ints) -> csc_array:
     own = np.where(free[here], part[here], -1)
     found = [(here[:0], here[:0], np.zeros(0))]
     for group in domains(flat(A.at_level("partial").summands)):
-        rows, columns = flat_dofs(group.first.test), flat_dofs(group.first.trial)
+        rows, columns = group.first.test.pattern(), group.first.trial.pattern()
         for factor, term in group:
             assembly = ElementAssembly(term)
             for start, stop in assembly.blocks():
@@ -211,7 +211,7 @@ def _parts(A: Operator, free: Flags, part: Ints) -> csc_array:
 
 def _global_nodes(space: Space) -> Ints:
     """Numbers in the vectors of all ranks of the nodes of this rank's elements."""
-    return np.asarray(_numbers(space)[space.restriction.indices])
+    return space.restriction.entries(_numbers(space))
 
 
 def _numbers(space: Space) -> Ints:
