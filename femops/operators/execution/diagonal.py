@@ -59,8 +59,9 @@ def _sweepable(term: Term) -> bool:
 
 
 def _kernel(term: Term) -> DiagonalKernel:
-    slopes = term.trial.basis.gradient(term.quadrature.points)
-    return DiagonalKernel(factorised_kernel(term), slopes)
+    points = term.quadrature.points
+    slopes = (basis.gradient(points) for basis in term.trial.element.bases)
+    return DiagonalKernel(factorised_kernel(term), tuple(slopes))
 
 
 def _swept(backend: Backend, term: Term) -> NDArray[Any]:

@@ -31,7 +31,6 @@ from femops_kernels.cpu.plan import (
     make_plan,
 )
 from femops_kernels.derived import Derived
-from femops_kernels.simd.runs import DofRuns
 from femops_kernels.tuning.database import find
 
 Ints = NDArray[np.int64]
@@ -96,7 +95,7 @@ def _elements_together(fields: Arguments, tests: Arguments, dtype: np.dtype[np.g
     size, discontinuous = size_of_groups(ne), all(isinstance(V, L2) for V in volumes.values())
     if grouped or not discontinuous or ne < FEWEST_CHUNKS * size:
         return 0
-    nodes = sum(V.p1d**V.dim * V.ncomp for V in volumes.values())
+    nodes = sum(V.element.size * V.ncomp for V in volumes.values())
     fit: float = min(CHUNK_BYTES / (2 * dtype.itemsize * nodes), ne // FEWEST_CHUNKS)
     return size * max(1, round(fit / size))
 
@@ -229,8 +228,7 @@ def _make_plan(
     space: DomainSpace, width: int, chunks: _Chunks, single: bool = False, layers: int = 0
 ) -> Plan:
     behind = space if isinstance(space, FaceSpace) and space.has_end else None
-    broken = space.p1d == 1 or isinstance(space.volume if behind else space, L2)
-    runs = DofRuns(space.dim, space.p1d, broken, single, layers)
+    runs = space.element.runs(single=single, layers=layers)
     whole, own = space.restriction, space.restriction.owned
     # kernels turn the elements behind faces, but for many vectors their dofs are turned before
     indices = behind.element_indices(layers) if behind and not single else whole.indices
@@ -243,7 +241,7 @@ def _make_plan(
     apart = mesh is not None and mesh.reproducible
     if chunks.owned is not None and isinstance(space.volume, L2) and not apart:
         runs = replace(runs, single=single or behind is None)
-        owned = chunks.owned * space.volume.p1d**space.volume.dim
+        owned = chunks.owned * space.volume.element.size
         sizes = own, width, chunks.start, owned
         return placed_plan(make_owned_plan(indices, *sizes, runs, whole.ndofs - own))
     plan = make_nonowned_plan(*given, apart=apart, even=space.domain.two_sided)
