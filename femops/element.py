@@ -84,6 +84,10 @@ class Element:
         """Values (n, points[, ncomp]) on a grid, or derivatives along direction `slope`."""
         return tensor_apply(self.matrices(grid, slope), e_vec)
 
+    def sums(self, grid: Grid, values: Floats, slope: int | None = None) -> Floats:
+        """Transpose of `values`: (n, points[, ncomp]) -> (n, size[, ncomp])."""
+        return tensor_apply([matrix.T for matrix in self.matrices(grid, slope)], values)
+
     def slopes(self, grid: Grid, e_vec: Floats) -> list[Floats]:
         """Derivatives (n, points[, ncomp]) on a grid along each direction, x first."""
         return [self.values(grid, e_vec, d) for d in range(self.dim)]

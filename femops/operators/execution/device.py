@@ -35,7 +35,6 @@ from femops.pointwise.sides import is_plus, is_side
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import end_of
 from femops.spaces.domain_space import DomainSpace
-from femops.spaces.h1_l2 import L2
 from femops.spaces.side_space import side_space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
@@ -189,7 +188,7 @@ def product_sweep(device: Device, products: Products) -> DeviceSweep:
 
 
 def _broken(space: DomainSpace) -> bool:
-    return space.p1d == 1 or isinstance(space.volume, L2)
+    return space.p1d == 1 or space.volume.element.broken
 
 
 def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:

@@ -17,7 +17,6 @@ from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.face_space import FaceSpace
-from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_plan
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.plan import (
@@ -92,7 +91,7 @@ def _elements_together(fields: Arguments, tests: Arguments, dtype: np.dtype[np.g
     volumes = {id(side.volume): side.volume for side in sides}
     ne, mesh = first.mesh.num_elements, first.distributed
     grouped = mesh is not None and mesh.element_groups is not None
-    size, discontinuous = size_of_groups(ne), all(isinstance(V, L2) for V in volumes.values())
+    size, discontinuous = size_of_groups(ne), all(V.element.broken for V in volumes.values())
     if grouped or not discontinuous or ne < FEWEST_CHUNKS * size:
         return 0
     nodes = sum(V.element.size * V.ncomp for V in volumes.values())
@@ -217,7 +216,7 @@ def _layers(space: DomainSpace) -> int:
     Elements that share dofs have their nodes in several runs. On reproducible meshes results are
     added element by element. There all nodes are read.
     """
-    apart = isinstance(space.volume, L2) and not space.volume.any_width
+    apart = space.volume.element.broken and not space.volume.any_width
     if not (isinstance(space, FaceSpace) and space.has_end and apart):
         return 0
     layers = space.basis.layers(slopes=True)
@@ -239,7 +238,7 @@ def _make_plan(
         return placed_plan(make_plan(*given, num_touched=whole.first_touch[1:]))
     mesh = space.volume.distributed
     apart = mesh is not None and mesh.reproducible
-    if chunks.owned is not None and isinstance(space.volume, L2) and not apart:
+    if chunks.owned is not None and space.volume.element.broken and not apart:
         runs = replace(runs, single=single or behind is None)
         owned = chunks.owned * space.volume.element.size
         sizes = own, width, chunks.start, owned
