@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -20,94 +19,103 @@ Grid = ArrayLike | Sequence[ArrayLike]
 """Points of a tensor grid: those of each direction, x first, or one set for all directions."""
 
 
-@final
-@dataclass(frozen=True)
-class Element:
-    """Functions on a reference segment, square or cube: products of one function per direction.
+class Element(ABC):
+    """Functions on a reference segment, square or cube.
 
-    Element vectors have the shape (n, size[, ncomp]), lexicographic, x fastest.
+    Element vectors have the shape (n, size[, ncomp]). Points of a grid are lexicographic, x
+    fastest.
     """
 
-    bases: tuple[Basis1D, ...]  # of each direction, x first
-    # for each direction, whether neighbours share the functions at its ends
-    closed: tuple[bool, ...]
+    dim: int
+    size: int  # number of functions
+    order: int  # highest degree in a direction
+    is_nodal: bool  # whether coefficients are values at the nodes
+    broken: bool  # whether neighbours share no function
 
-    @property
-    def dim(self) -> int:
-        """Number of directions."""
-        return len(self.bases)
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        """Number of functions along each direction, x first."""
-        return tuple(basis.p1d for basis in self.bases)
-
-    @cached_property
-    def size(self) -> int:
-        """Number of functions."""
-        return math.prod(self.shape)
-
-    @property
-    def order(self) -> int:
-        """Highest degree in a direction."""
-        return max(basis.p for basis in self.bases)
-
-    @property
-    def is_nodal(self) -> bool:
-        """True if coefficients are values at the nodes."""
-        return all(basis.is_nodal for basis in self.bases)
-
-    @property
-    def broken(self) -> bool:
-        """True if neighbours share no function."""
-        return not any(self.closed)
-
+    @abstractmethod
     def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
         """Runs of consecutive dofs, as kernels read them."""
+
+    @property
+    @abstractmethod
+    def nodes(self) -> list[Floats]:
+        """Grid of the nodes, whose values determine a function."""
+
+    @abstractmethod
+    def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
+        """Values (n, points[, ncomp]) on a grid, or derivatives along direction `slope`."""
+
+    @abstractmethod
+    def sums(self, grid: Grid, values: Floats, slope: int | None = None) -> Floats:
+        """Transpose of `values`: (n, points[, ncomp]) -> (n, size[, ncomp])."""
+
+    def slopes(self, grid: Grid, e_vec: Floats) -> list[Floats]:
+        """Derivatives (n, points[, ncomp]) on a grid along each direction, x first."""
+        return [self.values(grid, e_vec, d) for d in range(self.dim)]
+
+    @abstractmethod
+    def from_nodal(self, values: Floats) -> Floats:
+        """Coefficients (n, size[, ncomp]) of the functions with these values at the nodes."""
+
+    @abstractmethod
+    def weights_at(self, points: Floats) -> Floats:
+        """Values (n, size) of all functions at reference points (n, dim)."""
+
+    @abstractmethod
+    def values_at(self, points: Floats, e_vec: Floats) -> Floats:
+        """Values (n[, ncomp]) at one point in each element, with reference coordinates (n, dim)."""
+
+    @abstractmethod
+    def slopes_at(self, points: Floats, e_vec: Floats) -> list[Floats]:
+        """Derivatives (n[, ncomp]) at one point in each element, along each direction, x first."""
+
+
+@final
+class TensorElement(Element):
+    """Products of one function per direction, lexicographic, x fastest."""
+
+    def __init__(self, bases: Sequence[Basis1D], closed: Sequence[bool]) -> None:
+        """``closed``: for each direction, whether neighbours share the functions at its ends."""
+        self.bases, self.closed, self.dim = tuple(bases), tuple(closed), len(bases)
+        self.shape = tuple(basis.p1d for basis in bases)
+        self.size, self.order = math.prod(self.shape), max(basis.p for basis in bases)
+        self.is_nodal = all(basis.is_nodal for basis in bases)
+        self.broken = not any(closed)
+
+    def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
         return DofRuns(self.shape, self.closed, single, layers)
 
     # --- on tensor grids -------------------------------------------------------------------------
 
     @property
     def nodes(self) -> list[Floats]:
-        """Grid of the nodes, whose values determine a function."""
         return [basis.nodes for basis in self.bases]
 
     def matrices(self, grid: Grid, slope: int | None = None) -> list[Floats]:
         """1-D matrices (points, functions) to values, or to derivatives along direction `slope`."""
+        points: Any = grid
+        if isinstance(grid, np.ndarray) or not isinstance(points[0], np.ndarray):
+            points = [grid] * self.dim
         return [
             basis.gradient(x) if d == slope else basis.interpolation(x)
-            for d, (basis, x) in enumerate(zip(self.bases, self._each(grid), strict=True))
+            for d, (basis, x) in enumerate(zip(self.bases, points, strict=True))
         ]
 
     def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
-        """Values (n, points[, ncomp]) on a grid, or derivatives along direction `slope`."""
         return tensor_apply(self.matrices(grid, slope), e_vec)
 
     def sums(self, grid: Grid, values: Floats, slope: int | None = None) -> Floats:
-        """Transpose of `values`: (n, points[, ncomp]) -> (n, size[, ncomp])."""
         return tensor_apply([matrix.T for matrix in self.matrices(grid, slope)], values)
 
-    def slopes(self, grid: Grid, e_vec: Floats) -> list[Floats]:
-        """Derivatives (n, points[, ncomp]) on a grid along each direction, x first."""
-        return [self.values(grid, e_vec, d) for d in range(self.dim)]
-
     def from_nodal(self, values: Floats) -> Floats:
-        """Coefficients (n, size[, ncomp]) of the functions with these values at the nodes."""
         return tensor_apply([basis.from_nodal for basis in self.bases], values)
-
-    def _each(self, grid: Any) -> Sequence[Floats]:
-        alike = isinstance(grid, np.ndarray) or not isinstance(grid[0], np.ndarray)
-        return [grid] * self.dim if alike else grid
 
     # --- at one point of each element ------------------------------------------------------------
 
     def values_at(self, points: Floats, e_vec: Floats) -> Floats:
-        """Values (n[, ncomp]) at one point in each element, with reference coordinates (n, dim)."""
         return _contracted(self._rows(points), e_vec)
 
     def slopes_at(self, points: Floats, e_vec: Floats) -> list[Floats]:
-        """Derivatives (n[, ncomp]) at one point in each element, along each direction, x first."""
         values = self._rows(points)
         slopes = [_slopes(basis, x) for basis, x in zip(self.bases, points.T, strict=True)]
         return [
@@ -115,7 +123,6 @@ class Element:
         ]
 
     def weights_at(self, points: Floats) -> Floats:
-        """Values (n, size) of all functions at reference points (n, dim)."""
         result = np.ones((len(points), 1))
         for along in self._rows(points):  # x fastest: the later direction varies more slowly
             result = (along[:, :, np.newaxis] * result[:, np.newaxis]).reshape(len(points), -1)
@@ -125,9 +132,65 @@ class Element:
         return [basis.interpolation(x) for basis, x in zip(self.bases, points.T, strict=True)]
 
 
-def tensor_element(basis: Basis1D, dim: int, *, closed: bool = True) -> Element:
+@final
+class TableElement(Element):
+    """Functions that are no products, by tables of their values and derivatives.
+
+    The functions here are combinations of the products of a `TensorElement`, whose nodes and shared
+    dofs they have.
+    """
+
+    is_nodal = False
+
+    def __init__(self, products: TensorElement, coefficients: Floats) -> None:
+        """Shapes: `coefficients` (products, functions), square and regular."""
+        self._products, self._coefficients = products, coefficients
+        self.dim, self.size = products.dim, coefficients.shape[1]
+        self.order, self.broken = products.order, products.broken
+
+    def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
+        return self._products.runs(single=single, layers=layers)
+
+    @property
+    def nodes(self) -> list[Floats]:
+        return self._products.nodes
+
+    def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
+        return np.asarray(np.einsum("qj,nj...->nq...", self._table(grid, slope), e_vec))
+
+    def sums(self, grid: Grid, values: Floats, slope: int | None = None) -> Floats:
+        return np.asarray(np.einsum("qj,nq...->nj...", self._table(grid, slope), values))
+
+    def _table(self, grid: Grid, slope: int | None) -> Floats:
+        """Values (points, size), or derivatives along a direction."""
+        return self._products.values(grid, self._coefficients.T, slope).T
+
+    def from_nodal(self, values: Floats) -> Floats:
+        inverse = np.linalg.inv(self._coefficients)
+        return np.asarray(np.einsum("ij,nj...->ni...", inverse, self._products.from_nodal(values)))
+
+    def weights_at(self, points: Floats) -> Floats:
+        return self._products.weights_at(points) @ self._coefficients
+
+    def values_at(self, points: Floats, e_vec: Floats) -> Floats:
+        return self._products.values_at(points, self._in_products(e_vec))
+
+    def slopes_at(self, points: Floats, e_vec: Floats) -> list[Floats]:
+        return self._products.slopes_at(points, self._in_products(e_vec))
+
+    def _in_products(self, e_vec: Floats) -> Floats:
+        return np.asarray(np.einsum("ij,nj...->ni...", self._coefficients, e_vec))
+
+
+def table_of(element: Element, grid: Grid) -> Floats:
+    """Values, then derivatives along each direction, of all functions: (1 + dim, points, size)."""
+    kinds = [element.values(grid, np.eye(element.size), d) for d in (None, *range(element.dim))]
+    return np.stack(kinds).swapaxes(1, 2)
+
+
+def tensor_element(basis: Basis1D, dim: int, *, closed: bool = True) -> TensorElement:
     """Element with the same functions in each direction."""
-    return Element((basis,) * dim, (closed,) * dim)
+    return TensorElement((basis,) * dim, (closed,) * dim)
 
 
 def _slopes(basis: Basis1D, x: Floats) -> Floats:

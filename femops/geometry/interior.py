@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
-from femops.element import Element, tensor_element
+from femops.element import Element, TensorElement, tensor_element
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import face_digits, nodes_inwards
@@ -280,7 +280,7 @@ class InteriorGeometry(DomainGeometry):
         return self.faces.around.coordinates[elements[:, np.newaxis], nodes[start:stop]]
 
     @property
-    def _map(self) -> Element:
+    def _map(self) -> TensorElement:
         """Element of the maps of the mesh's elements."""
         return tensor_element(Basis1D("gll", self.mesh.order), self.dim)
 
@@ -405,4 +405,4 @@ class InteriorBlock(FaceBlock):
         """Values (n, p1d**dim[, ncomp]) at the nodes of the side's turned elements."""
         faces, part = self.geometry.faces, (self.start, self.stop)
         elements = faces.elements[self._side, slice(*part)]
-        return nodal(elements, faces.nodes(self._side, element.bases[0].p1d, *part))
+        return nodal(elements, faces.nodes(self._side, element.order + 1, *part))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Quadrature1D
-from femops.element import Element
+from femops.element import Element, TensorElement
 from femops.errors import SpaceError
 from femops.geometry.domain import Domain
 from femops.parallel.halo import Halo
@@ -61,13 +61,22 @@ class DomainSpace(ABC):
     @property
     def basis(self) -> Basis1D:
         """The functions along each direction, where all directions have the same."""
-        first, *others = self.element.bases
+        first, *others = self.tensor.bases
         if any(basis != first for basis in others):
             raise SpaceError(
-                f"directions of an element have the bases {self.element.bases}: "
-                "take space.element.bases"
+                f"directions of an element have the bases {self.tensor.bases}: "
+                "take space.tensor.bases"
             )
         return first
+
+    @property
+    def tensor(self) -> TensorElement:
+        """The element, if its functions are products of functions of one direction."""
+        if not isinstance(self.element, TensorElement):
+            raise SpaceError(
+                "the functions of this element are no products of functions of one direction"
+            )
+        return self.element
 
     @property
     def p1d(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Quadrature1D, gauss
-from femops.element import Element
+from femops.element import Element, TensorElement
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops_kernels.cuda.device.device import Device
@@ -100,5 +100,5 @@ def _behind(volume: Space, slopes: bool) -> Element:
     if slopes:
         return volume.element
     if volume.dim == 1:
-        return Element((Basis1D("gauss", 0),), (False,))
-    return Element(volume.element.bases[:-1], (True,) * (volume.dim - 1))
+        return TensorElement((Basis1D("gauss", 0),), (False,))
+    return TensorElement(volume.tensor.bases[:-1], (True,) * (volume.dim - 1))

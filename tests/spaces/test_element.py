@@ -7,7 +7,8 @@ import pytest
 
 import femops
 from femops.basis import Basis1D, gauss
-from femops.element import Element
+from femops.element import TableElement, TensorElement, tensor_element
+from femops.errors import OperatorError, SpaceError
 from femops.numbering import ternary_codes
 from femops.spaces.base import Space
 from femops.spaces.restriction import ElementRestriction
@@ -42,7 +43,7 @@ class MixedOrders(Space):
         return 1
 
     def _element(self, family):
-        return Element(tuple(Basis1D(family, p) for p in self.orders), (True,) * self.dim)
+        return TensorElement(tuple(Basis1D(family, p) for p in self.orders), (True,) * self.dim)
 
     def _restriction(self):
         x = positions(self.mesh.coordinates, self.element.nodes)
@@ -190,7 +191,9 @@ class EdgeComponent(Space):
     def _element(self, family):
         open_, closed = Basis1D("gauss", 0), Basis1D(family, 1)
         along = [d == self.along for d in range(self.dim)]
-        return Element(tuple(open_ if a else closed for a in along), tuple(not a for a in along))
+        return TensorElement(
+            tuple(open_ if a else closed for a in along), tuple(not a for a in along)
+        )
 
     _restriction = MixedOrders._restriction
     _rank_numbering = file_dofs = boundary_dofs = MixedOrders._rank_numbering
@@ -247,3 +250,81 @@ def test_the_mass_matrix_of_edge_elements(level):
     assert error(A @ u, expected @ u) < 1e-13
     assert error(A.diagonal(), expected.diagonal()) < 1e-13
     assert error(A.assemble().toarray(), expected) < 1e-13
+
+
+class Tabulated(Space):
+    """H1 of order 2, or combinations of the functions of L2, by tables."""
+
+    def __init__(self, mesh, *, continuous, mix=None, ncomp=1):
+        self.continuous, self.mix = continuous, mix
+        super().__init__(mesh, 2, ncomp, "gll")
+
+    def _lowest_order(self, family):
+        return 1
+
+    def _element(self, family):
+        products = tensor_element(Basis1D(family, 2), self.dim, closed=self.continuous)
+        return TableElement(products, np.eye(products.size) if self.mix is None else self.mix)
+
+    def _restriction(self):
+        like = femops.H1 if self.continuous else femops.L2
+        return like(self.mesh, 2).restriction
+
+    _rank_numbering = file_dofs = boundary_dofs = MixedOrders._rank_numbering
+
+
+def bent(dim):
+    counts = (3, 4, 2)[:dim]
+    return femops.box(counts, mapping=lambda x: x + 0.04 * np.sin(3 * x[::-1]), order=2)
+
+
+@pytest.mark.parametrize("level", ["full", "element", "partial"])
+@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_tables_of_products_equal_the_products(dim, level, dtype):
+    mesh, bound = bent(dim), {"float64": 1e-13, "float32": 1e-5}[dtype]
+    x = np.random.default_rng(7).standard_normal((femops.H1(mesh, 2).ndofs * 2, 5)).astype(dtype)
+    given = {"level": level, "dtype": dtype}
+    made = [
+        femops.diffusion(V, kappa=kappa, **given) + femops.mass(V, 0.7, **given)
+        for V in (femops.H1(mesh, 2, ncomp=2), Tabulated(mesh, continuous=True, ncomp=2))
+    ]
+    products, tables = made
+    assert error(tables @ x[:, 0], products @ x[:, 0]) < bound
+    assert error(tables @ x, products @ x) < bound
+    assert error(tables.diagonal(), products.diagonal()) < bound
+    assert error(tables.assemble().toarray(), products.assemble().toarray()) < bound
+
+
+@pytest.mark.parametrize("level", ["full", "element", "partial"])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_functions_that_are_no_products(dim, level):
+    """Each element has combinations C of products, so a matrix becomes C^T A C."""
+    mesh, size = bent(dim), 3**dim
+    mix = np.random.default_rng(8).standard_normal((size, size)) + 2 * np.eye(size)
+    W, V = Tabulated(mesh, continuous=False, mix=mix), femops.L2(mesh, 2, family="gll")
+
+    def skew(u, x):
+        return {"value": u + u.grad[0], "grad": (1 + x[0]) * u.grad + 0.3 * u * np.ones(dim)}
+
+    change = np.kron(np.eye(mesh.num_elements), mix)
+    expected = change.T @ femops.form(skew, V).assemble().toarray() @ change
+    A = femops.form(skew, W, level=level)
+    x = np.random.default_rng(9).standard_normal((W.size, 3))
+    assert error(A @ x[:, 0], expected @ x[:, 0]) < 1e-12
+    assert error(A @ x, expected @ x) < 1e-12
+    assert error(A.T @ x[:, 0], expected.T @ x[:, 0]) < 1e-12
+    assert error(A.diagonal(), expected.diagonal()) < 1e-12
+    u = W.interpolate(lambda x: np.cos(x[0]))
+    v = V.interpolate(lambda x: np.cos(x[0]))
+    assert error(change @ u, v) < 1e-12
+    assert error(W.values(u), V.values(v)) < 1e-12
+    assert error(femops.load(W, lambda x: x[0]), change.T @ femops.load(V, lambda x: x[0])) < 1e-12
+
+
+def test_what_tables_cannot_do_is_refused():
+    W = Tabulated(bent(2), continuous=True)
+    with pytest.raises(OperatorError, match="partial"):
+        femops.diffusion(W, level="matrix-free") @ W.zeros()
+    with pytest.raises(SpaceError, match="products"):
+        W.basis  # noqa: B018

@@ -21,6 +21,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.element import TensorElement, table_of
 from femops.operators.assembly.point_matrices import (
     constant_in_elements,
     distinct_values,
@@ -65,6 +66,22 @@ class ElementAssembly:
         self.dim, self._along = term.trial.dim, term.trial.points_along(term.quadrature)
         self._points = term.trial.num_points(term.quadrature)
         self.trial, self.test = term.trial.element, term.test.element
+
+    @cached_property
+    def _test(self) -> TensorElement:
+        return self.term.test.tensor
+
+    @cached_property
+    def _trial(self) -> TensorElement:
+        return self.term.trial.tensor
+
+    @cached_property
+    def _tables(self) -> tuple[Floats, Floats] | None:
+        """Tables of the test functions and of the field, if not all functions are products."""
+        if all(isinstance(element, TensorElement) for element in (self.test, self.trial)):
+            return None
+        points = self.term.quadrature.points
+        return table_of(self.test, points), table_of(self.trial, points)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -148,6 +165,9 @@ class ElementAssembly:
     def diagonals(self, start: int, stop: int) -> Floats:
         """Diagonals (n, nodes, ncomp) of elements start <= e < stop of a square term."""
         ncomp, nodes = self.term.trial.ncomp, self.trial.size
+        if self._tables is not None:
+            diagonal = np.diagonal(self.matrices(start, stop), axis1=1, axis2=2)
+            return diagonal.reshape(-1, ncomp, nodes).swapaxes(1, 2)
         values = distinct_values(self.term, start, stop, self._on_diagonal)
         out = np.zeros((stop - start, nodes, ncomp))
         known: dict[bytes, Floats] = {}
@@ -197,6 +217,11 @@ class ElementAssembly:
     def _near_optimal(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
         """Compute element matrices (n, rows, columns) of one pair of components."""
         n, dim, pairs = d.shape[2], self.dim, np.argwhere(structure)
+        if self._tables is not None:
+            total = np.zeros((n, self.test.size, self.trial.size))
+            for i, j in pairs:
+                total += self._by_tables(i, j, d[i, j])
+            return total
         parts = {self._kinds(i, j): d[i, j] for i, j in pairs}
         rows, columns = self.test.size, self.trial.size
         if len(pairs) * self._points * rows * columns <= _DIRECT:
@@ -206,11 +231,20 @@ class ElementAssembly:
             return product.reshape(n, rows, columns)
         result = self._contracted(parts, self._pairs)
         # (n, i3, j3, i2, j2, i1, j1): rows first
-        sizes = zip(self.test.shape[::-1], self.trial.shape[::-1], strict=True)
+        sizes = zip(self._test.shape[::-1], self._trial.shape[::-1], strict=True)
         grid = result.reshape(n, *(count for pair in sizes for count in pair))
         order = [0, *range(1, 2 * dim, 2), *range(2, 2 * dim + 1, 2)]
         matrices: Floats = grid.transpose(order).reshape(n, rows, columns)
         return matrices
+
+    def _by_tables(self, i: int, j: int, d: Floats) -> Floats:
+        """Part of element matrices (n, rows, columns) of the entries (n, points) i, j of D."""
+        assert self._tables is not None
+        qfunction = self.term.qfunction
+        test, trial = self._tables
+        rows = test[qfunction.slots_out[i]].T * d[:, np.newaxis]
+        # one product per element: see `matrices`
+        return np.asarray(np.matmul(rows, trial[qfunction.slots_in[j]]))
 
     def _direct(self, kinds: tuple[Kinds, ...]) -> Floats:
         """Matrix (kinds * points, rows * columns) from entries of D to an element matrix."""
@@ -219,7 +253,7 @@ class ElementAssembly:
             for each in kinds:
                 whole = np.ones((1, 1, 1))  # rows, columns, points
                 for d, (weights, kind) in enumerate(zip(self._pairs, each, strict=True)):
-                    line = weights[kind].reshape(self.test.shape[d], self.trial.shape[d], -1)
+                    line = weights[kind].reshape(self._test.shape[d], self._trial.shape[d], -1)
                     sizes = np.array(whole.shape) * line.shape
                     whole = np.einsum("ijs,abt->aibjts", whole, line).reshape(sizes)
                 parts.append(whole.reshape(-1, whole.shape[2]).T)
@@ -286,7 +320,7 @@ class ElementAssembly:
         points = self._along[d]
         bases = [
             (element.bases[d].interpolation(points), element.bases[d].gradient(points))
-            for element in (self.test, self.trial)
+            for element in (self._test, self._trial)
         ]
         return {
             (a, b): np.ascontiguousarray(
@@ -306,11 +340,13 @@ class ElementAssembly:
                 kind: np.ascontiguousarray(matrix.reshape(n, n, -1).diagonal().T)
                 for kind, matrix in pairs.items()
             }
-            for n, pairs in zip(self.trial.shape, self._pairs, strict=True)
+            for n, pairs in zip(self._trial.shape, self._pairs, strict=True)
         ]
 
     def _near_optimal_flops(self, structure: NDArray[np.bool_]) -> int:
-        pairs = [m * n for m, n in zip(self.test.shape, self.trial.shape, strict=True)]
+        if self._tables is not None:
+            return 2 * int(structure.sum()) * self.test.size * self.trial.size * self._points
+        pairs = [m * n for m, n in zip(self._test.shape, self._trial.shape, strict=True)]
         total = 0
         for c in self._contractions(self._kinds(i, j) for i, j in np.argwhere(structure)):
             result = math.prod(pairs[: c.direction + 1]) * self._left(c.direction)

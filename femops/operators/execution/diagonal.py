@@ -54,12 +54,12 @@ def _sweepable(term: Term) -> bool:
     """
     broken = term.trial.volume.element.broken
     apart = broken if term.fields.two_sided else term.test is term.trial
-    return term.level in DATA_LEVELS and apart
+    return term.level in DATA_LEVELS and apart and not term.fields.tabulated
 
 
 def _kernel(term: Term) -> DiagonalKernel:
     points = term.quadrature.points
-    slopes = (basis.gradient(points) for basis in term.trial.element.bases)
+    slopes = (basis.gradient(points) for basis in term.trial.tensor.bases)
     return DiagonalKernel(factorised_kernel(term), tuple(slopes))
 
 

@@ -42,7 +42,7 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
     slots, numbers, mixed = _slots(qfunction), qfunction.numbers, _mixes(qfunction)
     if numbers.point or numbers.mapped or not numbers.weight or not slots:
         return None
-    if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end:
+    if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end or term.fields.tabulated:
         return None
     width, ne = term.width, term.domain.num_elements
     if not ne:
@@ -156,7 +156,7 @@ def _kernel(term: KernelTerm) -> SeparableKernel:
     slots, mixed = _slots(qfunction), _mixes(qfunction)
     mass: list[NDArray[np.float64]] = []
     stiffness: list[NDArray[np.float64]] = []
-    for test, trial in zip(term.test.element.bases, term.trial.element.bases, strict=True):
+    for test, trial in zip(term.test.tensor.bases, term.trial.tensor.bases, strict=True):
         slopes = [
             basis.interpolation(points) if mixed and read == [0] else basis.gradient(points)
             for basis, read in ((test, qfunction.slots_out), (trial, qfunction.slots_in))

@@ -42,7 +42,8 @@ class Side:
     """Field or test function of a kernel: components, and interpolation to quadrature points."""
 
     ncomp: int
-    # for each direction, x first, (points, nodes): interpolation to the quadrature points
+    # for each direction, x first, (points, nodes): interpolation to the quadrature points. None
+    # of functions that are no products.
     bases: tuple[NDArray[np.float64], ...]
     index_bytes: int  # bytes of a chunk-local dof number in the plan, 2 or 4
     runs: DofRuns  # runs of consecutive dofs of the plan
@@ -54,18 +55,12 @@ class Side:
     @property
     def shape(self) -> tuple[int, ...]:
         """Nodes along each direction, x first."""
-        return tuple(basis.shape[1] for basis in self.bases)
+        return self.runs.shape
 
     @property
     def num_nodes(self) -> int:
         """Number of nodes of an element."""
         return math.prod(self.shape)
-
-    @property
-    def words(self) -> str:
-        """Components and nodes in words."""
-        counts = dict.fromkeys(self.shape) if len(set(self.shape)) == 1 else self.shape
-        return f"{self.ncomp} x {' '.join(map(str, counts))} nodes"
 
 
 def chunk_parts(
@@ -82,6 +77,11 @@ def chunk_parts(
         "NCOMP_OUT": _if_equal(ncomps_out),
     }
     return ("table", "copies", "chunk"), constants, ""
+
+
+def _counts(shape: Sequence[int]) -> str:
+    """Numbers of each direction in words: one, if all are equal."""
+    return " ".join(map(str, shape if len({*shape}) > 1 else shape[:1]))
 
 
 def _if_equal(numbers: Sequence[int]) -> int:
@@ -219,7 +219,8 @@ class OperatorKernel(SweepKernel, ABC):
     def _words(self) -> tuple[str, str]:
         """Sizes of the fields, and of the test functions, in words."""
         source, target = (
-            " + ".join(side.words for side in sides) for sides in (self.sources, self.targets)
+            " + ".join(f"{side.ncomp} x {_counts(side.shape)} nodes" for side in sides)
+            for sides in (self.sources, self.targets)
         )
         return source, target
 
