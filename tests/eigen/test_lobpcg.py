@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator
 
 import femops
 from femops.eigen import SubspaceState, chebyshev_subspace, lobpcg
@@ -50,6 +51,19 @@ def test_eigenvectors_of_zero_are_found_without_a_preconditioner(ncomp):
     zeros = 6 if ncomp == 3 else 1
     assert found.converged
     assert abs(found.values[:zeros]).max() < 1e-9 * found.values[zeros]
+
+
+@pytest.mark.parametrize(("tol", "guard"), [(1e-2, 0), (1e-4, 2)])
+def test_no_vector_is_left_to_improve_after_a_search(tol, guard):
+    """The search adds the constants, which the preconditioner never makes. Then all are exact."""
+    V = femops.H1(femops.box((4, 4)), 2)
+    K = femops.diffusion(V)
+    inverse = np.linalg.pinv(K @ np.eye(V.size))
+    P = LinearOperator(K.shape, matvec=lambda x: inverse @ x, dtype=float)
+    found = lobpcg(K, femops.mass(V), 2, preconditioner=P, tol=tol, guard=guard)
+    assert found.converged
+    assert abs(found.values[0]) < 1e-6
+    assert found.values[1] == pytest.approx(np.pi**2, rel=1e-3)
 
 
 def test_a_body_that_nothing_holds():
