@@ -15,6 +15,7 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.execution.modes import ElementModes, matrices_of, modes_of
 from femops.operators.execution.transfer import compiled_modes
 from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_lines, check_patches
+from femops.solvers.multigrid.coarse import QUICK
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.measure import Cycle, factor, iterations
@@ -223,8 +224,13 @@ def _factor(M: Changeable, k: int, cycles: int | None = None) -> float:
 
 
 def _factors_pay(M: Changeable, many: int) -> bool:
-    """True if factors of A's matrix are expected to save time. Collective."""
+    """True if factors of A's matrix are expected to save time. Collective.
+
+    The null space of a singular matrix borders it with dense rows, which fill the factors.
+    """
     space, elements = M.operator.space, M.sizes[0].elements
+    if M.hierarchy.solver.singular and space.global_size > QUICK[space.dim]:
+        return False
     operations, entries = M.hierarchy.matrices.factor_work
     seconds = _OPERATION * operations
     seconds += _ENTRY * elements * (space.ncomp * (space.order + 1) ** space.dim) ** 2
