@@ -1,5 +1,6 @@
 """The lowest eigenpairs with a preconditioner."""
 
+import importlib
 import itertools
 from functools import partial
 
@@ -15,6 +16,7 @@ from support import fixtures
 from support.cuda.guarded import guarded_device
 from support.pencils import check, masses
 
+lobpcg_module = importlib.import_module("femops.eigen.lobpcg")  # the function has its name
 one_thread = fixtures.one_thread
 check = partial(check, solver=lobpcg)
 
@@ -69,6 +71,20 @@ def test_no_vector_is_left_to_improve_after_a_search():
         assert found.converged or found.reason
         for value in found.values:
             assert abs(value - exact).min() < 0.1 * np.pi**2
+
+
+def test_no_multigrid_is_made_of_a_singular_operator(monkeypatch):
+    """Its relaxations would be measured, or factors made, in vain."""
+    made, multigrid = [], lobpcg_module.multigrid
+    monkeypatch.setattr(lobpcg_module, "multigrid", lambda A: made.append(A) or multigrid(A))
+    V = femops.H1(femops.box((3, 2, 2)), 2, ncomp=3)
+    free = femops.elasticity(V, 1.0, 1.0)
+    held = free.constrained(V.boundary_dofs())
+    for K, kept in ((free, False), (held, True)):
+        made.clear()
+        assert lobpcg_module.default_preconditioner(K).operator is made[0]
+        assert len(made) == 1
+        assert (made[0] is K) == kept
 
 
 def test_a_body_that_nothing_holds():
