@@ -90,11 +90,10 @@ def sides(term: KernelTerm, *, layered: bool = True) -> Sides:
 
     def side(space: DomainSpace, plan: Plan) -> Side:
         if (space, id(plan)) not in made:
-            b1d, ncomp = space.basis.interpolation(term.quadrature.points), space.ncomp
-            near = plan.runs.layers or space.p1d
-            end = end_of(space.basis)[:, :near] if space.has_end else None
+            bases = tuple(space.element.matrices(term.quadrature.points))
+            end = end_of(space.basis)[:, : plan.runs.layers or None] if space.has_end else None
             given = plan.number_bytes, plan.runs, term.any_width, end
-            made[space, id(plan)] = Side(ncomp, b1d, *given)
+            made[space, id(plan)] = Side(space.ncomp, bases, *given)
         return made[space, id(plan)]
 
     pairs = dict(zip(term.fields.spaces, plans_of(term, layered=layered), strict=True))
@@ -227,7 +226,7 @@ def element_products(
     ne, width = source.domain.num_elements, kernel.width
     ones = placed_array((-(-ne // width), source.ncomp, width), dtype)
     ones[:] = 1.0
-    points = np.zeros((len(ones), target.p1d**source.dim, 0, width), dtype)
+    points = np.zeros((len(ones), target.element.size, 0, width), dtype)
     none: NDArray[np.int64] = np.empty(0, dtype=np.int64)
     pair = _element_plans(source, target, dtype, width)
     return Sweep(kernel, [SweepDofs(*pair, none, none, 0.0)], Data(points, ones))
@@ -245,13 +244,17 @@ def product_kernel(
     """Kernel that multiplies element dofs by a matrix in each direction, see `element_products`."""
     width = lane_width(dtype, None)
     into, out = (
-        Side(source.ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs, source.any_width)
+        Side(source.ncomp, _no_points(space), plan.number_bytes, plan.runs, source.any_width)
         for space, plan in zip(
             (source, target), _element_plans(source, target, dtype, width), strict=True
         )
     )
-    given = dtype, width, matrix, matrix, True, False
-    return SeparableKernel(source.dim, (into,), (out,), *given)
+    each = (matrix,) * source.dim
+    return SeparableKernel(source.dim, (into,), (out,), dtype, width, each, each, True, False)
+
+
+def _no_points(space: Space) -> tuple[NDArray[np.float64], ...]:
+    return tuple(np.zeros((1, n)) for n in space.element.shape)
 
 
 def mode_sweep(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Sweep:
@@ -266,6 +269,6 @@ def mode_kernel(space: Space, vectors: NDArray[np.float64], dtype: np.dtype[Any]
     width, n = lane_width(dtype, None), space.p1d
     plan, _ = _element_plans(space, space, dtype, width)
     given = plan.number_bytes, plan.runs, space.any_width
-    side = Side(space.ncomp, np.ascontiguousarray(vectors.T), *given)
+    side = Side(space.ncomp, (np.ascontiguousarray(vectors.T),) * space.dim, *given)
     code = scaling(space.ncomp, QFunctionInputs(point=1))
     return Kernel(space.dim, (side,), (side,), np.eye(n), code, dtype, width, np.ones(n))
