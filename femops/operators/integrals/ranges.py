@@ -84,24 +84,16 @@ def closes(form: Integral, dtype: np.dtype[Any]) -> bool:
     This is so if float32 gives other values than float64 to them: not rounded, but zero or
     infinite. In float64 it is so if a wider type gives other values.
     """
-    if dtype != np.float32:
-        return _loses(form)
-    return bool(np.any(_expressions(form, inputs=False)[1]))
-
-
-def _loses(form: Integral) -> bool:
-    """True if float64 loses digits inside expressions of coefficients that divide. Collective."""
+    if dtype == np.float32:
+        return bool(np.any(_expressions(form, inputs=False)[1]))
     outputs = [node for test in form.program.tests.values() for node in test.flat()]
-    nodes = [
-        node
-        for node in form.whole(substitute(outputs, {}))
-        if any(one.op in FAILING for one in ancestors([node]))
-    ]
-    comm, lost = form.fields.whole.comm, False
-    if not nodes:
+    outputs = substitute(outputs, {})
+    if not any(node.op in FAILING for node in ancestors(outputs)):
         return False
+    nodes = form.whole(outputs)
+    comm, lost = form.fields.whole.comm, False
     with check(comm):
-        for block in _blocks(form, nodes):
+        for block in _blocks(form, nodes) if nodes else ():
             inputs = form.inputs(block, {node.number for node in ancestors(nodes)})
             lost = lost or with_all_digits(nodes, inputs)[1]
     return bool(comm.max(int(lost)))
@@ -110,7 +102,7 @@ def _loses(form: Integral) -> bool:
 def closes_nonlinear(form: Integral, dtype: np.dtype[Any]) -> bool:
     """`closes` for a form whose factors of the fields are not known. Collective."""
     if dtype != np.float32:
-        return _loses(form)
+        return closes(form, dtype)
     largest, leave = _expressions(form, inputs=True)
     for most in largest[leave].tolist():
         if most and not _TINY <= most <= _MOST:
