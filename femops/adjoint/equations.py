@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator, Residual
-from femops.solvers.convergence import warn_unconverged
+from femops.solvers.convergence import warn_of_fields, warn_unconverged
 from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import GAVE_UP, Linear, NewtonSteps, Preconditioning
 
@@ -80,4 +80,6 @@ class LinearEquations:
                 raise SolverError(message)
             if warn:
                 warn_unconverged(message, self._space.comm)
+        elif warn and self.info is not None:
+            warn_of_fields(self._caller, J, x, self.info.fields, self._rtol)
         return x

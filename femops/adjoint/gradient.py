@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
+from math import inf
 from typing import Any, Literal, final
 
 from numpy.typing import NDArray
@@ -188,12 +189,14 @@ def gradient(
     level : str
         See `Operator.at_level`.
     b : (size,) array or 0.0, optional
-        The right-hand side. With it the state is checked: derivatives at a u that does not solve
-        F(u) = b are wrong by about its relative residual. Without it any u counts as solution, of
-        the equation with b = F(u).
+        The right-hand side, with which the state is checked: derivatives at a u that does not solve
+        F(u) = b are wrong by about its relative residual. If it is omitted, and F is a residual
+        with a load inside, so that F(0) is not zero, u is checked with b = 0, unless "load" is a
+        control. Else nobody knows b, and any u counts as solution of the equation with b = F(u).
     warn : bool
         Whether to issue a `ConvergenceWarning` if the adjoint equation, or one of a
-        `Gradient.hessian_product`, is not solved to ``rtol``, or u is no solution for ``b``.
+        `Gradient.hessian_product`, is not solved to ``rtol``, or u is found to be no solution, see
+        ``b``.
 
     Returns
     -------
@@ -248,7 +251,7 @@ def gradient(
     (True, True)
     """
     found = _gradients([(goal, u)], F, wrt, (linear, preconditioner, rtol, level), warn=warn)
-    if b is not None and warn:
+    if warn:
         _check_solved(found, b)
     return found[0]
 
@@ -317,7 +320,7 @@ def gradients(
     """
     options = linear, preconditioner, rtol, level
     found = _gradients(_cases(goal, u), F, wrt, options, warn=warn)
-    if b is not None and warn:
+    if warn:
         _check_solved(found if getattr(u, "ndim", 1) == 2 else found[:1], b)
     return found
 
@@ -453,25 +456,43 @@ class _Problem:
         return back.solve(J.T, self.right, "adjoint", warn=self.warn)
 
     def check_solved(self, b: Any) -> None:
-        """Warn if the state does not solve the equation with the right-hand side b. Collective."""
+        """Warn if the state does not solve the equation with the right-hand side b. Collective.
+
+        Without b it is zero, as for `newton`, if F is a residual with a load inside.
+        """
         if self.F is None:
+            if b is None:
+                return
             raise OperatorError("b is the right-hand side of an equation: give F")
-        (ahead, _), J = self.linear
-        xp, sums, u = self.space.memory.xp, Sums(self.space), self.state
-        right = xp.zeros_like(u) if isinstance(b, int | float) and not b else b
+        u, inside = self.state, 0.0
+        zero = self.space.memory.xp.zeros_like(u)
+        if b is None:
+            if not isinstance(self.F, Residual) or LOAD in self._special:
+                return
+            inside = self._size(self.F.residual(zero))
+            if not 0.0 < inside < inf:  # no load, or no value at zero
+                return
+        right = zero if b is None or (isinstance(b, int | float) and not b) else b
         right = checked_vector(self.space, self.goal.dtype, right, "b")
-        rest = (J @ u if isinstance(self.F, Operator) else self.F.residual(u)) - right
-        size = J @ u
-        for vector in (rest, size):
-            vector[ahead.fixed] = 0.0
-        error, scale = sums.norm(rest), sums.norm(size) + sums.norm(right)
+        applied = self.F @ u if isinstance(self.F, Operator) else self.F.residual(u)
+        error, scale = self._size(applied - right), inside + self._size(right.copy())
+        if error <= _SOLVED * scale:
+            return
+        scale += self._size(self.linear[1] @ u)
         if error > _SOLVED * scale:
+            equation, cure = ("F(u) = 0", ", or give b") if b is None else ("F(u) = b", "")
             warn_on_first_rank(
-                f"femops.gradient is given a u that does not solve F(u) = b: |F(u) - b| is "
+                f"femops.gradient is given a u that does not solve {equation}: the residual is "
                 f"{error:.2g}, |F'(u) u| + |b| is {scale:.2g}, so the derivatives are wrong. Solve "
-                "for u first. (warn=False: no warning)",
+                f"for u first{cure}. (warn=False: no warning)",
                 self.space.comm,
             )
+
+    def _size(self, residual: Vector) -> float:
+        """Norm of a residual (size,) over the free dofs. Collective."""
+        assert self._equations is not None
+        residual[self._equations[0].fixed] = 0.0
+        return Sums(self.space).norm(residual)
 
     @property
     def right(self) -> Vector:

@@ -41,6 +41,7 @@ from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid import multigrid
 from femops.solvers.multigrid.level import NotPositiveError
 from femops.solvers.preconditioner import Preconditioner
+from femops.solvers.singular import is_singular
 from femops.solvers.watch import Progress, Watch
 from femops.spaces.base import Space
 from femops_meshes.arguments import names_checked
@@ -62,14 +63,17 @@ def default_preconditioner(A: Any) -> Preconditioner:
         `multigrid` refuses A.
     """
     try:
-        made = multigrid(A)
+        # multigrid of a singular A would measure relaxations, or factor, in vain
+        made = None if is_singular(A) else multigrid(A)
+        if made is None or made.hierarchy.solver.singular:
+            made = multigrid(_with_mass(A))
     except NotPositiveError as error:
         raise SolverError(
             "multigrid found A not to be positive definite: give "
             "preconditioner=femops.multigrid(B) of a positive operator B like A, as A + s * M with "
             "-s below the lowest eigenvalue, or A without its negative terms"
         ) from error
-    return multigrid(_with_mass(A)) if made.hierarchy.solver.singular else made
+    return made
 
 
 def _with_mass(A: Operator) -> Operator:

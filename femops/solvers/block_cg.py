@@ -45,9 +45,8 @@ def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info,
             break
     far = int(np.argmax(norms / (block.goals + np.finfo(float).tiny)))
     converged = bool((norms <= (10.0 if ended else 1.0) * block.goals).all())
-    info = Info(
-        converged, count, float(norms[far]), float(block.goals[far]), residuals=tuple(watch.norms)
-    )
+    reports = False, tuple(watch.norms), block.of_fields(far)
+    info = Info(converged, count, float(norms[far]), float(block.goals[far]), *reports)
     X, A = block.X, block.first.A
     for j, exponent in enumerate(exponents):
         X[:, j] = enlarged(A, X[:, j], exponent, float(block.goals[j]))
@@ -95,6 +94,10 @@ class _Block:
         self._Q, self._C = self._B - self.first.A @ self.X, np.eye(self.X.shape[1])
         self._ratio = np.zeros(len(self.goals))
         return self._norms()
+
+    def of_fields(self, j: int) -> dict[str, tuple[float, float]]:
+        """Norms of a column's residuals and right-hand sides, after `begin`. Collective."""
+        return self.first.sums.of_fields(self._Q[:, j], self._B[:, j])
 
     def norms(self) -> Small:
         """Norms of the residuals of the recursion, estimated while they are not small. Collective.

@@ -91,7 +91,8 @@ def solve_refined(
         told.append(norm)
         if norm > _PROGRESS * before:
             break
-    info = Info(norm <= tolerance, spent, norm, tolerance, is_merged, tuple(told) * history)
+    fields = sums.of_fields(residual, problem.right)
+    info = Info(norm <= tolerance, spent, norm, tolerance, is_merged, tuple(told) * history, fields)
     return backend_of(A.space).placed(x), info
 
 
@@ -249,8 +250,8 @@ def cg(
         watch = Watch(history, progress, shown, space.comm, arrays=space.memory.xp)
         x, info = _of_one(given, merged, watch)
         advice = ""
-    if warn and not info.converged:
-        warn_of("cg", given, M, info, advice)
+    if warn:
+        warn_of("cg", given, M, x, info, advice)
     return system.solution(given.held.put_into(x)), info
 
 
@@ -290,8 +291,8 @@ def _many(
     edges = [k * count // blocks for k in range(blocks + 1)]
     found = [_block(A, columns, part, options, **quiet) for part in pairwise(edges)]
     X, info, worst = joined(A, found)
-    if reports["warn"] and not info.converged:
-        warn_of_column("cg", A, columns[worst], options, info)
+    if reports["warn"]:
+        warn_of_column("cg", A, columns[worst], options, X[:, worst], info)
     return X, info
 
 
@@ -371,7 +372,8 @@ def _conclude(
     if not np.isfinite(solve.residual) or (solve.status == BREAKDOWN and reducible):
         raise SolverError(indefinite(solve, A, least))
     x = backend_of(A.space).placed(solve.x.copy())
-    residual = problem.sums.norm(right - A.apply(x))
+    left = right - A.apply(x)
+    residual = problem.sums.norm(left)
     if solve.status == CONVERGED and not residual <= max(norm, tolerance):
         # a guess with a large residual leaves round-off of that size
         start = problem.sums.norm(right - A.apply(problem.guess))
@@ -381,7 +383,9 @@ def _conclude(
                 + (singular_cause(A, right, tolerance) or f"the operator is singular; {_ADVICE}")
             )
     converged = solve.status == CONVERGED and residual <= 10.0 * tolerance
-    return x, Info(converged, solve.iterations, residual, tolerance, solve.merged, residuals)
+    fields = problem.sums.of_fields(left, right)
+    how = solve.merged, residuals, fields
+    return x, Info(converged, solve.iterations, residual, tolerance, *how)
 
 
 def _run(solve: Solve, tolerance: float, limit: int, watch: Watch, view: NDArray[Any]) -> None:

@@ -12,7 +12,7 @@ from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.parallel.collective_checks import check, check_same
-from femops.solvers.complex_systems import RealSystem
+from femops.solvers.complex_systems import RealSystem, pairs_of
 from femops.solvers.convergence import warn_of
 from femops.solvers.linear_problem import Info, LinearProblem, Solver
 
@@ -73,8 +73,8 @@ def one_by_one(
         (*solve(A, b, x0, **options, **others, warn=False), j) for j, (b, x0) in enumerate(columns)
     ]
     X, info, worst = joined(A, found)
-    if warn and not info.converged:
-        warn_of_column(name, A, columns[worst], options, found[worst][1])
+    if warn:
+        warn_of_column(name, A, columns[worst], options, *found[worst][:2])
     return X, info
 
 
@@ -83,10 +83,14 @@ def warn_of_column(
     A: Operator | ComplexOperator,
     column: Column,
     options: dict[str, Any],
+    x: NDArray[Any],
     info: Info,
 ) -> None:
-    """Warn that the solve for a column has not converged. Collective."""
+    """Warn if the solve for a column, or for a field of it, has not converged. Collective."""
+    if info.converged and not info.fields:
+        return
     M, limits = options["M"], {k: v for k, v in options.items() if k != "M"}
     system = RealSystem.of(name, A, *column, M)
     given = system.A, system.b, system.x0, system.M
-    warn_of(name, LinearProblem.checked(name, *given, **limits), M, info)
+    reals = x if system.whole is None else pairs_of(system.whole, x, "x")
+    warn_of(name, LinearProblem.checked(name, *given, **limits), M, reals, info)

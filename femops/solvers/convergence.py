@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.parallel.comm import Communicator
 from femops.solvers.blocks import BlockDiagonal, BlockTriangular
+from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import MOST_GROWTH, Info, LinearProblem, Solver
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
 from femops.solvers.warned import warn_on_first_rank
+from femops.spaces.base import Space
+from femops.spaces.functions import Function
 from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
 
+Vector = NDArray[Any]
+_FALLEN = 0.1  # part of its first size that a field's residual is above if it has not fallen
 _PRECONDITIONERS: dict[Solver, str] = {
     "cg": "M=femops.multigrid(A) or femops.jacobi(A)",
     "minres": "M=femops.jacobi(B) of a positive definite operator B that is like A",
@@ -133,8 +139,17 @@ def _divergence(A: Operator, p: str, u: str) -> bool:
     return bool(found) and all(found)
 
 
-def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info, advice: str = "") -> None:
-    """Warn that a linear solve has not converged, with the likely cause. Collective."""
+def warn_of(
+    solver: Solver, problem: LinearProblem, M: Any, x: Vector, info: Info, advice: str = ""
+) -> None:
+    """Warn of a linear solve, or a field of it, that has not converged. Collective.
+
+    Shapes: `x` (size,).
+    """
+    if info.converged:
+        part = problem.tolerance / problem.norm if problem.norm else 0.0
+        warn_of_fields(f"femops.{solver}", problem.A, x, info.fields, part)
+        return
     A, known = (
         problem.A,
         advice or advice_on(solver, problem.A, M, info, problem.limit, problem.norm),
@@ -145,6 +160,61 @@ def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info, advice: 
         f"{info.iterations} iterations, not {problem.tolerance:.2g}. {cause or known}",
         A.space.comm,
     )
+
+
+def warn_of_fields(
+    solver: str,
+    A: Operator | Callable[[], Operator],
+    x: Vector,
+    fields: dict[str, tuple[float, float]],
+    part: float,
+) -> None:
+    """Warn of fields of a converged solve whose own residuals have not fallen. Collective.
+
+    The residual of a field is large if it is above a tenth of the field's right-hand side, and of
+    the terms of its equation. They may cancel in A x, so their size is that of A x' where x' is x
+    times a smooth function. A is the operator, or a function that makes it.
+
+    Shapes: `x` (size,).
+    """
+    least = max(_FALLEN, part)
+    large = [name for name, (residual, right) in fields.items() if residual > least * right]
+    if not large:
+        return
+    A = A if isinstance(A, Operator) else A()
+    assert isinstance(A.space, Product)
+    modulated = x.copy()
+    modulated[A.constraints.rows_in(A.space.memory)] = 0.0
+    modulated *= _ramp(A.space)
+    modulated = modulated.astype(A.dtype, copy=False)
+    terms = Sums(A.space).of_fields(A.apply(modulated), modulated)
+    told = [
+        f"{fields[name][0]:.2g} in {name} (right-hand side {fields[name][1]:.2g})"
+        for name in large
+        if fields[name][0] > least * terms[name][0]
+    ]
+    if told:
+        warn_unconverged(
+            f"{solver} has converged for all fields together, but residuals have not fallen: "
+            f"{', '.join(told)}. Scale unknowns and equations until the numbers of the fields are "
+            "comparable (docs/solvers.md), or give a smaller rtol.",
+            A.space.comm,
+        )
+
+
+def _ramp(W: Product) -> Vector:
+    """Vector of a linear function that grows along all axes, for all components. Collective."""
+    lower, upper = W.mesh.bounding_box()
+    lower = np.array([-W.comm.max(-float(low)) for low in lower])
+    upper = np.array([W.comm.max(float(high)) for high in upper])
+    weights = np.arange(1.0, len(lower) + 1) / (upper - lower)
+
+    def ramp(V: Space) -> Function:
+        return lambda x: np.broadcast_to(
+            weights @ (x - lower[:, np.newaxis]), (V.ncomp, x.shape[1])
+        ).squeeze(0 if V.ncomp == 1 else ())
+
+    return W.interpolate(**{name: ramp(V) for name, V in W.spaces.items()})
 
 
 def advice_on(solver: Solver, A: Operator, M: Any, info: Info, limit: int, norm: float) -> str:

@@ -119,8 +119,8 @@ def gmres(
 
     watch = Watch(history, progress, problem.shown(system.callback), problem.A.space.comm)
     x, info = solve_in_rounds(problem, one_round, watch)
-    if warn and not info.converged:
-        warn_of("gmres", problem, M, info)
+    if warn:
+        warn_of("gmres", problem, M, x, info)
     return system.solution(problem.held.put_into(x)), info
 
 

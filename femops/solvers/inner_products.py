@@ -28,6 +28,7 @@ class Sums(Reduction):
 
     def __init__(self, space: Space | Product) -> None:
         self._comm, self._memory, self.arrays = space.comm, space.memory, space.memory.xp
+        self._space = space
         self._exact = space.any_width
         self.many = self._exact or self._comm.size > 1
         self.edges = group_edges(space) if self._exact else segment_edges(space.size)
@@ -70,3 +71,12 @@ class Sums(Reduction):
     def norm(self, a: NDArray[Any]) -> float:
         """Euclidean norm of a vector (size,). Collective."""
         return math.sqrt(self.dot(a, a))
+
+    def of_fields(self, a: NDArray[Any], b: NDArray[Any]) -> dict[str, tuple[float, float]]:
+        """Norms of each field's part of two vectors; empty except on a product. Collective."""
+        space, found = self._space, dict[str, tuple[float, float]]()
+        if isinstance(space, Product):
+            for name, V in space.spaces.items():
+                part, sums = space.slice(name), Sums(V)
+                found[name] = sums.norm(a[part]), sums.norm(b[part])
+        return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, final
 
 import numpy as np
@@ -51,6 +51,10 @@ class Info:
     residuals : tuple of float
         Norms of the recursion's residual, before the first iteration and after each. Empty without
         ``history=True``.
+    fields : dict of pairs of float
+        On a product of spaces: for each field, by its name, the norms of its part of b - A x and of
+        b. ``converged`` is about all fields together, so a field whose numbers are small in its
+        units may be unsolved. Empty on one space, and where `CGSolver` does not compute b - A x.
     """
 
     converged: bool
@@ -59,6 +63,7 @@ class Info:
     tolerance: float
     merged: bool = False
     residuals: tuple[float, ...] = ()
+    fields: dict[str, tuple[float, float]] = field(default_factory=dict, hash=False)
 
     def _repr_html_(self) -> str:
         rows = [
@@ -67,12 +72,15 @@ class Info:
             ("residual", f"{self.residual:.3g}"),
             ("tolerance", f"{self.tolerance:.3g}"),
         ]
+        rows += [(f"residual of {name}", f"{r:.3g}") for name, (r, _) in self.fields.items()]
         return html.table("Info", rows)
 
     def scaled(self, exponent: int) -> Info:
-        """Copy with ``residual`` and ``tolerance`` times 2**exponent. `residuals` do not change."""
+        """Copy with all norms but ``residuals`` times 2**exponent."""
         factor = math.ldexp(1.0, exponent)
-        return replace(self, residual=factor * self.residual, tolerance=factor * self.tolerance)
+        fields = {name: (factor * r, factor * b) for name, (r, b) in self.fields.items()}
+        residual, tolerance = factor * self.residual, factor * self.tolerance
+        return replace(self, residual=residual, tolerance=tolerance, fields=fields)
 
 
 @final

@@ -127,8 +127,8 @@ def minres(
 
     watch = Watch(history, progress, problem.shown(system.callback), problem.A.space.comm)
     x, info = solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
-    if warn and not info.converged:
-        warn_of("minres", problem, M, info)
+    if warn:
+        warn_of("minres", problem, M, x, info)
     return system.solution(problem.held.put_into(x)), info
 
 

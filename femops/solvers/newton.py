@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, final
 
@@ -16,7 +16,7 @@ from femops.operators import Operator
 from femops.operators.levels.level_data import check_level
 from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator
-from femops.solvers.convergence import warn_of_setup, warn_unconverged
+from femops.solvers.convergence import warn_of_fields, warn_of_setup, warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
@@ -58,6 +58,10 @@ class NewtonInfo:
         Bound for the last of the residuals, with that of rounding.
     linear_residuals : tuple of tuples of float
         Residuals of the linear solver in each step (see `Info`). Empty without ``history=True``.
+    fields : dict of pairs of float
+        On a product of spaces: for each field, by its name, the norms of its part of the residual
+        at the end and before the first step. ``converged`` is about all fields together, so a field
+        whose numbers are small in its units may be unsolved.
     """
 
     converged: bool
@@ -67,6 +71,7 @@ class NewtonInfo:
     residuals: tuple[float, ...]
     tolerance: float
     linear_residuals: tuple[tuple[float, ...], ...] = ()
+    fields: dict[str, tuple[float, float]] = field(default_factory=dict, hash=False)
 
     @property
     def residual(self) -> float:
@@ -81,6 +86,7 @@ class NewtonInfo:
             ("residuals", ", ".join(f"{norm:.3g}" for norm in self.residuals)),
             ("tolerance", f"{self.tolerance:.3g}"),
         ]
+        rows += [(f"residual of {name}", f"{r:.3g}") for name, (r, _) in self.fields.items()]
         return html.table("NewtonInfo", rows)
 
 
@@ -189,7 +195,7 @@ def newton(
     sums = Sums(F.space)
     u, load = _start(F, u0, b)
     residual = F.residual(u) - load
-    norms = [_first_norm(F, residual, atol, sums)]
+    norms, first = [_first_norm(F, residual, atol, sums)], residual
     asked, forcing = max(rtol * norms[0], atol), _FORCING
     steps = NewtonSteps(linear, preconditioner, history=history)
     reason, watch = "converged", Watch(False, progress, callback, F.space.comm)
@@ -212,8 +218,11 @@ def newton(
         forcing = _next_forcing(forcing, norms, goal)
         watch.tell(len(norms) - 1, norms[-1], partial(read_only, F.space, u))
     goal = _with_rounding(F, u, norms, asked, ended=True)
-    info = _report(norms, asked, goal, reason, steps.infos, history=history)
-    if warn and not info.converged:
+    fields = sums.of_fields(residual, first)
+    info = _report(norms, asked, goal, reason, steps.infos, fields, history=history)
+    if warn and info.converged:
+        warn_of_fields("femops.newton", lambda: F.jacobian(u), u, fields, rtol)
+    elif warn:
         _warn(info, _cause(F, u, residual, goal), F.space.comm)
     return u, info
 
@@ -232,6 +241,7 @@ def _report(
     goal: float,
     reason: str,
     infos: Sequence[Info],
+    fields: dict[str, tuple[float, float]],
     *,
     history: bool,
 ) -> NewtonInfo:
@@ -241,7 +251,7 @@ def _report(
         reason = "converged" if norms[-1] <= asked else _ROUNDED
     spent = sum(info.iterations for info in infos)
     inner = tuple(info.residuals for info in infos) if history else ()
-    return NewtonInfo(converged, reason, len(norms) - 1, spent, tuple(norms), goal, inner)
+    return NewtonInfo(converged, reason, len(norms) - 1, spent, tuple(norms), goal, inner, fields)
 
 
 def _start(F: Residual, u0: Any, b: Any) -> tuple[NDArray[Any], NDArray[Any]]:

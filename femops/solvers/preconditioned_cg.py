@@ -51,8 +51,9 @@ def solve(
     if natural:
         residual = size
     converged = size <= problem.tolerance and residual <= 10.0 * problem.tolerance
-    info = Info(converged, count, residual, problem.tolerance, residuals=tuple(watch.norms))
-    return x, info
+    fields = sums.of_fields(difference, right)
+    reports = False, tuple(watch.norms), fields
+    return x, Info(converged, count, residual, problem.tolerance, *reports)
 
 
 def _iterate_any(

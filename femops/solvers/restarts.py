@@ -46,7 +46,9 @@ def solve_in_rounds(
         residual, spent, before = problem.right - A.apply(candidate), spent + count, norm
         reached = sums.norm(residual)
         if not reached <= norm:  # round-off, where A is singular and there is no solution
+            residual = problem.right - A.apply(x)
             break
         x, norm = candidate, reached
-    info = Info(norm <= goal, spent, norm, goal, residuals=tuple(watch.norms))
+    fields = sums.of_fields(residual, problem.right)
+    info = Info(norm <= goal, spent, norm, goal, residuals=tuple(watch.norms), fields=fields)
     return backend_of(A.space).placed(x), info

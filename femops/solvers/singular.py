@@ -72,6 +72,12 @@ def singular_cause(
     return text
 
 
+def is_singular(A: Operator) -> bool:
+    """True if A takes constants or rigid motions to zero, as far as products tell. Collective."""
+    rng, sums = np.random.default_rng(0), Sums(A.space)
+    return any(_vanishes(A, v, sums, rng) for _, v in _motions(A))
+
+
 def _motions(A: Operator) -> Iterator[tuple[str, Vector]]:
     """Yield constants and rigid motions that vanish at all constrained dofs, with their names."""
     space, memory = A.space, A.space.memory

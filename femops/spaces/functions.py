@@ -10,7 +10,6 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import count
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from femops.errors import FemopsError, SpaceError
 from femops.geometry.domain import DomainBlock
 from femops.pointwise.diagnostics import line_of
 from femops.spaces.restriction import refuse_unreadable
-from femops_meshes.arguments import call_with_arrays, check_takes, shown, type_name
+from femops_meshes.arguments import call_with_arrays, check_takes, plain_numbers, shown, type_name
 
 _LOOKED_AT = 4096  # points among which the two are chosen that a function is checked at
 
@@ -278,14 +277,9 @@ def _fit(result: Any, shape: tuple[int, ...], n: int, *, row: bool) -> Floats | 
         parts = [_fit(part, shape[1:], n, row=row) for part in result]
         return None if any(part is None for part in parts) else np.array(parts)
     try:
-        array = np.asarray(result)
+        array = plain_numbers(np.asarray(result))
     except ValueError:
         return None
-    if array.dtype == object and not array.ndim and isinstance(array.item(), Real):
-        try:  # a Fraction, or an integer of more than 64 bits
-            array = np.asarray(float(array.item()))
-        except OverflowError:
-            return None
     if array.dtype.kind not in "fiub":
         return None
     values: Floats = array.astype(np.float64, copy=False)

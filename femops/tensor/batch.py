@@ -28,7 +28,7 @@ class Batch:
     Parameters
     ----------
     shape : tuple of int
-        Shape of one tensor.
+        Shape of one tensor.  Extents may be 0, as in NumPy.
     members : int
         Number of tensors.
     dtype : dtype
@@ -63,12 +63,12 @@ class Batch:
     ) -> None:
         where = find_device(device)
         kind, shape = _number_type(dtype), _whole(shape)
-        if members < 0 or any(size < 1 for size in shape):
+        if members < 0 or any(size < 0 for size in shape):
             raise TensorError(
-                f"{members} tensors of shape {shape}: give sizes of 1 or more, and members >= 0"
+                f"{members} tensors of shape {shape}: give sizes >= 0, and members >= 0"
             )
         table, lanes = layout.table(tuple(shape)), layout.lanes(kind)
-        numbers = int(table.max()) + 1 if table.size else 1
+        numbers = int(table.max()) + 1 if table.size else 0
         try:
             flat = _zeros(-(-members // lanes) * numbers * lanes, kind, where)
         except (MemoryError, ValueError, OverflowError) as error:
@@ -117,10 +117,10 @@ class Batch:
         if not most - lanes < count <= most:
             raise TensorError(f"{count} members in {array.shape[0]} groups of {lanes}")
         table = layout.table(array.shape[1:-1])
-        if not table.size or table.max() + 1 != table.size:
+        if table.size and table.max() + 1 != table.size:
             raise TensorError(
-                f"{layout!r} puts tensors of shape {array.shape[1:-1]} on no run of places: give "
-                "sizes of 1 or more, and a layout without gaps"
+                f"{layout!r} puts tensors of shape {array.shape[1:-1]} on no run of places: give a "
+                "layout without gaps"
             )
         places, step = Places.of_table(table * lanes), table.size * lanes
         self._view = View(places, array.reshape(-1), 0, step, lanes, count, device=device)

@@ -48,7 +48,8 @@ def _call(
 ) -> ArrayCall | None:
     views, lanes = [term.view for term in terms], terms[2].view.lanes
     copies = any(not view.shared and view.lanes != lanes for view in views)  # other groups
-    if copies or views[2].device is not None or views[2].members == 0 or not readable(*arrays):
+    empty = any(view.empty for view in views)
+    if copies or empty or views[2].device is not None or not readable(*arrays):
         return None
     first = [view.address - one.ctypes.data for view, one in zip(views, arrays, strict=True)]
     kernel, runs = launches_on_host(terms[2], terms[0], terms[1], *factors)

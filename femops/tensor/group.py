@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.gemm import product_shape
-from femops.tensor.lowering import Forms, Number, Term, as_pair, device_launches_of, launches_of
+from femops.tensor.lowering import (
+    Forms,
+    Number,
+    Term,
+    as_pair,
+    device_launches_of,
+    launches_of,
+    scale,
+)
 from femops.tensor.memory import DeviceName, check_stream, find_device, functions_of, is_array
 from femops.tensor.places import View, check_devices
 from femops_kernels.cuda.device.device import Device
@@ -219,9 +227,11 @@ def _check_output(out: Group, shapes: list[tuple[int, int]], operands: tuple[Gro
     for view in out.views:
         view.check_writable()
     # in order of their begins, each output must end before the next matrix begins
-    ranges = [(*byte_bounds(view.on_host().array), True) for view in out.views]
-    ranges += [
-        (*byte_bounds(view.on_host().array), False) for one in operands for view in one.views
+    ranges = [
+        (*byte_bounds(view.on_host().array), one is out)
+        for one in (out, *operands)
+        for view in one.views
+        if not view.empty
     ]
     reached, of_output, all_reached = 0, False, 0
     for begin, end, written in sorted(ranges):
@@ -236,6 +246,10 @@ def _multiply(forms: Forms, views: list[list[View]], alpha: Number, beta: Number
     """Multiply pairs of matrices with equal places. Each run takes one launch."""
     like, size = views[2][0], views[2][0].array.itemsize
     factors = as_pair(alpha, like), as_pair(beta, like)
+    if any(many[0].empty for many in views):
+        for view in views[2]:
+            scale(view, factors[1])
+        return
     reads, device, count = factors[1] != (0.0, 0.0), like.device, len(views[0])
     where = [np.array([view.address for view in many], dtype=np.int64) for many in views]
     if device is not None:

@@ -58,9 +58,9 @@ class Index:
 
     def __post_init__(self) -> None:
         start, stop = self.start or 0, self.stop
-        if start < 0 or (stop is not None and stop <= start):
+        if start < 0 or (stop is not None and stop < start):
             raise TensorError(
-                f"index {self.name} runs from {self.start} to {stop}: give 0 <= start < stop"
+                f"index {self.name} runs from {self.start} to {stop}: give 0 <= start <= stop"
             )
 
     def slice_of(self, size: int) -> slice:
@@ -71,7 +71,7 @@ class Index:
         TensorError
             If the range exceeds the size of the dimension.
         """
-        if (self.stop or 0) > size or (self.start or 0) >= size:
+        if (self.stop or 0) > size or (self.start or 0) > size:
             raise TensorError(
                 f"index {self.name} runs from {self.start or 0} to {self.stop}, and the tensor has "
                 f"{size} there"

@@ -75,6 +75,12 @@ def run(
     right = None if method in _OF_MATRICES else _right_sides(matrices, cast(Operand, b))
     outputs = _outputs(method, a, b, matrices, right)
     device = matrices.device
+    if matrices.empty:
+        return [one and one.empty(matrices.dtype, device) for one in outputs], None
+    if right is not None and right.empty:  # a column of zeros stands for none: it gives the status
+        column = functions_of(device).zeros((*_whole(matrices)[:2], 1), matrices.dtype)
+        status = run(method, a, column, triangle)[1]
+        return [one and one.empty(matrices.dtype, device) for one in outputs], status
     if device is not None:
         return _run_on_device(method, (matrices, right), outputs, triangle, device)
     sources = matrices.read(), None if right is None else right.read()
@@ -132,13 +138,11 @@ def _run_on_device(
     views |= dict(zip(("first_out", "second_out"), written, strict=True))
     others = [None if one is None else _device_matrices(one) for one in (operands[1], *written)]
     matrices = there.Matrices(_device_matrices(operands[0]), *others)
-    status: NDArray[Any] = np.zeros(0)
-    if members:
-        given = {name: one for name, one in views.items() if one is not None}
-        places = {k: Place(one.array, one.start * dtype.itemsize) for k, one in given.items()}
-        steps = {k: one.stride for k, one in given.items()}
-        kernel = there.linear_kernel(method, dtype.name, matrices, triangle, device)
-        status = device.download(kernel.run(places, steps, members))
+    given = {name: one for name, one in views.items() if one is not None}
+    places = {k: Place(one.array, one.start * dtype.itemsize) for k, one in given.items()}
+    steps = {k: one.stride for k, one in given.items()}
+    kernel = there.linear_kernel(method, dtype.name, matrices, triangle, device)
+    status: NDArray[Any] = device.download(kernel.run(places, steps, members))
     for array, view in zip(made, written, strict=True):
         if isinstance(array, Batch) and view is not None and view.array is not array.view.array:
             array.assign(view.array.reshape(members, *array.shape))

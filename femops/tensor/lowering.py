@@ -90,7 +90,8 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
         If the tensors do not fit together.
     """
     members, factors = _members(c, a, b), (as_pair(alpha, c.view), as_pair(beta, c.view))
-    if c.view.members == 0:
+    if a.view.empty or b.view.empty or c.view.empty:
+        scale(c.view, factors[1])
         return
     if c.view.device is not None:
         reads = factors[1] != (0.0, 0.0)
@@ -105,6 +106,12 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
     for launch, run in launches:
         a_at, b_at, c_at = (at + begin * size for at, begin in zip(first, run.begin, strict=True))
         kernel.run_launch(launch, (a_at, b_at, c_at))
+
+
+def scale(view: View, factor: tuple[float, float]) -> None:
+    """Multiply the tensors by a factor. If it is zero, they are not read."""
+    number = complex(*factor) if view.dtype.kind == "c" else factor[0]
+    view.write(number * view.read() if number else 0.0)
 
 
 def launches_on_host(

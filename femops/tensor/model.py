@@ -96,7 +96,7 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     Raises
     ------
     TensorError
-        If `einsum` would raise.
+        If `einsum` would raise, or there are no members or entries to read or write.
 
     Examples
     --------
@@ -119,6 +119,10 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     written = float(kind.itemsize * members * prod(sizes[x] for x in result))
     read = sum(float(kind.itemsize * _numbers(term)) for term in terms)
     read += written if beta != 0 else 0.0
+    if not read + written:
+        raise TensorError(
+            f"{subscripts!r} has no entries to read or write: give sizes of 1 or more"
+        )
     flops = members * _flops(terms, result, sizes) * (4 if kind.kind == "c" else 1)
     single = 2 if kind.name in ("float32", "complex64") else 1
     if device is not None:

@@ -42,7 +42,7 @@ class Places:
     def of_table(table: Table) -> Places:
         """Make places from a table of offsets. They get strides if strides give all offsets."""
         strides = tuple(
-            int(np.take(table, 1, axis=k).flat[0] - table.flat[0]) if size > 1 else 0
+            int(np.take(table, 1, axis=k).flat[0] - table.flat[0]) if size > 1 and table.size else 0
             for k, size in enumerate(table.shape)
         )
         strided = Places(table.shape, strides)
@@ -115,8 +115,7 @@ class View:
         Raises
         ------
         TensorError
-            If the type is not in `NUMBERS`, strides are not multiples of the size of a number, or
-            tensors have no entries.
+            If the type is not in `NUMBERS`, or strides are not multiples of the size of a number.
         """
         array, device = located(array)
         if array.dtype not in _NAMES:
@@ -128,10 +127,6 @@ class View:
             raise TensorError("the array's entries are not whole numbers apart: copy it")
         lengths = zip(array.shape, array.strides, strict=True)
         strides = tuple([0 if length == 1 else stride // size for length, stride in lengths])
-        if 0 in array.shape[0 if shared else 1 :]:
-            raise TensorError(
-                f"an array of shape {array.shape}: give tensors with sizes of 1 or more"
-            )
         if shared:
             places = Places(array.shape, strides)
             return View(places, array, 0, 0, 1, 1, flat=False, device=device)
@@ -160,6 +155,11 @@ class View:
     def shared(self) -> bool:
         """True if all members share one tensor."""
         return self.stride == 0 and self.members == 1
+
+    @property
+    def empty(self) -> bool:
+        """True if there are no members, or if their tensors have no entries."""
+        return self.members == 0 or 0 in self.places.shape
 
     @property
     def address(self) -> int:
@@ -302,7 +302,7 @@ class View:
         """
         if self.device is None and not self.array.flags.writeable:
             raise TensorError("the output can't be written: copy it")
-        if not self.members:
+        if self.empty:
             return
         reach = _reach(self.places)
         if self.members > 1 and abs(self.stride) <= reach and not self._interlocked():
@@ -322,7 +322,7 @@ class View:
 
     def overlaps(self, other: View) -> bool:
         """True if two views have an address in common."""
-        if self.device is not other.device or not (self.members and other.members):
+        if self.device is not other.device or self.empty or other.empty:
             return False
         mine, others = self.on_host(), other.on_host()
         if not np.may_share_memory(mine.array, others.array):
@@ -360,9 +360,10 @@ class View:
             block = functions_of(self.device).ascontiguousarray(self.array)
             moved = View.of_array(_moved(block, self.device, device, stream), shared=self.shared)
             return replace(moved, device=device)
-        first = self.start + min(0, int(self.places.offsets.min()))
-        reach = int(self.places.offsets.max()) + self.lanes
-        last = self.start + max(0, self.groups - 1) * self.stride + reach if self.members else first
+        first = last = self.start
+        if not self.empty:
+            first += min(0, int(self.places.offsets.min()))
+            last += (self.groups - 1) * self.stride + int(self.places.offsets.max()) + self.lanes
         block = _moved(self.array[first:last], self.device, device, stream)
         return replace(self, array=block, start=self.start - first, device=device)
 
@@ -395,11 +396,9 @@ class View:
             picked = np.asarray(table[rest])
         except IndexError as error:
             raise TensorError(f"{error}: the tensors are of shape {table.shape}") from error
-        if not picked.size:
-            raise TensorError(f"{rest} picks nothing: the tensors are of shape {table.shape}")
         if not self.flat:
             return View.of_array(self.array[(slice(first, last), *rest)])
-        begin = int(picked.flat[0])
+        begin = int(picked.flat[0]) if picked.size else 0
         start = self.start + first // self.lanes * self.stride + begin
         places = Places.of_table(picked - begin)
         return replace(self, places=places, start=start, members=last - first)

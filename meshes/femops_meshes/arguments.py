@@ -13,9 +13,11 @@ import os
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, wraps
 from inspect import Parameter, signature, unwrap
+from numbers import Complex, Real
 from typing import (
     Annotated,
     Any,
@@ -291,14 +293,30 @@ def _is_sequence(value: Any) -> bool:
 def array_of(
     values: Any, name: str, error: type[Exception], dtype: type | None = None
 ) -> NDArray[Any]:
-    """Convert values to an array of the same shape, without a copy if they are an array."""
+    """Convert values to an array of the same shape, without a copy if they are an array.
+
+    See `plain_numbers` for fractions.
+    """
     refuse_masked(values, name, error)
     try:
-        return np.asarray(values, dtype=dtype)
+        return plain_numbers(np.asarray(values, dtype=dtype))
     except (ValueError, TypeError, OverflowError) as reason:
         raise error(
             f"{name} can't be made an array of numbers ({reason}): give rows of equal length"
         ) from reason
+
+
+def plain_numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """Convert an array of fractions, or of integers of more than 64 bits, to floating point.
+
+    All other arrays are returned unchanged, and also numbers beyond the range of float64.
+    """
+    if array.dtype == object and array.size:
+        for kind, dtype in ((Real, np.float64), (Complex, np.complex128)):
+            if all(isinstance(entry, kind) for entry in array.flat):
+                with suppress(OverflowError):
+                    return array.astype(dtype)
+    return array
 
 
 def refuse_masked(values: Any, name: str, error: type[Exception]) -> None:

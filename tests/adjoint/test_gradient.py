@@ -276,6 +276,24 @@ def test_a_state_that_is_no_solution():
     assert femops.gradient(goal, F, V.interpolate(1.0), "k", linear=direct, b=0.0)["k"] < 1e-12
 
 
+def test_a_load_inside_the_residual_needs_no_b():
+    goal = femops.functional(lambda u: u**2, V)
+    F = femops.residual(lambda u, k: {"value": u - 1.0, "grad": k * u.grad}, V, k=2.0)
+    F = F.constrained(V.boundary_dofs())
+    u, _ = femops.newton(F, V.zeros(), rtol=1e-10)
+    assert np.isfinite(femops.gradient(goal, F, u, "k", linear=direct)["k"])
+    for wrong in (0.0 * u, 1.1 * u):
+        with pytest.warns(femops.errors.ConvergenceWarning, match=r"F\(u\) = 0.*, or give b"):
+            femops.gradient(goal, F, wrong, "k", linear=direct)
+        with pytest.warns(femops.errors.ConvergenceWarning, match=r"F\(u\) = 0"):
+            femops.adjoint.gradients(goal, F, np.stack([u, wrong], axis=1), "k", linear=direct)
+        femops.gradient(goal, F, wrong, ["k", "load"], linear=direct)  # there is a b: F(wrong)
+    solved = femops.newton(F, V.zeros(), femops.load(V, 3.0), rtol=1e-10)[0]
+    femops.gradient(goal, F, solved, "k", linear=direct, b=femops.load(V, 3.0))
+    heat = femops.residual(lambda u, k: {"grad": k * u.grad}, V, k=2.0)  # its load is not in it
+    femops.gradient(goal, heat.constrained(V.boundary_dofs()), solved, "k", linear=direct)
+
+
 def test_states_of_load_cases_that_are_no_solutions():
     A = femops.diffusion(V, 2.0).constrained(V.boundary_dofs())
     B = np.stack([A.rhs(femops.load(V, f)) for f in (1.0, lambda x: x[0])], axis=1)

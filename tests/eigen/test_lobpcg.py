@@ -1,10 +1,13 @@
 """The lowest eigenpairs with a preconditioner."""
 
+import importlib
+import itertools
 from functools import partial
 
 import numpy as np
 import pytest
 from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator
 
 import femops
 from femops.eigen import SubspaceState, chebyshev_subspace, lobpcg
@@ -13,6 +16,7 @@ from support import fixtures
 from support.cuda.guarded import guarded_device
 from support.pencils import check, masses
 
+lobpcg_module = importlib.import_module("femops.eigen.lobpcg")  # the function has its name
 one_thread = fixtures.one_thread
 check = partial(check, solver=lobpcg)
 
@@ -50,6 +54,37 @@ def test_eigenvectors_of_zero_are_found_without_a_preconditioner(ncomp):
     zeros = 6 if ncomp == 3 else 1
     assert found.converged
     assert abs(found.values[:zeros]).max() < 1e-9 * found.values[zeros]
+
+
+def test_no_vector_is_left_to_improve_after_a_search():
+    """The search adds the constants, which the preconditioner never makes.
+
+    Then all residuals are within the tolerance before the iterations after a search are over.
+    """
+    V = femops.H1(femops.box((4, 4)), 2)
+    K, M = femops.diffusion(V), femops.mass(V)
+    inverse = np.linalg.pinv(K @ np.eye(V.size))
+    P = LinearOperator(K.shape, matvec=lambda x: inverse @ x, dtype=float)
+    exact = eigh(K @ np.eye(V.size), M @ np.eye(V.size), eigvals_only=True)
+    for k, seed in itertools.product((1, 2), range(4)):
+        found = lobpcg(K, M, k, preconditioner=P, tol=0.1, guard=0, seed=seed, warn=False)
+        assert found.converged or found.reason
+        for value in found.values:
+            assert abs(value - exact).min() < 0.1 * np.pi**2
+
+
+def test_no_multigrid_is_made_of_a_singular_operator(monkeypatch):
+    """Its relaxations would be measured, or factors made, in vain."""
+    made, multigrid = [], lobpcg_module.multigrid
+    monkeypatch.setattr(lobpcg_module, "multigrid", lambda A: made.append(A) or multigrid(A))
+    V = femops.H1(femops.box((3, 2, 2)), 2, ncomp=3)
+    free = femops.elasticity(V, 1.0, 1.0)
+    held = free.constrained(V.boundary_dofs())
+    for K, kept in ((free, False), (held, True)):
+        made.clear()
+        assert lobpcg_module.default_preconditioner(K).operator is made[0]
+        assert len(made) == 1
+        assert (made[0] is K) == kept
 
 
 def test_a_body_that_nothing_holds():

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import LinearOperator
 
 import femops
 from femops.errors import ConvergenceWarning, OperatorError
@@ -269,3 +270,84 @@ def test_a_preconditioner_of_the_unconstrained_operator_is_named() -> None:
         M = femops.block_diagonal(W, u=femops.multigrid(block), p=mass)
         texts, _ = told(lambda M=M: femops.minres(A, right, M=M))  # type: ignore[misc]
         assert sum("A['u', 'u']" in text for text in texts) == count
+
+
+def two_fields(size: float) -> tuple[femops.Product, Any, Array]:
+    """Symmetric positive equations of two fields, the first `size` times as large as the second."""
+    Q = femops.H1(femops.box((5, 4)), 2)
+    W = femops.Product(u=Q, w=Q)
+
+    def flow(u: Any, w: Any) -> dict[str, Any]:
+        return {"u": {"grad": size * u.grad, "value": u - w}, "w": {"grad": w.grad, "value": w - u}}
+
+    ends = Q.boundary_dofs()
+    A = femops.form(flow, W).constrained(W.positions(u=ends, w=ends))
+    return W, A, A.rhs(W.join(u=femops.load(Q, size), w=femops.load(Q, lambda x: x[0])))
+
+
+FIELDS: dict[str, Callable[..., Any]] = LINEAR | {
+    "cg with another M": lambda A, b, **rest: femops.cg(A, b, M=identity(A), **rest),
+    "cg in float32": partial(femops.cg, inner_dtype="float32"),
+    "cg of columns": lambda A, b, **rest: femops.cg(A, np.stack([b, 0.5 * b], 1), **rest),
+    "gmres of columns": lambda A, b, **rest: femops.gmres(A, np.stack([b, b], 1), **rest),
+}
+
+
+def identity(A: Any) -> Any:
+    return LinearOperator(A.shape, lambda x: x, dtype=A.dtype)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_field_of_small_numbers_that_is_not_solved_is_named(name: str) -> None:
+    for size in (1.0, 1e9):
+        W, A, b = two_fields(size)
+        texts, (x, info) = told(lambda A=A, b=b: FIELDS[name](A, b))  # type: ignore[misc]
+        assert info.converged
+        if x.ndim == 1:
+            for field, *parts in zip("uw", W.split(b - A @ x), W.split(b), strict=True):
+                norms = [float(np.linalg.norm(part)) for part in parts]
+                assert info.fields[field] == pytest.approx(norms, rel=1e-3)
+        solved = info.fields["w"][0] < 0.1 * info.fields["w"][1]
+        assert solved == (size == 1.0)
+        assert [" have not fallen: " in text for text in texts] == [True] * (not solved)
+        assert [" in w (" in text for text in texts] == [True] * (not solved)
+        assert not any(" in u (" in text for text in texts)
+        assert told(lambda A=A, b=b: FIELDS[name](A, b, warn=False))[0] == []  # type: ignore[misc]
+
+
+def test_newton_names_a_field_that_is_not_solved() -> None:
+    for size in (1.0, 1e9):
+        W, A, b = two_fields(size)
+
+        def flow(u: Any, w: Any, size: float = size) -> dict[str, Any]:
+            return {"u": {"grad": size * u.grad}, "w": {"grad": w.grad, "value": w**3}}
+
+        F = femops.residual(flow, W).constrained(A.constrained_dofs)
+        texts, (x, info) = told(
+            lambda F=F, b=b, A=A: femops.newton(F, 0 * b, b, preconditioner=lambda _: identity(A))  # type: ignore[misc]
+        )
+        assert info.converged
+        rest = W.split(F.residual(x) - b)[1]
+        assert info.fields["w"][0] == pytest.approx(
+            np.linalg.norm(np.delete(rest, W.spaces["w"].boundary_dofs()))
+        )
+        assert [" in w (" in text for text in texts] == [True] * (size > 1.0)
+
+
+@pytest.mark.parametrize("solver", [femops.minres, femops.gmres])
+def test_an_unsolved_equation_without_a_right_hand_side_is_named(solver: Any) -> None:
+    """Of a nearly incompressible solid, in pascal and metre: volumes are 1e-9 of the forces."""
+    Q = femops.H1(U.mesh, 1)
+    W = femops.Product(u=U, p=Q)
+    for modulus in (1.0, 1e9):
+
+        def solid(u: Any, p: Any, modulus: float = modulus) -> dict[str, Any]:
+            stress = modulus * (u.grad + u.grad.T) - p * np.eye(2)
+            return {"u": {"grad": stress}, "p": {"value": -u.div - p / (100.0 * modulus)}}
+
+        A = femops.form(solid, W).constrained(W.positions(u=U.boundary_dofs()))
+        b = W.join(u=femops.load(U, lambda x, m=modulus: (m * x[1] ** 2, -m * x[0] ** 2)))
+        texts, (_, info) = told(lambda A=A, b=b: solver(A, b))  # type: ignore[misc]
+        assert info.converged
+        assert info.fields["p"][1] == 0.0
+        assert [" in p (right-hand side 0)" in text for text in texts] == [True] * (modulus > 1.0)

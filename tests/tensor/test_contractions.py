@@ -153,6 +153,39 @@ def test_einsum_is_that_of_numpy(place, subscripts, members):
     check(found, np.moveaxis(expected, 0, -1), np.moveaxis(bound, 0, -1))
 
 
+@pytest.mark.parametrize(("m", "k", "n"), [(0, 4, 2), (3, 0, 2), (3, 4, 0), (0, 0, 0)])
+def test_extents_of_zero(place, m, k, n):
+    """Sums over nothing are zeros, beta times the output is left, and the rest is empty."""
+    A, B = np.ones((5, m, k)), np.full((5, k, n), 2.0)
+    C, D = np.arange(5.0 * m * n).reshape(5, m, n), np.ones((5, n, 3))
+    tensor, i, j, p = femops.tensor, Index("i"), Index("j"), Index("p")
+    for _ in range(2):  # the second calls are repeated ones
+        check(place.call(tensor.gemm, A, B), A @ B, 0.0)
+        check(place.call(tensor.gemm, A, B, np.full_like(C, np.nan)), A @ B, 0.0)
+        check(place.call(tensor.gemm, A, B, C.copy(), beta=-2.0), A @ B - 2 * C, 0.0)
+        check(place.call(tensor.einsum, "ik,kj,jl->li", A, B, D), (A @ B @ D).swapaxes(1, 2), 0.0)
+        check(place.call(tensor.einsum, "ik->", A), A.sum((1, 2)), 0.0)
+        for layout in (Strided(), Interleaved(), Tiled((2, 2))):
+            a, b, c = (place.move(Batch.wrap(X.copy()).copy(layout)) for X in (A, B, C))
+            check(tensor.gemm(a, b).numpy(), A @ B, 0.0)
+            c[i, j] += a[i, p] * b[p, j]
+            check(c.numpy(), C + A @ B, 0.0)
+
+
+def test_empty_ranges():
+    for layout in (None, Interleaved(2)):
+        values = np.arange(24.0).reshape(4, 3, 2)
+        batch = Batch.wrap(values.copy()).copy(layout)
+        nothing, last, i, k = Index("m", 2, 2), Index("n", 2), Index("i"), Index("k", 0, 0)
+        assert np.array_equal(batch[:, 1:1].numpy(), values[:, 1:1])
+        batch[:, 3:] = 7.0
+        batch[nothing, i] = batch[nothing, i] * 2.0
+        assert np.array_equal(batch.numpy(), values)
+        batch[last, i] = batch[last, k] * batch[k, i]
+        values[:, 2:] = 0.0
+        assert np.array_equal(batch.numpy(), values)
+
+
 @pytest.mark.parametrize(("subscripts", "layout"), IN_LAYOUTS)
 def test_einsum_in_any_layout(subscripts, layout):
     for members in (11, 0):

@@ -42,6 +42,19 @@ def test_transposes_and_empty_groups(place):
     assert len(group_gemm(Group(), Group())) == 0
 
 
+def test_extents_of_zero(place):
+    left, right = (
+        [np.ones(shape) for shape in shapes]
+        for shapes in (((2, 0), (2, 2), (0, 4)), ((0, 3), (2, 3), (4, 1)))
+    )
+    out = [np.full((2, 3), 5.0), np.full((2, 3), 5.0), np.zeros((0, 1))]
+    a, b, c = (place.move(Group([x.copy() for x in many])) for many in (left, right, out))
+    for one, x, y, z in zip(group_gemm(a, b, c, beta=2.0).to("cpu"), left, right, out, strict=True):
+        assert np.array_equal(one, x @ y + 2 * z)
+    for one, x, y in zip(group_gemm(a, b).to("cpu"), left, right, strict=True):
+        assert np.array_equal(one, x @ y)
+
+
 def test_bad_groups_are_refused():
     left, right, out = groups()
     a, b, c = Group(left), Group(right), Group(out)

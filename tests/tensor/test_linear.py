@@ -241,6 +241,29 @@ def test_any_entry_that_is_not_finite_names_its_matrix(place, method, n, dtype):
     assert caught.value.members.tolist() == np.flatnonzero(read).tolist()
 
 
+@pytest.mark.parametrize(("members", "n", "columns"), [(5, 0, 3), (0, 2, 3), (5, 2, 0)])
+def test_extents_of_zero(place, members, n, columns):
+    matrices, right = (
+        np.tile(np.eye(n, dtype="complex64"), (members, 1, 1)),
+        np.ones((members, n, columns), "complex64"),
+    )
+    alike = (place.call(solve, matrices, right), np.linalg.solve(matrices, right))
+    pairs = [alike, (place.call(cholesky, matrices), np.linalg.cholesky(matrices))]
+    pairs += zip(place.call(eigh, matrices), np.linalg.eigh(matrices), strict=True)
+    for found, expected in pairs:
+        assert np.array_equal(found, expected)
+        assert found.dtype == expected.dtype
+    factors, order = lu(place.put(matrices))
+    assert np.array_equal(place.get(factors), matrices)
+    assert order.shape == (members, n)
+    a, b = (place.move(Batch.wrap(one).copy(Interleaved())) for one in (matrices, right))
+    assert solve(a, b).numpy().shape == (members, n, columns)
+    if not columns:  # NumPy raises too
+        with pytest.raises(SingularError, match="5 of 5 matrices are singular") as caught:
+            solve(place.put(0 * matrices), place.put(right))
+        assert caught.value.result.shape == (5, 2, 0)
+
+
 @settings(max_examples=12)
 @given(st.data())
 def test_layouts_and_strides_do_not_matter(data):

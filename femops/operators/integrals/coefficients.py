@@ -18,6 +18,7 @@ from femops.pointwise.trace import OPTIONS, CoefficientShape
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, columns, evaluate_any, place_of
 from femops.spaces.restriction import refuse_unreadable
+from femops_meshes.arguments import plain_numbers
 from femops_meshes.hints import did_you_mean
 
 Function = Callable[..., Any]
@@ -85,7 +86,7 @@ class FormCoefficient:
                 given._check_sides(geometry)
             value = given._sampled(geometry, np.float64)
         elif not isinstance(value, Field | Mapping):
-            constant, array = given.is_constant(geometry), np.asarray(value)
+            constant, array = given.is_constant(geometry), plain_numbers(np.asarray(value))
             short = np.float32 if array.dtype == np.float32 else np.float64
             given = replace(given, value=array)
             if constant and self.positive:

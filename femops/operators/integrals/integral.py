@@ -24,7 +24,7 @@ from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.field_symbol import Objects
 from femops.pointwise.linear import LinearQFunction, Pair
 from femops.pointwise.printer import evaluate
-from femops.pointwise.qdata_split import Known, NonlinearQFunction, QDataSplit, split
+from femops.pointwise.qdata_split import Known, NonlinearQFunction, QDataSplit, expressions, split
 from femops.pointwise.sides import is_plus
 from femops.pointwise.trace import (
     INVERSE,
@@ -349,11 +349,12 @@ class Integral:
         """
         if known is None:
             used = {node.number for node in ancestors(stored)} if self.rounded else set()
-            nodes, known = [node for node in self.rounded if node.number in used], {}
+            nodes = [node for node in self.rounded if node.number in used]
+            known = self._whole_values(stored, block) if self.closed else {}
             if nodes:
-                found = self.values(nodes, block, check=False, known={}).astype(np.float32)
+                found = self.values(nodes, block, check=False, known=known).astype(np.float32)
                 rounded = np.moveaxis(found.astype(np.float64), -1, 0)
-                known = {node.number: rounded[k] for k, node in enumerate(nodes)}
+                known = {**known, **{node.number: rounded[k] for k, node in enumerate(nodes)}}
         order = ancestors(stored, known)
         inputs = self.inputs(block, {node.number for node in order})
         inputs |= known
@@ -368,6 +369,27 @@ class Integral:
         if check:
             self._check_finite(values, block)
         return values
+
+    def _whole_values(self, stored: list[Node], block: DomainBlock) -> dict[int, Any]:
+        """Values of the expressions of coefficients in stored nodes, by number of the node."""
+        nodes = self.whole(stored)
+        inputs = self.inputs(block, {node.number for node in ancestors(nodes)})
+        values, _ = with_all_digits(nodes, inputs)
+        return {node.number: value for node, value in zip(nodes, values, strict=True)}
+
+    def whole(self, outputs: list[Node]) -> list[Node]:
+        """Largest expressions of coefficients and positions in nodes, without plain inputs."""
+        key = tuple(node.number for node in outputs)
+        if key not in self._wholes:
+            traced = self.program
+            moving = {node.number for field in traced.fields.values() for node in field.flat()}
+            self._wholes[key] = [n for n in expressions(traced, outputs, moving) if n.args]
+        return self._wholes[key]
+
+    @cached_property
+    def _wholes(self) -> dict[tuple[int, ...], list[Node]]:
+        """Results of `whole`, by the numbers of the nodes."""
+        return {}
 
     def _check_digits(
         self, stored: list[Node], values: NDArray[np.float64], inputs: dict[int, Any]
@@ -482,3 +504,25 @@ class Integral:
     def _side(self, name: str, block: DomainBlock) -> DomainBlock:
         """Faces seen from the side of a field of the state; elements are not changed."""
         return block.other if self.domain.two_sided and is_plus(name) else block
+
+
+def with_all_digits(nodes: list[Node], inputs: dict[int, Any]) -> tuple[list[Any], bool]:
+    """Values of nodes, and whether float64 loses digits on the way to some of them.
+
+    Numbers on the way may be beyond float64's range, as a determinant of numbers of 1e-104 in 3-D.
+    Then the values come from numbers with a wider range, if the machine has any.
+    """
+    events: list[str] = []
+    lost = False
+    with np.errstate(all="ignore"):
+        with np.errstate(over="call", under="call", call=lambda what, _: events.append(what)):
+            found = evaluate(nodes, inputs)
+        if not events:
+            return found, lost
+        wide = {number: np.asarray(given, np.longdouble) for number, given in inputs.items()}
+        for k, exact in enumerate(evaluate(nodes, wide)):
+            value, right = np.asarray(found[k]), np.asarray(exact).astype(np.float64)
+            close = abs(value - exact) <= np.maximum(np.finfo(float).tiny, 1e-10 * abs(exact))
+            wrong = ~(close | np.isnan(right))
+            found[k], lost = np.where(wrong, right, value), lost or bool(wrong.any())
+    return found, lost

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 from femops.errors import OperatorError
 from femops.geometry.domain import DomainBlock
 from femops.geometry.jacobians import GeometryBlock
-from femops.operators.integrals.integral import Integral
+from femops.operators.integrals.integral import Integral, with_all_digits
 from femops.operators.integrals.number_types import check_range, largest_of
 from femops.operators.integrals.term import Term
 from femops.parallel.collective_checks import check
 from femops.pointwise.expressions.graph import Node, ancestors, substitute
+from femops.pointwise.expressions.operations import FAILING
 from femops.pointwise.printer import evaluate
 from femops.pointwise.qdata_split import expressions
 from femops.pointwise.trace import NORMAL, POSITION
 
 _TINY, _MOST, _EPS = (float(getattr(np.finfo(np.float32), n)) for n in ("tiny", "max", "eps"))
+_LOST = 1e-10  # of the largest number: an error in float64 that is more than round-off
 _NONE = np.empty(0, dtype=object)
 # Kinds of checked numbers, in the words of a message.
 _WHAT = (
@@ -36,14 +38,18 @@ _WHAT = (
 def in_range(term: Term) -> Term:
     """Return the term after a check that its numbers fit in float32. Collective.
 
-    Terms of float64 are not checked.  Stored numbers are checked where they are computed.  This
-    function checks numbers that kernels compute: the entries of D, the numbers on the way to these,
-    and at the matrix-free level coordinates and determinants.  If float32 cannot hold numbers
-    inside the expressions of coefficients, the returned term is closed, see `Known`.
+    Stored numbers are checked where they are computed, and so are all of float64.  This function
+    checks numbers that kernels compute: the entries of D, the numbers on the way to these,
+    and at the matrix-free level coordinates and determinants.  If a type cannot hold numbers inside
+    the expressions of coefficients, the returned term is closed, see `Known`.
     """
     form = term.source
-    if term.dtype != np.float32 or form.state.spaces:
+    if form.state.spaces:
         return term  # a bad state shows in its residual
+    if term.dtype != np.float32:
+        if form.closed or closes(form, term.dtype):
+            return _closed(term)
+        return term
     comm = form.fields.whole.comm
     with check(comm):  # a rank may have an inverted element
         largest = _largest(term, form)
@@ -53,12 +59,21 @@ def in_range(term: Term) -> Term:
             check_range(f"{form.name}: the {what}", most, term.dtype, whole=True)
     if not (form.closed or closes(form, term.dtype) or _errs(term)):
         return term
-    closed = term.of_source(replace(form, closed=True, traced=form.qfunction))
+    return _closed(term)
+
+
+def _closed(term: Term) -> Term:
+    """The term, closed. Raise if its kernel needs numbers beyond its type. Collective."""
+    form = term.source
+    closed = term
+    if not form.closed:
+        closed = term.of_source(replace(form, closed=True, traced=form.qfunction))
     if _errs(closed):
+        wider = ", or use float64" * (term.dtype == np.float32)
         raise OperatorError(
             f"{form.name}: between the coefficients and the factors of the fields, numbers at "
-            f"level {term.level!r} are beyond the range of float32: multiply coefficients with "
-            "each other before the field, scale them, take level='partial', or use float64"
+            f"level {term.level!r} are beyond the range of {term.dtype}: multiply coefficients "
+            f"with each other before the field, scale them, or take level='partial'{wider}"
         )
     return closed
 
@@ -67,15 +82,27 @@ def closes(form: Integral, dtype: np.dtype[Any]) -> bool:
     """True if kernels of a type must read expressions of coefficients whole. Collective.
 
     This is so if float32 gives other values than float64 to them: not rounded, but zero or
-    infinite.
+    infinite. In float64 it is so if a wider type gives other values.
     """
-    return dtype == np.float32 and bool(np.any(_expressions(form, inputs=False)[1]))
+    if dtype == np.float32:
+        return bool(np.any(_expressions(form, inputs=False)[1]))
+    outputs = [node for test in form.program.tests.values() for node in test.flat()]
+    outputs = substitute(outputs, {})
+    if not any(node.op in FAILING for node in ancestors(outputs)):
+        return False
+    nodes = form.whole(outputs)
+    comm, lost = form.fields.whole.comm, False
+    with check(comm):
+        for block in _blocks(form, nodes) if nodes else ():
+            inputs = form.inputs(block, {node.number for node in ancestors(nodes)})
+            lost = lost or with_all_digits(nodes, inputs)[1]
+    return bool(comm.max(int(lost)))
 
 
 def closes_nonlinear(form: Integral, dtype: np.dtype[Any]) -> bool:
     """`closes` for a form whose factors of the fields are not known. Collective."""
     if dtype != np.float32:
-        return False
+        return closes(form, dtype)
     largest, leave = _expressions(form, inputs=True)
     for most in largest[leave].tolist():
         if most and not _TINY <= most <= _MOST:
@@ -117,10 +144,11 @@ def _compare(
 
 
 def _errs(term: Term) -> bool:
-    """True if a kernel in float32 loses D between a test function and a field. Collective.
+    """True if a kernel loses D between a test function and a field. Collective.
 
-    Rounding does not count, only numbers that become zero or infinite.
+    Rounding does not count, only numbers that become zero or infinite, or lose digits in float64.
     """
+    single = term.dtype == np.float32
     form, step, qfunction = term.source, term.source.qfunction, term.qfunction
     pairs = step.pairs
     structure = step.structure if term.original is None else step.structure.T
@@ -135,7 +163,7 @@ def _errs(term: Term) -> bool:
     for block in _blocks(form, step.distinct):
         q = _numbers_of(term, block)
         with np.errstate(all="ignore"):
-            D = qfunction.matrix(_Limited.of(q))
+            D = qfunction.matrix(_Limited.of(q) if single else q)
         D = D.reshape(len(rows), len(columns), *q.shape[:-1])
         distinct = form.values(step.distinct, block)
         exact = np.sign(structure)[..., np.newaxis, np.newaxis] * np.moveaxis(
@@ -149,7 +177,7 @@ def _errs(term: Term) -> bool:
             found[0, k] = max(found[0, k], _difference(exact[part], made[part]))
             found[1, k] = max(found[1, k], largest_of(exact[part]))
     errors, largest = form.fields.whole.comm.max(found)
-    return bool(np.any(errors > _EPS * largest))
+    return bool(np.any(errors > (_EPS if single else _LOST) * largest))
 
 
 def _numbers_of(term: Term, block: DomainBlock) -> NDArray[np.float64]:

@@ -254,7 +254,13 @@ def inv(matrix: Any) -> Any:
     TraceError
         If the array has another shape.
     """
-    return adjugate(matrix) * (1.0 / det(matrix))
+    a = _square(matrix, "the inverse")
+    if a.dtype == object:
+        return adjugate(a) * (1.0 / det(a))
+    # products of numbers may be beyond the range where the inverse is not
+    power = np.exp2(-np.frexp(abs(a).max())[1])
+    a = a * power
+    return adjugate(a) * (1.0 / det(a)) * power
 
 
 def sym(matrix: Any) -> Any:

@@ -15,6 +15,7 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.execution.modes import ElementModes, matrices_of, modes_of
 from femops.operators.execution.transfer import compiled_modes
 from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_lines, check_patches
+from femops.solvers.multigrid.coarse import QUICK
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.measure import Cycle, factor, iterations
@@ -87,6 +88,7 @@ _ELEMENTS_LONGER, _TRY_ELEMENTS = 1.15, 20
 # Cycles by blocks of fields of several components take so many times as long as those by points
 # where there are more dofs than the last number (measured: 8 to 11; 4.4 for 4,300 dofs).
 _BLOCKS_LONGER, _IN_CACHE = 10, 10_000
+_CYCLES = 20  # measure another relaxation which is slow
 _SMALL = 25  # expected iterations from which factors of a small problem are tried
 # Ratio of an element's couplings from which on levels relax by elements: measured, cubes of which
 # one edge is half as long take 0.95 of the time.
@@ -163,12 +165,15 @@ def _measured_choice(M: Changeable, obstacle: str) -> Choice:
         failed += _try(M, factors, ("elements",))
     best, few = _best(M, factors), _LONGER[space.dim] * _FEWEST
     many = iterations(factors[best])
-    direct = not obstacle and many > _SMALL and _factors_pay(M, many)
+    seconds = np.inf if obstacle or many <= _SMALL else _factor_seconds(M)
+    each = _iteration_seconds(M)
+    direct = seconds <= _SOLVES * many * each
     if many <= (min(few, _SMALL) if direct else few):
         return Choice(best, enough if best == first else _compared(factors))
-    others: tuple[Relaxation, ...] = (
-        ("lines", "direct", "patches") if direct else ("lines", "patches")
-    )
+    others: tuple[Relaxation, ...] = ("lines", "patches")
+    if direct:  # factors come first where they take less time than to measure lines
+        quick = _is_large(M) and seconds < _CYCLES * _BLOCKS_LONGER * each
+        others = ("direct", *others) if quick else ("lines", "direct", "patches")
     failed += [f"another relaxation {obstacle}"] if obstacle else _try(M, factors, others)
     best = _best(M, factors)
     untried = not obstacle and not direct
@@ -222,15 +227,25 @@ def _factor(M: Changeable, k: int, cycles: int | None = None) -> float:
     return most
 
 
-def _factors_pay(M: Changeable, many: int) -> bool:
-    """True if factors of A's matrix are expected to save time. Collective."""
+def _factor_seconds(M: Changeable) -> float:
+    """Expected time of factors of A's matrix; infinite if they take too much memory. Collective.
+
+    The null space of a singular matrix borders it with dense rows, which fill the factors.
+    """
     space, elements = M.operator.space, M.sizes[0].elements
+    if M.hierarchy.solver.singular and space.global_size > QUICK[space.dim]:
+        return np.inf
     operations, entries = M.hierarchy.matrices.factor_work
-    seconds = _OPERATION * operations
+    seconds: float = _OPERATION * operations
     seconds += _ENTRY * elements * (space.ncomp * (space.order + 1) ** space.dim) ** 2
+    return seconds if 24.0 * entries <= _MOST_BYTES else np.inf
+
+
+def _iteration_seconds(M: Changeable) -> float:
+    """Expected time of an iteration of a solve with cycles by points."""
+    space = M.operator.space
     each = _DOF * (1 + (space.ncomp > 1)) * M.precision.itemsize / 4.0  # twice in float64
-    solve = many * (each * space.global_size + _CALLS)
-    return bool(seconds <= _SOLVES * solve and 24.0 * entries <= _MOST_BYTES)
+    return float(each * space.global_size + _CALLS)
 
 
 def _forced(M: Changeable, asked: Relaxation) -> Choice:
@@ -264,11 +279,15 @@ def _try(
     return failed
 
 
+def _is_large(M: Changeable) -> bool:
+    """True if cycles of blocks take `_BLOCKS_LONGER` times as long as those by points."""
+    return bool(M.operator.space.ncomp > 1 and M.operator.space.global_size > _IN_CACHE)
+
+
 def _best(M: Changeable, factors: dict[Relaxation, float]) -> Relaxation:
     """Relaxation that is expected to solve in the least time."""
-    first, space = next(iter(factors)), M.operator.space
-    large = space.ncomp > 1 and space.global_size > _IN_CACHE
-    blocks = float(_BLOCKS_LONGER if large else _LONGER[space.dim])
+    first = next(iter(factors))
+    blocks = float(_BLOCKS_LONGER if _is_large(M) else _LONGER[M.operator.space.dim])
 
     def effort(name: Relaxation) -> float:
         longer = 1.0 if name == first else _ELEMENTS_LONGER if name == "elements" else blocks

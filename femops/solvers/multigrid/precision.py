@@ -14,6 +14,7 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.coarsening import in_precision
 from femops.solvers.multigrid.level import scattered
+from femops.spaces.product import Product
 
 Vector = NDArray[Any]
 SINGLE = np.dtype(np.float32)
@@ -138,8 +139,9 @@ def trial_product(A: Operator) -> Vector:
 
     It has the type of A, and is zero at constrained dofs.
     """
-    memory, first = A.space.memory, A.space.first_dof * A.space.ncomp
-    x = scattered(first, A.space.size, A.dtype)
+    memory, space = A.space.memory, A.space
+    fields = space.spaces.values() if isinstance(space, Product) else (space,)
+    x = np.concatenate([scattered(V.first_dof * V.ncomp, V.size, A.dtype) for V in fields])
     product: Vector = memory.get(A.apply(memory.put(x)))
     product[A.constrained_dofs] = 0.0
     return product

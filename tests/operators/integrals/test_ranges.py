@@ -243,17 +243,68 @@ def test_expressions_in_residuals(mesh: str) -> None:
         femops.functional(lambda u, k: k**2 * u**2, V, k=1e-25, dtype="float32")
 
 
+def mixed(u: Any, a: Any, b: Any) -> dict[str, Any]:
+    return {"value": a * a / b * u, "grad": a * (a * u.grad) / b}
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_numbers_that_lose_digits_in_float64(level: str) -> None:
-    """Powers below 1e-308 inside an expression whose value has all digits, and of lengths."""
+    """Powers beyond 1e308 inside an expression whose value has all digits, and of lengths."""
     if np.finfo(np.longdouble).maxexp == np.finfo(np.float64).maxexp:
         pytest.skip("this machine has no wider numbers to compare with")
     V = femops.H1(CURVED, 2)
-    given = {"a": lambda x: 1e-160 * (1 + x[0]), "b": 1e-170}
-    with pytest.raises(OperatorError, match="below 1e-308"):
-        femops.form(lambda u, a, b: {"value": a * a / b * u}, V, level=level, **given)
+    x = random_vector(V, "float64")
+    for size in (1e-160, 1e160):
+        a, b = (lambda x, size=size: size * (1 + x[0])), size / 1e10 * size**0.0625
+        factor = float(np.longdouble(size) ** 2 / np.longdouble(b))
+        expected = femops.mass(V, lambda x, f=factor: f * (1 + x[0]) ** 2) @ x
+        A = femops.form(lambda u, a, b: {"value": a * a / b * u}, V, level=level, a=a, b=b)
+        for B in (A, A.update(a=a), A.T):
+            assert abs(B @ x - expected).max() < 1e-13 * abs(expected).max()
+        F = femops.residual(lambda u, a, b: {"value": a * a / b * u}, V, a=a, b=b)
+        for found in (F.residual(x), F.jacobian(x).at_level(level) @ x):
+            assert abs(found - expected).max() < 1e-13 * abs(expected).max()
+        J = femops.functional(lambda u, a, b: a * a / b * u * u, V, a=a, b=b)
+        assert J(x) == pytest.approx(expected @ x, rel=1e-12)
+    if level == "matrix-free":
+        for function in (lambda u, a, b: {"value": u * a * a / b}, mixed):
+            with pytest.raises(OperatorError, match=r"below 1e-308|beyond the range of float64"):
+                femops.form(function, V, level=level, a=a, b=b)
     small = femops.H1(femops.box((2, 2), mapping=lambda x: 1e-160 * x), 2)
     with pytest.raises(femops.errors.GeometryError, match="scale the coordinates"):
         femops.mass(small, 1e300, level=level)
     tail = femops.form(lambda u, x: {"value": np.exp(-3e3 * x[0]) * u}, V, level=level)
     assert np.isfinite(tail @ random_vector(V, "float64")).all()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_inverses_of_matrices_of_any_size(dim: int, level: str) -> None:
+    """Determinants are beyond 1e308, or below 1e-308, and inverses are not."""
+    if np.finfo(np.longdouble).maxexp == np.finfo(np.float64).maxexp:
+        pytest.skip("this machine has no wider numbers to compute with")
+    V = femops.H1(femops.box((2,) * dim), 2)
+    K = np.eye(dim) + 0.1 * np.arange(dim**2).reshape(dim, dim)
+    x, one = random_vector(V, "float64"), np.linalg.inv(K)
+    for size in (2.0**-350, 2.0**-660, 2.0**520, 2.0**1000):
+
+        def k(x: Any, size: float = size) -> Any:
+            return (size * K)[:, :, np.newaxis] * (1.0 + x[0])
+
+        def of_inverse(u: Any, k: Any, size: float = size) -> dict[str, Any]:
+            return {"grad": size * femops.inv(k) @ u.grad}
+
+        expected = (
+            femops.form(
+                lambda u, k: {"grad": k @ u.grad},
+                V,
+                k=lambda x: one[:, :, np.newaxis] / (1.0 + x[0]),
+            )
+            @ x
+        )
+        found = femops.form(of_inverse, V, k=k, level=level) @ x
+        assert abs(found - expected).max() < 1e-13 * abs(expected).max()
+        constant = femops.form(of_inverse, V, k=size * K, level=level) @ x
+        given = femops.form(lambda u: {"grad": one @ u.grad}, V) @ x
+        assert abs(constant - given).max() < 1e-13 * abs(given).max()
+        assert np.allclose(size * femops.inv(size * K), one, rtol=1e-14)

@@ -360,3 +360,30 @@ def test_numbers_that_numpy_keeps_as_objects():
             femops.errors.OperatorError, match=f"{shown}.*: it must give real numbers"
         ):
             femops.diffusion(V, kappa=given)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "complex64"])
+def test_fractions_are_numbers_in_all_forms(dtype):
+    V = femops.H1(femops.box((2, 2)), 2)
+    u, third = V.interpolate(lambda x: x[0]).astype(dtype), Fraction(1, 3)
+
+    def form(u, k):
+        return {"grad": k @ u.grad if np.ndim(k) else k * u.grad}
+
+    for given, number in (
+        (third, 1 / 3),
+        (10**30, 1e30),
+        ([[third, 0], [0, 2 * third]], [[1 / 3, 0.0], [0.0, 2 / 3]]),
+        (np.array([[third, 0], [0, third]]), np.eye(2) / 3),
+        (np.full((4, 16), third), np.full((4, 16), 1 / 3)),
+        (lambda x: third * x[0].astype(object), lambda x: x[0] * (1 / 3)),
+        (femops.by_attribute(V.mesh, {1: third}), 1 / 3),
+    ):
+        expected = femops.form(form, V, k=number, dtype=dtype) @ u
+        found = femops.form(form, V, k=given, dtype=dtype) @ u
+        scale = abs(expected).max() * np.finfo(dtype).eps
+        np.testing.assert_allclose(found, expected, rtol=0.0, atol=10 * scale)
+    if u.dtype.kind == "c":
+        A = femops.form(form, V, k=[[third, 1j], [-1j, third]], dtype=dtype)
+        B = femops.form(form, V, k=np.array([[1 / 3, 1j], [-1j, 1 / 3]]), dtype=dtype)
+        np.testing.assert_array_equal(A @ u, B @ u)

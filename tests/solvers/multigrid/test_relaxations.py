@@ -336,6 +336,17 @@ def test_factors_of_a_plate_are_cheaper_than_those_of_a_cube() -> None:
     assert flat.space.size > cube.space.size
     assert works[0].factor_work[0] < works[1].factor_work[0]
     assert femops.multigrid(flat).relaxation == "direct"
+    M = femops.multigrid(plate(17))
+    assert M.relaxation == "direct"
+    assert "lines" not in M.relaxation_reason  # to measure them takes longer than these factors
+
+
+@pytest.mark.filterwarnings("ignore:multigrid is slow")
+def test_a_matrix_with_a_null_space_is_not_factored_to_relax() -> None:
+    """The rows of six rigid motions fill the factors: of 31,000 dofs they took three minutes."""
+    M = femops.multigrid(plate(10).unconstrained)
+    assert M.hierarchy.solver.singular
+    assert "direct" not in M.relaxation_reason
 
 
 # --- the report, copies, other bases --------------------------------------------------------------
