@@ -35,6 +35,9 @@ TABLES = "tuning.json", "limits.json"
 MOST_KEPT = 5000
 """Number of kernels and traces in a cache folder, about 700 MB, above which old ones go."""
 
+_UNFINISHED = "femops-", ".tmp"
+"""Begin and end of the names of files that are being written."""
+
 _DAY = 86400.0  # seconds
 _seals = count()  # since this process began
 
@@ -165,13 +168,13 @@ def write_once(path: Path, text: str) -> None:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file atomically: other processes see all of it or nothing."""
     with _kept(path.parent):
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        handle, temporary = tempfile.mkstemp(_UNFINISHED[1], _UNFINISHED[0], path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
             os.replace(temporary, path)
         except BaseException:
-            Path(temporary).unlink()
+            Path(temporary).unlink(missing_ok=True)
             raise
 
 
@@ -200,11 +203,19 @@ def seal(path: Path) -> None:
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove the kernels and traces used least recently, if there are more than `MOST_KEPT`."""
+    """Remove the kernels and traces used least recently, if there are more than `MOST_KEPT`.
+
+    Files whose writers were killed are removed after a day.
+    """
     files: dict[str, list[str]] = {}
     used: list[tuple[float, str]] = []
+    begin, end = _UNFINISHED
     with os.scandir(folder) as entries:
         for entry in entries:
+            if entry.name.startswith(begin) and entry.name.endswith(end):
+                if time() - entry.stat().st_mtime > _DAY:
+                    Path(entry).unlink()
+                continue
             stem, _, suffix = entry.name.partition(".")
             files.setdefault(stem, []).append(entry.name)
             if suffix == "sha256" or stem.startswith("trace_"):
