@@ -14,7 +14,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from time import time
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from femops_kernels.codegen.private import private_folder, read_private
 from femops_kernels.errors import CacheError, CacheWarning, KernelError, UnwritableError
@@ -147,10 +147,16 @@ def _kept(folder: Path) -> Iterator[None]:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock file between processes, so that no two compile the same kernel."""
-    with _kept(path.parent), path.open("a") as file:
+    with _kept(path.parent), _lock_file(path) as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _lock_file(path: Path) -> IO[bytes]:
+    """Open a lock file, which is made if it does not exist."""
+    # for reading too: who only writes to a pipe waits for a reader
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
 
 
 def write_once(path: Path, text: str) -> None:
@@ -223,7 +229,7 @@ def _remove_old(folder: Path) -> None:
     if len(used) <= MOST_KEPT:
         return
     for _, stem in sorted(used)[: len(used) - MOST_KEPT * 3 // 4]:
-        with suppress(OSError), (folder / f"{stem}.lock").open("a") as file:
+        with suppress(OSError), _lock_file(folder / f"{stem}.lock") as file:
             if fcntl is not None:  # a process that compiles or loads the kernel holds its lock
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # the record goes first: without it no process takes the others for whole
