@@ -49,7 +49,7 @@ class Control:
             return self.shape
         if self.kind == "points":
             space = self.space
-            return (space.mesh.num_elements, space.p1d**space.dim, *self.shape)
+            return (space.mesh.num_elements, space.element.size, *self.shape)
         return self.space.shape
 
     @cached_property

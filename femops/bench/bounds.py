@@ -53,7 +53,7 @@ def least_traffic(problem: Problem, space: H1) -> Traffic:
     for level in ("matrix-free", "partial"):
         moved = problem.operator(sample, level).cost().bytes_moved - 2 * _REAL * sample.size
         data[level] = moved * ne / part.num_elements
-    data["element"] = _REAL * ne * (space.p1d**space.dim * space.ncomp) ** 2
+    data["element"] = _REAL * ne * (space.element.size * space.ncomp) ** 2
     if space.order == 1:
         # at higher orders a row has 1 + 3 p entries or more, and moves more than the geometry
         data["full"] = _matrix_bytes(problem, sample, space)

@@ -225,7 +225,7 @@ def naive_flops(operator: Operator) -> int:
     """Number of operations by which element matrices from dense bases exceed sum factorisation."""
     [(_, term)] = operator._summands
     assembly = ElementAssembly(term)
-    points, nodes = term.trial.num_points(term.quadrature), term.trial.p1d**term.trial.dim
+    points, nodes = term.trial.num_points(term.quadrature), term.trial.element.size
     entries = np.swapaxes(assembly.entries != 0, 1, 2)  # (slots, slots, components, components)
     pairs = entries.sum(axis=(0, 1))
     # D times the trial basis, the product by the test basis, the sum of all pairs

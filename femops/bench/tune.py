@@ -224,7 +224,7 @@ def _chunk_sizes(V: Space) -> list[int]:
 
 def _rows_ahead(kernel: OperatorKernel) -> list[int]:
     """Prefetch distances in rows that give different numbers of blocks, the default first."""
-    rows = kernel.source.p1d**kernel.dim * kernel.source.ncomp
+    rows = kernel.source.num_nodes * kernel.source.ncomp
     ahead: dict[int, int] = {}
     for count in (ROWS_AHEAD, *_ROWS):
         ahead.setdefault(min(16, max(1, count // rows)), count)

@@ -19,8 +19,7 @@ from femops.errors import SpaceError
 from femops.fields.reproducible import rounded_sum
 from femops.geometry.boundary import BoundaryGeometry, asked_attributes
 from femops.geometry.domain import DomainBlock, DomainGeometry
-from femops.geometry.evaluation import physical_gradient
-from femops.geometry.jacobians import Geometry, GeometryBlock
+from femops.geometry.jacobians import Geometry, GeometryBlock, physical_gradient
 from femops.parallel.comm import Communicator
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.functions import Function, columns, evaluate_any, parts_of, place_of
@@ -252,7 +251,7 @@ def _component_shape(space: Space) -> tuple[int, ...]:
 
 def _values(space: Space, l_vec: Any, block: DomainBlock) -> Floats:
     """Values (n, nq[, ncomp]) of a field at the points of a block."""
-    return block.values(space.basis, space.restriction.of(l_vec))
+    return block.values(space.element, space.restriction.of(l_vec))
 
 
 def _function(f: Function, block: DomainBlock, shape: tuple[int, ...], what: str) -> Floats:
@@ -288,7 +287,7 @@ def _gradient_errors(
     shape = (*_component_shape(space), space.dim)
     nodal = space.restriction.of(space.l_vec(u))
     for block in Geometry(space.mesh, rule):
-        slopes = block.slopes(space.basis, nodal)
+        slopes = block.slopes(space.element, nodal)
         expected = _function(exact_gradient, block, shape, "exact_gradient")
         yield block, physical_gradient(slopes, block.inverse) - expected
 

@@ -10,14 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.basis import Basis1D
+from femops.element import tensor_element
 from femops.errors import GeometryError, OperatorError, ProbeError, SpaceError
 from femops.geometry.batching import element_blocks
-from femops.geometry.evaluation import (
-    physical_gradient,
-    point_gradient,
-    point_values,
-    point_weights,
-)
+from femops.geometry.jacobians import physical_gradient
 from femops.geometry.location import NEAR, NOWHERE, locate
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
@@ -141,9 +137,9 @@ class Probe:
             return self._of_complex(self.__call__, space, u)
         u = self._l_vec(space, u)
         result = np.zeros((len(self.points), *u.shape[1:]))
-        for i in self._blocks(space.ncomp * space.p1d**space.dim):
+        for i in self._blocks(space.ncomp * space.element.size):
             e_vec = space.element_vector(u, self._held[i])
-            result[i] = point_values(space.basis, self.reference[i], e_vec)
+            result[i] = space.element.values_at(self.reference[i], e_vec)
         return self._of_all(result)
 
     def gradient(self, space: Space, u: Any) -> NDArray[Any]:
@@ -174,9 +170,9 @@ class Probe:
         u = self._l_vec(space, u)
         result = np.zeros((len(self.points), *u.shape[1:], space.dim))
         with check(self._comm):
-            for i in self._blocks((space.ncomp + space.dim) * space.p1d**space.dim):
+            for i in self._blocks((space.ncomp + space.dim) * space.element.size):
                 e_vec = space.element_vector(u, self._held[i])
-                along = point_gradient(space.basis, self.reference[i], e_vec)
+                along = space.element.slopes_at(self.reference[i], e_vec)
                 slopes, inverse = np.stack(along, axis=-1), self._inverse_jacobians(i)
                 result[i] = physical_gradient(slopes[:, np.newaxis], inverse[:, np.newaxis])[:, 0]
         return self._of_all(result)
@@ -226,9 +222,9 @@ class Probe:
             kind = vector_type(dtype)
             sources = _checked_sources(values, (len(self.points), *shape))
         check_same(self._comm, "a load at points", {"the values": sources.tolist()})
-        e_vec = np.zeros((space.mesh.num_elements, space.p1d**space.dim, *shape))
-        for i in self._blocks(space.ncomp * space.p1d**space.dim):
-            weights = point_weights(space.basis, self.reference[i])
+        e_vec = np.zeros((space.mesh.num_elements, space.element.size, *shape))
+        for i in self._blocks(space.ncomp * space.element.size):
+            weights = space.element.weights_at(self.reference[i])
             weights = weights.reshape(*weights.shape, *(1,) * len(shape))
             np.add.at(e_vec, self._held[i], weights * sources[i, np.newaxis])
         return space.memory.put(space.sum_elements(e_vec).astype(kind, copy=False))
@@ -257,9 +253,9 @@ class Probe:
 
     def _inverse_jacobians(self, i: Ints) -> Floats:
         """Inverse Jacobians (n, dim, dim) at the points i: [..., j, k] = dxi_j / dx_k."""
-        basis = Basis1D("gll", self.mesh.order)
+        element = tensor_element(Basis1D("gll", self.mesh.order), self.mesh.dim)
         nodes = self.mesh.coordinates[self._held[i]]
-        jacobian = np.stack(point_gradient(basis, self.reference[i], nodes), axis=-1)
+        jacobian = np.stack(element.slopes_at(self.reference[i], nodes), axis=-1)
         det = determinants(jacobian)
         if not np.all(det > 0.0):
             bad = i[np.argmin(det)]

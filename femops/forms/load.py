@@ -21,7 +21,6 @@ from femops.spaces.domain_space import DomainSpace
 from femops.spaces.vectors import vector_type
 from femops_kernels.cpu.in_order import in_order
 from femops_meshes.arguments import checked
-from femops_meshes.coordinates.interpolation import tensor_apply
 
 _BLOCKS = 4  # usual blocks of elements that are worked on at once
 
@@ -88,17 +87,14 @@ def load_vector(
     # vectors are read here, because all ranks take part in reading
     source = None if f is None else FormCoefficient(name, f, (shape, ()) if shape else ((),)).read()
     along = None if flux is None else FormCoefficient("flux", flux, ((*shape, V.dim),)).read()
-    along_each, basis = V.points_along(geometry.quadrature), V.basis
-    values = [basis.interpolation(points).T for points in along_each]
-    slopes = [basis.gradient(points).T for points in along_each]
+    grid = V.points_along(geometry.quadrature)
 
     def integrals(part: _Part) -> tuple[int, Floats]:
         """First element of a block, and integrals (n, nodes[, ncomp]) over its elements."""
         block, sources, fluxes = part
-        found = None if sources is None else tensor_apply(values, sources)
+        found = None if sources is None else V.element.sums(grid, sources)
         for k, along_k in enumerate([] if fluxes is None else _reference_fluxes(fluxes, block)):
-            mixed = [slopes[d] if d == k else values[d] for d in range(V.dim)]
-            one = tensor_apply(mixed, along_k)
+            one = V.element.sums(grid, along_k, k)
             found = one if found is None else np.add(found, one, out=found)
         assert found is not None
         return block.start, found

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
+from femops.element import Element, tensor_element
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock, Nodal
 from femops.geometry.face_groups import BATCH, size_of_groups
@@ -24,7 +25,6 @@ from femops.parallel.mesh import DistributedMesh
 from femops_kernels.cpu.in_order import computed_once
 from femops_meshes import MeshTopologyError
 from femops_meshes.arguments import as_list, checked, number_of, shown
-from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
@@ -144,21 +144,19 @@ def turned(codes: Ints, slopes: Floats) -> Floats:
 
 
 def values_on_faces(
-    basis: Basis1D, points: Floats, codes: Ints, e_vec: Floats, dim: int, slope: int | None = None
+    element: Element, points: Floats, codes: Ints, e_vec: Floats, slope: int | None = None
 ) -> Floats:
     """Evaluate element functions at points on one face of each element.
 
-    Shapes: `points` (q1d,), `codes` (n,), `e_vec` (n, p1d**dim[, ncomp]), returned (n, q1d**(dim -
+    Shapes: `points` (q1d,), `codes` (n,), `e_vec` (n, nodes[, ncomp]), returned (n, q1d**(dim -
     1)[, ncomp]).
     """
+    dim = element.dim
     result = np.empty((len(codes), len(points) ** (dim - 1), *e_vec.shape[2:]))
     for code, digits in face_digits(dim):
         mine = codes == code
         grids = [points if t == 1 else np.array([t / 2.0]) for t in digits]
-        matrices = [
-            basis.gradient(x) if d == slope else basis.interpolation(x) for d, x in enumerate(grids)
-        ]
-        result[mine] = tensor_apply(matrices, e_vec[mine])
+        result[mine] = element.values(grids, e_vec[mine], slope)
     return result
 
 
@@ -310,9 +308,9 @@ class BoundaryGeometry(DomainGeometry):
     def _coordinates(self, start: int, stop: int, slope: int | None = None) -> Floats:
         part, faces = slice(start, stop), self.faces
         nodes = self.mesh.coordinates[faces.elements[part]]
-        basis = Basis1D("gll", self.mesh.order)
+        element = tensor_element(Basis1D("gll", self.mesh.order), self.dim)
         points = self.quadrature.points
-        return values_on_faces(basis, points, faces.codes[part], nodes, self.dim, slope)
+        return values_on_faces(element, points, faces.codes[part], nodes, slope)
 
     def __repr__(self) -> str:
         return f"BoundaryGeometry({self.num_elements} faces, {self.quadrature!r})"
@@ -375,16 +373,16 @@ class BoundaryBlock(FaceBlock):
         inverse = adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis]
         return turned(self._codes, inverse.swapaxes(-1, -2)).swapaxes(-1, -2)
 
-    def values(self, basis: Basis1D, nodal: Nodal) -> Floats:
+    def values(self, element: Element, nodal: Nodal) -> Floats:
         """See `DomainBlock.values`. Values are those inside the elements of the faces."""
-        return self._values(basis, nodal)
+        return self._values(element, nodal)
 
-    def slopes(self, basis: Basis1D, nodal: Nodal) -> Floats:
-        along = [self._values(basis, nodal, d) for d in range(self.geometry.dim)]
+    def slopes(self, element: Element, nodal: Nodal) -> Floats:
+        along = [self._values(element, nodal, d) for d in range(self.geometry.dim)]
         return turned(self._codes, np.stack(along, axis=-1))
 
-    def _values(self, basis: Basis1D, nodal: Nodal, slope: int | None = None) -> Floats:
+    def _values(self, element: Element, nodal: Nodal, slope: int | None = None) -> Floats:
         geometry = self.geometry
         elements = geometry.faces.elements[self.start : self.stop]
         points = geometry.quadrature.points
-        return values_on_faces(basis, points, self._codes, nodal(elements), geometry.dim, slope)
+        return values_on_faces(element, points, self._codes, nodal(elements), slope)

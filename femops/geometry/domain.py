@@ -13,7 +13,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Quadrature1D
+from femops.basis import Quadrature1D
+from femops.element import Element
 from femops.geometry.batching import element_blocks
 from femops_kernels.cpu.in_order import computed_once
 from femops_meshes.mesh import Mesh
@@ -145,11 +146,11 @@ class DomainBlock(ABC):
         """Outer unit normals (n, nq, dim)."""
 
     @abstractmethod
-    def values(self, basis: Basis1D, nodal: Nodal) -> Floats:
+    def values(self, element: Element, nodal: Nodal) -> Floats:
         """Values (n, nq[, ncomp]) at the points of a function with these values at nodes."""
 
     @abstractmethod
-    def slopes(self, basis: Basis1D, nodal: Nodal) -> Floats:
+    def slopes(self, element: Element, nodal: Nodal) -> Floats:
         """Derivatives (n, nq[, ncomp], dim) of a function by reference coordinates.
 
         The reference coordinates are those of `inverse`. For the parameters see `values`.

@@ -14,12 +14,13 @@ ranks.
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
+from femops.element import Element, TensorElement, tensor_element
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import face_digits, nodes_inwards
@@ -30,7 +31,6 @@ from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
 from femops_kernels.cpu.in_order import computed_once
 from femops_kernels.derived import Derived
-from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import entity_permutation
@@ -224,8 +224,7 @@ class InteriorGeometry(DomainGeometry):
         """Jacobians (n, nq, dim, dim) of one side's elements, turned to their faces."""
         e_vec = self._coordinates(side, start, stop)
         if self._slopes is None:
-            basis = Basis1D("gll", self.mesh.order)
-            return of_columns([self.on_face(basis, e_vec, d) for d in range(self.dim)])
+            return of_columns([self.on_face(self._map, e_vec, d) for d in range(self.dim)])
         # one product for each element: in a large one BLAS rounds a row by the number of rows
         found = np.matmul(self._slopes, e_vec).reshape(len(e_vec), self.dim, -1, self.dim)
         return of_columns([*found.swapaxes(0, 1)])
@@ -236,13 +235,12 @@ class InteriorGeometry(DomainGeometry):
 
         None if sum factorisation takes less work.
         """
-        basis = Basis1D("gll", self.mesh.order)
-        if basis.p1d**self.dim * self.num_points > _MOST_ENTRIES:
+        if self._map.size * self.num_points > _MOST_ENTRIES:
             return None
         rows = []
         for d in range(self.dim):
             product = np.eye(1)
-            for matrix in reversed(self._matrices(basis, d)):
+            for matrix in reversed(self._map.matrices(self._grids, d)):
                 product = np.asarray(np.kron(product, matrix))
             rows.append(product)
         return np.concatenate(rows)
@@ -250,7 +248,7 @@ class InteriorGeometry(DomainGeometry):
     def coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Positions (n, nq, dim) of the points in one side's elements."""
         e_vec = self._coordinates(side, start, stop)
-        return self.on_face(Basis1D("gll", self.mesh.order), e_vec)
+        return self.on_face(self._map, e_vec)
 
     def beside(self, depth: float) -> tuple[Floats, Floats]:
         """Positions (n, dim) of points in both elements, ``depth`` inwards from middles of faces.
@@ -273,29 +271,30 @@ class InteriorGeometry(DomainGeometry):
 
     def _inwards(self, side: int, depth: float, start: int, stop: int) -> Floats:
         """Positions (n, dim) of a point in one side's elements; see `beside`."""
-        basis = Basis1D("gll", self.mesh.order)
         at = [np.full(1, 0.5)] * (self.dim - 1) + [np.full(1, depth)]
-        lines = [basis.interpolation(x) for x in at]
-        return tensor_apply(lines, self._coordinates(side, start, stop))[:, 0]
+        return self._map.values(at, self._coordinates(side, start, stop))[:, 0]
 
     def _coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Nodes (n, (order + 1)**dim, dim) of one side's turned elements."""
         elements, nodes = self.faces.elements[side, start:stop], self.faces.map_nodes[side]
         return self.faces.around.coordinates[elements[:, np.newaxis], nodes[start:stop]]
 
-    def on_face(self, basis: Basis1D, e_vec: Any, slope: int | None = None) -> Floats:
+    @property
+    def _map(self) -> TensorElement:
+        """Element of the maps of the mesh's elements."""
+        return tensor_element(Basis1D("gll", self.mesh.order), self.dim)
+
+    @property
+    def _grids(self) -> list[Floats]:
+        """Points on the face, for each direction."""
+        return [self.quadrature.points] * (self.dim - 1) + [np.zeros(1)]
+
+    def on_face(self, element: Element, e_vec: Floats, slope: int | None = None) -> Floats:
         """Evaluate functions of turned elements at the points of their faces.
 
-        Shapes: `e_vec` (n, p1d**dim[, ncomp]), returned (n, nq[, ncomp]).
+        Shapes: `e_vec` (n, nodes[, ncomp]), returned (n, nq[, ncomp]).
         """
-        return tensor_apply(self._matrices(basis, slope), np.asarray(e_vec, dtype=np.float64))
-
-    def _matrices(self, basis: Basis1D, slope: int | None) -> list[Floats]:
-        """1-D matrices of `on_face`."""
-        grids = [self.quadrature.points] * (self.dim - 1) + [np.zeros(1)]
-        return [
-            basis.gradient(x) if d == slope else basis.interpolation(x) for d, x in enumerate(grids)
-        ]
+        return element.values(self._grids, e_vec, slope)
 
     def __repr__(self) -> str:
         return f"InteriorGeometry({self.num_elements} faces, {self.quadrature!r})"
@@ -393,17 +392,17 @@ class InteriorBlock(FaceBlock):
         counted = self.geometry.faces.counted[self.start : self.stop, np.newaxis]
         return np.asarray(self.det * self.geometry.weights * counted)
 
-    def values(self, basis: Basis1D, nodal: Nodal) -> Floats:
+    def values(self, element: Element, nodal: Nodal) -> Floats:
         """See `DomainBlock.values`. Values are those inside the side's elements."""
-        return self.geometry.on_face(basis, self._turned(basis, nodal))
+        return self.geometry.on_face(element, self._turned(element, nodal))
 
-    def slopes(self, basis: Basis1D, nodal: Nodal) -> Floats:
-        e_vec = self._turned(basis, nodal)
-        along = [self.geometry.on_face(basis, e_vec, d) for d in range(self.geometry.dim)]
+    def slopes(self, element: Element, nodal: Nodal) -> Floats:
+        e_vec = self._turned(element, nodal)
+        along = [self.geometry.on_face(element, e_vec, d) for d in range(self.geometry.dim)]
         return np.stack(along, axis=-1)
 
-    def _turned(self, basis: Basis1D, nodal: Nodal) -> Floats:
+    def _turned(self, element: Element, nodal: Nodal) -> Floats:
         """Values (n, p1d**dim[, ncomp]) at the nodes of the side's turned elements."""
         faces, part = self.geometry.faces, (self.start, self.stop)
         elements = faces.elements[self._side, slice(*part)]
-        return nodal(elements, faces.nodes(self._side, basis.p1d, *part))
+        return nodal(elements, faces.nodes(self._side, element.order + 1, *part))

@@ -14,11 +14,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Quadrature1D, bernstein_coefficients
+from femops.basis import Quadrature1D, bernstein_coefficients
+from femops.element import Element
 from femops.errors import GeometryError
 from femops.geometry.batching import element_blocks
 from femops.geometry.domain import Domain, DomainBlock, DomainGeometry, Nodal
-from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degrees, negligible
 from femops.parallel.mesh import DistributedMesh
 from femops_kernels.cpu.in_order import computed_once, in_order
@@ -248,14 +248,26 @@ class GeometryBlock(DomainBlock):
         """Raise `GeometryError`, because elements have no normals."""
         raise GeometryError("points inside elements have no normals: take a boundary")
 
-    def values(self, basis: Basis1D, nodal: Nodal) -> Floats:
+    def values(self, element: Element, nodal: Nodal) -> Floats:
         e_vec = nodal(slice(self.start, self.stop))
-        return reference_values(basis, self.geometry.quadrature.points, self.geometry.dim, e_vec)
+        return element.values(self.geometry.quadrature.points, e_vec)
 
-    def slopes(self, basis: Basis1D, nodal: Nodal) -> Floats:
-        e_vec, geometry = nodal(slice(self.start, self.stop)), self.geometry
-        along = reference_gradient(basis, geometry.quadrature.points, geometry.dim, e_vec)
-        return np.stack(along, axis=-1)
+    def slopes(self, element: Element, nodal: Nodal) -> Floats:
+        e_vec = nodal(slice(self.start, self.stop))
+        return np.stack(element.slopes(self.geometry.quadrature.points, e_vec), axis=-1)
+
+
+def physical_gradient(slopes: Floats, inverse: Floats) -> Floats:
+    """Gradient in space by the chain rule: du/dx_i = sum_j du/dxi_j dxi_j/dx_i.
+
+    Shapes: `slopes` (n, k[, ncomp], dim), `inverse` (n, k, dim, dim), returned (n, k[, ncomp],
+    dim).
+    """
+    result = np.zeros_like(slopes)
+    factors = inverse if slopes.ndim == 3 else inverse[..., np.newaxis, :, :]
+    for i, j in np.ndindex(factors.shape[-2:]):
+        result[..., i] += slopes[..., j] * factors[..., j, i]
+    return result
 
 
 def _centers(mesh: Mesh) -> Floats:

@@ -21,9 +21,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D
+from femops.basis import Basis1D, Family
+from femops.element import Element, tensor_element
 from femops.geometry.batching import element_blocks
-from femops.geometry.evaluation import point_gradient, point_values, reference_gradient
 from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants, geometry_degree
 from femops_meshes.mesh import Mesh
@@ -132,7 +132,7 @@ def _locate(mesh: Mesh, boxes: Boxes, points: Floats, keys: Ints, reference: Flo
     The key of an element is its number, plus `NEAR` if the point is only near to it. A point
     belongs to the element of the lowest key.
     """
-    basis = Basis1D("gll", _degree(mesh.coordinates))
+    element = _map(mesh.coordinates)
     which, candidate = boxes.find(points)
     for search in (_newton_only, _newton_in_parts):
         # A point in the interior of an element is in no other element, as elements do not overlap.
@@ -144,7 +144,7 @@ def _locate(mesh: Mesh, boxes: Boxes, points: Floats, keys: Ints, reference: Flo
             i, e = which[start:stop], candidate[start:stop]
             held, xi = search(mesh.coordinates[e], points[i], boxes.reach[e])
             i, e = i[held], e[held]
-            distance = np.abs(point_values(basis, xi, mesh.coordinates[e]) - points[i])
+            distance = np.abs(element.values_at(xi, mesh.coordinates[e]) - points[i])
             key = e + NEAR * (distance > boxes.round_off[e]).any(axis=1)
             np.minimum.at(keys, i, key)
             lowest = keys[i] == key
@@ -193,10 +193,14 @@ def _degree(coordinates: Floats) -> int:
     return geometry_degree(coordinates.shape[1], coordinates.shape[2])
 
 
+def _map(coordinates: Floats, family: Family = "gll") -> Element:
+    """Element of the maps with nodes, or coefficients, (n, (g + 1)**dim, dim)."""
+    return tensor_element(Basis1D(family, _degree(coordinates)), coordinates.shape[2])
+
+
 def _bernstein(coordinates: Floats) -> Floats:
     """Bernstein coefficients (n, (g + 1)**dim, dim) of the map, from the nodes."""
-    basis = Basis1D("bernstein", _degree(coordinates))
-    return tensor_apply([basis.from_nodal] * coordinates.shape[2], coordinates)
+    return _map(coordinates, "bernstein").from_nodal(coordinates)
 
 
 def _halved(parts: Floats, dim: int) -> Floats:
@@ -219,9 +223,7 @@ def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
     The axes are the columns of the Jacobian J at the middle of the part. The adjugate of J, det J
     times the inverse, avoids a division by the determinant.
     """
-    dim = x.shape[1]
-    basis = Basis1D("bernstein", _degree(parts))
-    columns = reference_gradient(basis, [0.5], dim, parts)
+    columns = _map(parts, "bernstein").slopes([0.5], parts)
     adjugate = adjugates(np.stack(columns, axis=-1)[:, 0])
     own = np.einsum("nij,nmj->nmi", adjugate, parts - x[:, None])
     margin = np.einsum("nij,nj->ni", np.abs(adjugate), reach)
@@ -238,15 +240,15 @@ def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tup
 
     Shapes: `held` (n,), `xi` (n, dim).
     """
-    basis = Basis1D("gll", _degree(coordinates))
+    element = _map(coordinates)
     xi = start.copy()
-    misfit, step = _newton_step(basis, coordinates, x, xi)
+    misfit, step = _newton_step(element, coordinates, x, xi)
     damping = np.ones(len(x))
     active = np.arange(len(x))
     for _ in range(_STEPS):
         nodes, goal = coordinates[active], x[active]
         trial = xi[active] + damping[active, None] * step[active]
-        new_misfit, new_step = _newton_step(basis, nodes, goal, trial)
+        new_misfit, new_step = _newton_step(element, nodes, goal, trial)
         better = new_misfit < misfit[active]
         done = better & (np.abs(trial - xi[active]).max(axis=1) < _CONVERGED)
         left = better & (np.abs(trial - 0.5).max(axis=1) > 1.0)
@@ -258,19 +260,19 @@ def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tup
         if not len(active):
             break
     xi = np.clip(xi, 0.0, 1.0)
-    distance = np.abs(point_values(basis, xi, coordinates) - x)
+    distance = np.abs(element.values_at(xi, coordinates) - x)
     return np.asarray((distance <= reach).all(axis=1)), xi
 
 
 def _newton_step(
-    basis: Basis1D, coordinates: Floats, x: Floats, xi: Floats
+    element: Element, coordinates: Floats, x: Floats, xi: Floats
 ) -> tuple[Floats, Floats]:
     """Distance |x(xi) - x| (n,), and Newton's step (n, dim) at xi, of at most half an element.
 
     The step is 0 if the Jacobian is singular.
     """
-    residual = point_values(basis, xi, coordinates) - x
-    jacobian = np.stack(point_gradient(basis, xi, coordinates), axis=-1)
+    residual = element.values_at(xi, coordinates) - x
+    jacobian = np.stack(element.slopes_at(xi, coordinates), axis=-1)
     towards = np.einsum("nij,nj->ni", adjugates(jacobian), -residual)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         step = towards / determinants(jacobian)[:, None]

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 import femops
 from femops.errors import HydroError
 from femops.fields.norms import least_element
-from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.hydro.problems import Problem
 
 Floats = NDArray[np.float64]
@@ -167,7 +166,7 @@ def _element_values(space: femops.Space, vector: Floats) -> Floats:
 def _at_points(space: femops.Space, equations: Equations, vector: Floats) -> Floats:
     """Values (ne, points) of a one-component field at the quadrature points."""
     values = _element_values(space, vector)
-    found = reference_values(space.basis, equations.quadrature.points, space.dim, values)
+    found = space.element.values(equations.quadrature.points, values)
     return np.asarray(found[..., 0])
 
 
@@ -175,5 +174,5 @@ def _volumes(equations: Equations, state: Floats) -> Floats:
     """Jacobian determinants (ne, points) of the moved mesh at the quadrature points."""
     V, rule = equations.V, equations.quadrature
     nodes = _element_values(V, equations.parts(state)["position"])
-    columns = reference_gradient(V.basis, rule.points, V.dim, nodes)
+    columns = V.element.slopes(rule.points, nodes)
     return np.asarray(np.linalg.det(np.stack(columns, axis=-1)))

@@ -47,7 +47,7 @@ def mass_and_inverse(
     long for 4096 blocks of 27 by 27, and 5 times as long for 512 blocks of 8 by 8.
     """
     space = femops.L2(part, order)
-    n = space.p1d**part.dim
+    n = space.element.size
     blocks = femops.mass(space, rho=rho, quadrature=rule).assemble().tobsr((n, n)).data
     scale = 1.0 / np.sqrt(np.diagonal(blocks, axis1=1, axis2=2))
     both = scale[:, :, np.newaxis] * scale[:, np.newaxis, :]
@@ -60,7 +60,7 @@ def bernstein_norm(space: femops.L2, energy: Floats) -> float:
     Shapes: `energy` (size,).
     """
     lines = [bernstein_coefficients(space.basis.nodes)] * space.dim
-    values = tensor_apply(lines, energy.reshape(-1, space.p1d**space.dim))
+    values = tensor_apply(lines, energy.reshape(-1, space.element.size))
     return float(np.sqrt(exact_sum((values * values).reshape(-1), space.comm)))
 
 

@@ -52,7 +52,7 @@ class Snapshot:
         moved = femops.L2(mesh, E.order, family=E.basis.family)
         rule = equations.quadrature
         mass = femops.load(E, equations.density, quadrature=rule)
-        n = E.p1d**E.dim
+        n = E.element.size
         local = femops.L2(part, E.order, family=E.basis.family)
         blocks = femops.mass(local, quadrature=rule).assemble().tobsr((n, n)).data
         density = np.linalg.solve(blocks, mass.reshape(-1, n, 1)).reshape(-1)

@@ -24,7 +24,6 @@ from femops.operators.integrals.state import State
 from femops.operators.integrals.term import DATA_LEVELS, Term
 from femops.operators.operator import Operator
 from femops.spaces.base import GridFunction, Space
-from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.in_order import in_order
 from femops_kernels.pointwise.qdata import Data
@@ -49,10 +48,10 @@ def coarse_operator(
     used = [
         (factor, term)
         for factor, term in A.summands
-        if isinstance(space, L2) or not term.fields.two_sided
+        if space.element.broken or not term.fields.two_sided
     ]
     forms = [_coarse_form(term, space, None if exact else state) for _, term in used]
-    same = space.order == A.space.order and isinstance(space, L2)  # D does not depend on the basis
+    same = space.order == A.space.order and space.element.broken  # D does not depend on the basis
     terms = [
         (factor, _rounded(term, kind, level, form) if same else _made(form, kind, level))
         for (factor, term), form in zip(used, forms, strict=True)

@@ -158,7 +158,7 @@ def _inverse(block: NDArray[np.float64]) -> NDArray[Any]:
 
 def _blocks(A: Operator, space: L2) -> NDArray[np.float64]:
     """Blocks (ne, n, n) of the elements, in the order of the vector."""
-    ne, n = space.mesh.num_elements, space.p1d**space.dim * space.ncomp
+    ne, n = space.mesh.num_elements, space.element.size * space.ncomp
     remedy = "p + 1 points for a mass operator, a smaller mesh or order, or femops.jacobi"
     require_memory(3 * 8 * ne * n * n, "block_jacobi", remedy)
     blocks = np.zeros((ne, n, n))

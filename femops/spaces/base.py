@@ -8,17 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Self, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import MOST_POINTS, Basis1D, Family, Points, Quadrature1D, gauss, whole_number
+from femops.element import Element, tensor_element
 from femops.errors import ProbeError, SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import Attributes, chosen
-from femops.geometry.evaluation import physical_gradient, point_values, reference_values
-from femops.geometry.jacobians import Geometry, cells
+from femops.geometry.jacobians import Geometry, cells, physical_gradient
 from femops.geometry.legendre import LegendreGeometry
 from femops.geometry.location import locate
 from femops.parallel.comm import communicator, warn_of_copies
@@ -33,7 +33,7 @@ from femops.spaces.vectors import by_components, float64_or_complex, zeros
 from femops_kernels.cuda.device.device import Device
 from femops_meshes import html
 from femops_meshes.arguments import checked, names_checked, whole_numbers
-from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
+from femops_meshes.coordinates.interpolation import equispaced
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.hints import did_you_mean
 from femops_meshes.mesh import Mesh
@@ -57,28 +57,28 @@ def values_of_field(source: Any, vector: NDArray[Any], target: Any) -> Floats:
             "a field on another mesh cannot be interpolated where ranks share a mesh, as each "
             "has but a part: interpolate in one process, or evaluate it by femops.Probe"
         )
-    owners = np.divmod(target.restriction.owner[: target.ndofs], target.p1d**target.dim)
+    owners = np.divmod(target.restriction.owner[: target.ndofs], target.element.size)
     elements, reference = places_of_nodes(
-        source.mesh, target.mesh, owners, target.basis.nodes, target.dof_coordinates()
+        source.mesh, target.mesh, owners, target.element.nodes, target.dof_coordinates()
     )
     return values_at(source, source.l_vec(vector), elements, reference).reshape(-1)
 
 
 def places_of_nodes(
-    source: Mesh, target: Mesh, owners: tuple[Ints, Ints], nodes: Floats, x: Floats
+    source: Mesh, target: Mesh, owners: tuple[Ints, Ints], nodes: list[Floats], x: Floats
 ) -> tuple[Ints, Floats]:
     """Find the element (n,) of `source` and reference coordinates (n, dim) of `target`'s nodes.
 
     If `target` is known to be a refinement of `source`, the result is exact. Else the nodes are
     located by position.
 
-    Shapes: `owners` (n,), `nodes` (p1d,), `x` (n, dim).
+    Shapes: `owners` (n,), `nodes` (functions,) for each direction, `x` (n, dim).
     """
     parents = parents_of(target, source)
     if parents is not None:
         elements, local = owners
-        grid = np.stack([local // len(nodes) ** d % len(nodes) for d in range(target.dim)], axis=1)
-        reference = parents.low[elements] + parents.width * nodes[grid]
+        grid = np.stack(np.meshgrid(*nodes[::-1], indexing="ij")[::-1], axis=-1)
+        reference = parents.low[elements] + parents.width * grid.reshape(-1, target.dim)[local]
         return parents.elements[elements], reference
     found, reference, _ = locate(source, x)
     outside = np.flatnonzero(found < 0)
@@ -99,9 +99,9 @@ def values_at(space: Any, l_vec: NDArray[Any], elements: Ints, reference: Floats
     """
     n, shape = len(elements), l_vec.shape[1:]
     result = np.empty((n, *shape))
-    for start, stop in element_blocks(n, math.prod((space.restriction.num_nodes, *shape))):
+    for start, stop in element_blocks(n, math.prod((space.element.size, *shape))):
         e_vec = space.element_vector(l_vec, elements[start:stop])
-        result[start:stop] = point_values(space.basis, reference[start:stop], e_vec)
+        result[start:stop] = space.element.values_at(reference[start:stop], e_vec)
     return result
 
 
@@ -216,6 +216,7 @@ class Space(DomainSpace, ABC):
     """
 
     reproducible: bool = False
+    continuous: ClassVar[bool]
     _given_as = "a space, as femops.H1(mesh, order)"
 
     def __init__(
@@ -233,8 +234,7 @@ class Space(DomainSpace, ABC):
         self.order = whole_number(order, smallest, what, SpaceError)
         self.ncomp = whole_number(ncomp, 1, "the number of components", SpaceError)
         check_size(mesh.num_elements, self.order, self.dim, self.ncomp)
-        self.basis = Basis1D(family, self.order)
-        self.p1d = self.basis.p1d
+        self.element = self._element(family)
         self.halo: Halo | None = None
         self.numbering: RankNumbering | None = None
         if self.distributed is None:
@@ -246,6 +246,10 @@ class Space(DomainSpace, ABC):
         self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
         self.shape = (self.size,)
         self._trailing = () if self.ncomp == 1 else (self.ncomp,)
+
+    def _element(self, family: Family) -> Element:
+        """Element of the space."""
+        return tensor_element(Basis1D(family, self.order), self.dim, closed=self.continuous)
 
     @property
     def device(self) -> Device | None:
@@ -452,10 +456,10 @@ class Space(DomainSpace, ABC):
         elements may place the node elsewhere. Nodes of a Bernstein basis are Gauss-Lobatto points.
         """
         result = np.empty((self.ndofs, self.dim))
-        n = self.p1d**self.dim
+        n = self.element.size
         touched, owner = self.restriction.first_touch, self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
-            x = positions(self.mesh.coordinates[start:stop], self.basis.nodes)
+            x = positions(self.mesh.coordinates[start:stop], self.element.nodes)
             new = slice(touched[start], touched[stop])
             result[new] = x.reshape(-1, self.dim)[owner[new] - start * n]
         return result
@@ -504,17 +508,17 @@ class Space(DomainSpace, ABC):
         else:
             x = np.ascontiguousarray(self.dof_coordinates().T)
             values = evaluate(f, x, self._trailing).reshape(-1)
-        return self.memory.put(values if self.basis.is_nodal else self.from_nodal(values))
+        return self.memory.put(values if self.element.is_nodal else self.from_nodal(values))
 
     def from_nodal(self, values: Floats) -> Floats:
         """Return the vector (size,), on the host, of the function with nodal values (size,)."""
         result, table = np.empty((self.ndofs, *self._trailing)), self.l_vec(values)
-        lines = [self.basis.from_nodal] * self.dim
-        n = self.p1d**self.dim
+        n = self.element.size
         touched, owner = self.restriction.first_touch, self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
             # elements that share a face compute the same values on it, from the face's nodes alone
-            block = tensor_apply(lines, self.restriction.entries(table, slice(start, stop)))
+            nodal = self.restriction.entries(table, slice(start, stop))
+            block = self.element.from_nodal(nodal)
             new = slice(touched[start], touched[stop])
             result[new] = block.reshape(-1, *self._trailing)[owner[new] - start * n]
         return result.reshape(-1)
@@ -530,9 +534,10 @@ class Space(DomainSpace, ABC):
         """
         count = self.order + 2 if q1d is None else q1d
         rule = count if isinstance(count, Quadrature1D) else gauss(count)
-        if rule.q1d < self.p1d:
+        if rule.q1d <= self.order:
             raise SpaceError(
-                f"q1d = {rule.q1d} cannot integrate order {self.order}: use at least {self.p1d}"
+                f"q1d = {rule.q1d} cannot integrate order {self.order}: "
+                f"use at least {self.order + 1}"
             )
         return rule
 
@@ -566,7 +571,7 @@ class Space(DomainSpace, ABC):
         geometry = Geometry(self.mesh, rule)
         result = np.empty((self.mesh.num_elements, geometry.num_points, *u.shape[1:], self.dim))
         for block in geometry:
-            slopes = block.slopes(self.basis, self.restriction.of(u))
+            slopes = block.slopes(self.element, self.restriction.of(u))
             result[block.start : block.stop] = physical_gradient(slopes, block.inverse)
         return result
 
@@ -602,7 +607,7 @@ class Space(DomainSpace, ABC):
         result = np.empty((ne, n, *u.shape[1:]))
         for start, stop in element_blocks(ne, n):
             e_vec = self.element_vector(u, slice(start, stop))
-            result[start:stop] = reference_values(self.basis, points, self.dim, e_vec)
+            result[start:stop] = self.element.values(points, e_vec)
         return result
 
     def __repr__(self) -> str:

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Quadrature1D
+from femops.element import Element, TensorElement
+from femops.errors import SpaceError
 from femops.geometry.domain import Domain
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import RankNumbering
@@ -29,9 +31,9 @@ class DomainSpace(ABC):
         Map between the space's nodes and the nodes of the domain's elements.
     dim : int
         Number of directions of an element's nodes.
-    basis : Basis1D
-    order, p1d : int
-        Degree, and number of nodes, in each direction.
+    element : Element
+    order : int
+        Highest degree in a direction.
     ncomp, ndofs, size : int
         Number of components, number of nodes, and length of a vector.
     shape : (size,)
@@ -46,9 +48,8 @@ class DomainSpace(ABC):
     domain: Domain
     restriction: ElementRestriction
     dim: int
-    basis: Basis1D
+    element: Element
     order: int
-    p1d: int
     ncomp: int
     ndofs: int
     size: int
@@ -56,6 +57,31 @@ class DomainSpace(ABC):
     memory: Memory
     numbering: RankNumbering | None
     halo: Halo | None
+
+    @property
+    def basis(self) -> Basis1D:
+        """The functions along each direction, where all directions have the same."""
+        first, *others = self.tensor.bases
+        if any(basis != first for basis in others):
+            raise SpaceError(
+                f"directions of an element have the bases {self.tensor.bases}: "
+                "take space.tensor.bases"
+            )
+        return first
+
+    @property
+    def tensor(self) -> TensorElement:
+        """The element, if its functions are products of functions of one direction."""
+        if not isinstance(self.element, TensorElement):
+            raise SpaceError(
+                "the functions of this element are no products of functions of one direction"
+            )
+        return self.element
+
+    @property
+    def p1d(self) -> int:
+        """Nodes in each direction, where all directions have as many."""
+        return self.basis.p1d
 
     @property
     @abstractmethod

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Quadrature1D, gauss
+from femops.element import Element, TensorElement
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops_kernels.cuda.device.device import Device
@@ -30,8 +31,7 @@ class FaceSpace(DomainSpace, ABC):
         self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
         self.numbering, self.halo = volume.numbering, volume.halo
         self.dim = volume.dim if slopes else max(volume.dim - 1, 1)
-        self.basis = volume.basis if volume.dim > 1 or slopes else Basis1D("gauss", 0)
-        self.p1d = self.basis.p1d
+        self.element = _behind(volume, slopes)
 
     @property
     def device(self) -> Device | None:
@@ -93,3 +93,12 @@ class FaceSpace(DomainSpace, ABC):
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Return a new vector (size,) of zeros; see `Space.zeros`."""
         return self.volume.zeros(dtype)
+
+
+def _behind(volume: Space, slopes: bool) -> Element:
+    """Element of the functions on faces; the dofs on a face are shared by the element's others."""
+    if slopes:
+        return volume.element
+    if volume.dim == 1:
+        return TensorElement((Basis1D("gauss", 0),), (False,))
+    return TensorElement(volume.tensor.bases[:-1], (True,) * (volume.dim - 1))

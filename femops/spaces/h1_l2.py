@@ -83,6 +83,8 @@ class H1(Space):
         self.reproducible = bool(reproducible)
         self._check_order()
 
+    continuous = True
+
     def _lowest_order(self, family: Family) -> int:  # noqa: ARG002  (the same for all)
         return 1
 
@@ -194,11 +196,13 @@ class L2(Space):
         super().__init__(mesh, order, ncomp, family, device)
         self._check_order()
 
+    continuous = False
+
     def _lowest_order(self, family: Family) -> int:
         return 0 if family == "gauss" else 1
 
     def _restriction(self) -> ElementRestriction:
-        ne, n = self.mesh.num_elements, self.p1d**self.dim
+        ne, n = self.mesh.num_elements, self.element.size
         return ElementRestriction(np.arange(ne * n).reshape(ne, n), ne * n)
 
     def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
@@ -209,7 +213,7 @@ class L2(Space):
 
         For the file see `H1.file_dofs`. On many ranks each rank gets the numbers of its own nodes.
         """
-        n = self.p1d**self.dim
+        n = self.element.size
         return np.asarray(np.add.outer(self.mesh.file_elements * n, np.arange(n)).ravel())
 
     def boundary_dofs(

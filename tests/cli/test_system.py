@@ -1,9 +1,11 @@
 """What the system refuses commands: closed streams, long names, folders that others can write."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -130,9 +132,12 @@ class Terminal:
         os.close(other)
 
     def read(self, until=None):
-        """What the command writes, to a text or to its end."""
-        text = b""
+        """What the command writes, to a text or to its end; one that hangs is killed."""
+        text, deadline = b"", time.monotonic() + 120
         while until is None or until not in text:
+            if not select.select([self.end], [], [], deadline - time.monotonic())[0]:
+                self.process.kill()
+                raise TimeoutError(f"the command has written {text!r}, then nothing more")
             try:
                 text += os.read(self.end, 4096)
             except OSError:  # the other end is closed
@@ -140,7 +145,7 @@ class Terminal:
         return text
 
     def close(self):
-        self.process.wait()
+        self.process.wait(timeout=60)
         os.close(self.end)
 
 

@@ -11,7 +11,7 @@ import femops
 from femops_kernels.cpu.plan import equal_chunks, make_nonowned_plan, make_plan
 from femops_kernels.errors import KernelError
 from femops_kernels.pointwise.qdata import aligned_array, element_values, store_interleaved
-from femops_kernels.simd.runs import DofRuns
+from femops_kernels.simd.runs import equal_runs
 
 
 def first_touch(indices):
@@ -22,9 +22,14 @@ def first_touch(indices):
     return new[np.searchsorted(numbers, indices)]
 
 
-SEGMENTS = DofRuns(1, 3)
+SEGMENTS = equal_runs(1, 3)
 MESHES = ("disc.mesh", "ball.mesh")
-SINGLE = DofRuns(1, 1), DofRuns(1, 2), DofRuns(2, 2), DofRuns(3, 2)  # each node a run of its own
+SINGLE = (
+    equal_runs(1, 1),
+    equal_runs(1, 2),
+    equal_runs(2, 2),
+    equal_runs(3, 2),
+)  # each node a run of its own
 
 
 @st.composite
@@ -44,8 +49,8 @@ def spaces(draw):
     mesh = femops.read_mesh(femops.sample(name))
     if draw(st.booleans()):
         space = femops.L2(mesh, order)
-        return space.restriction.indices, DofRuns(mesh.dim, order + 1, broken=True)
-    return femops.H1(mesh, order).restriction.indices, DofRuns(mesh.dim, order + 1)
+        return space.restriction.indices, equal_runs(mesh.dim, order + 1, broken=True)
+    return femops.H1(mesh, order).restriction.indices, equal_runs(mesh.dim, order + 1)
 
 
 def replay(plan, x, ne):
@@ -143,7 +148,7 @@ def test_positions_of_constrained_dofs():
 def test_any_layout_in_memory():
     """Columns that were chosen stand one after the other in memory."""
     indices = femops.H1(femops.box((5, 4, 3)), 3).restriction.indices
-    runs, starts = DofRuns(3, 4), equal_chunks(len(indices), 16)
+    runs, starts = equal_runs(3, 4), equal_chunks(len(indices), 16)
     plans = [
         make_plan(table, int(indices.max()) + 1, 8, starts, runs)
         for table in (indices, np.asfortranarray(indices))
@@ -161,7 +166,7 @@ def test_refuses_other_numberings_and_runs_that_three_dofs_do_not_tell():
         make_plan(backwards[::-1], 50, 8, starts, SEGMENTS)
     indices = np.array([[0, 2, 1, 3, 4], [0, 2, 3, 1, 4]])[[0, 1] * 8]
     with pytest.raises(KernelError, match="begin and end alike"):
-        make_plan(indices, 5, 8, equal_chunks(len(indices), 16), DofRuns(1, 5, broken=True))
+        make_plan(indices, 5, 8, equal_chunks(len(indices), 16), equal_runs(1, 5, broken=True))
 
 
 def test_interleaving():

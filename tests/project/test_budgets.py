@@ -57,24 +57,35 @@ print(json.dumps(facts))
 
 @pytest.fixture(scope="module")
 def facts():
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
-    )
+    for _ in range(2):  # the first run may compile, which takes modules of its own
+        run = subprocess.run(
+            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+        )
     return json.loads(run.stdout)
 
 
 def test_the_way_to_products(facts):
     """Files and functions from `femops.diffusion` to the first ``A @ x``; functions of a second."""
-    for name, files, functions, again in (("box", 79, 435, 14), ("curved", 82, 475, 17)):
+    for name, files, functions, again in (("box", 80, 442, 14), ("curved", 83, 483, 17)):
         assert facts[name][0] <= files, facts
         assert facts[name][1] <= functions, facts
         assert facts[name][2] <= again, facts
 
 
 def test_modules_that_a_host_program_loads(facts):
-    assert facts["modules"] <= 260, facts
+    assert facts["modules"] <= 261, facts
     assert facts["cuda"] <= 3, facts  # the abstract device
 
 
 def test_lines_of_the_product():
-    assert sum(file.read_text().count("\n") for file in FILES) <= 95_200
+    assert sum(file.read_text().count("\n") for file in FILES) <= 95_700
+
+
+def test_element_values_have_one_door():
+    """Tables of dofs are read in `spaces`, and by plans, tables of devices and peers elsewhere."""
+    readers = [
+        file.name
+        for file in FILES
+        if "restriction.indices" in file.read_text() and file.parent.name != "spaces"
+    ]
+    assert sorted(readers) == ["device.py", "with_libceed.py"]

@@ -71,7 +71,7 @@ def _operator(ceed: Any, problem: Problem, space: H1) -> Any:
     mass = problem.form == "mass"
     ne, q1d = space.mesh.num_elements, problem.rule(space.order).q1d
     indices = np.ascontiguousarray(space.restriction.indices, dtype=np.int32).reshape(-1)
-    nodes = space.p1d**space.dim
+    nodes = space.element.size
     restriction = ceed.ElemRestriction(ne, nodes, 1, 1, space.size, indices)
     basis = ceed.BasisTensorH1Lagrange(space.dim, 1, space.p1d, q1d, libceed.GAUSS)
     data = _data(problem, space)

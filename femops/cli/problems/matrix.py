@@ -17,7 +17,7 @@ def matrix_nonzeros(space: Space) -> int:
     Entries that vanish by chance are counted, because a matrix would store them. Components couple
     only with themselves (as in mass and diffusion).
     """
-    mesh, per_cell = space.mesh, space.p1d**space.dim
+    mesh, per_cell = space.mesh, space.element.size
     if not isinstance(space, H1):
         return int(mesh.num_elements * per_cell**2 * space.ncomp)
     kinds = np.array(entity_dimension(mesh.dim))

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 import femops
 from femops.errors import HydroError, SolverError
-from femops.geometry.evaluation import reference_gradient
 from femops.hydro.lagrangian import Lagrangian
 from femops.pointwise.expressions.tensors import adjugate, det
 
@@ -78,8 +77,8 @@ def quality(V: femops.H1, position: Floats) -> float:
     negative for inverted elements. The reference element is a cube, so that long elements have a
     low quality. The result is the least on all ranks.
     """
-    e_vec = V.restriction.gather(V.l_vec(position)).reshape(-1, V.p1d**V.dim, V.dim)
-    J = np.stack(reference_gradient(V.basis, V.basis.nodes, V.dim, e_vec), axis=-1)
+    e_vec = V.restriction.gather(V.l_vec(position)).reshape(-1, V.element.size, V.dim)
+    J = np.stack(V.element.slopes(V.element.nodes, e_vec), axis=-1)
     size = np.sqrt((J * J).sum(axis=(-1, -2)) / V.dim)
     least = float((np.linalg.det(J) / size**V.dim).min(initial=np.inf))
     return -V.comm.max(np.inf if np.isnan(least) else -least)

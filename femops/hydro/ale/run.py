@@ -13,7 +13,6 @@ import femops
 from femops.basis import Basis1D
 from femops.errors import HydroError
 from femops.fields.norms import exact_sum
-from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.hydro.ale.relaxation import Relaxation, quality
 from femops.hydro.ale.walls import WallMomentum, check_flat
 from femops.hydro.lagrangian import Fluid, Lagrangian
@@ -50,8 +49,8 @@ class PointFields:
         """Evaluate the fields of a state."""
         parts, points = equations.parts(state), equations.quadrature.points
         V, E = equations.V, equations.E
-        velocity = reference_values(V.basis, points, V.dim, nodal(V, parts["velocity"]))
-        energy = reference_values(E.basis, points, E.dim, nodal(E, parts["energy"]))[..., 0]
+        velocity = V.element.values(points, nodal(V, parts["velocity"]))
+        energy = E.element.values(points, nodal(E, parts["energy"]))[..., 0]
         position = nodal(V, parts["position"])
         volume = volumes(equations, position)
         density = _initial_density(equations) * _initial_volumes(equations) / volume
@@ -191,7 +190,7 @@ def nodal(space: femops.Space, vector: Floats) -> Floats:
 def volumes(equations: Lagrangian, nodes: Floats) -> Floats:
     """Volumes (ne, nq) of the points of a mesh with nodes (ne, n, dim)."""
     rule, V = equations.quadrature, equations.V
-    J = np.stack(reference_gradient(V.basis, rule.points, V.dim, nodes), axis=-1)
+    J = np.stack(V.element.slopes(rule.points, nodes), axis=-1)
     return np.asarray(rule.tensor_weights(V.dim) * np.linalg.det(J))
 
 
@@ -200,7 +199,7 @@ def potential(equations: Lagrangian, nodes: Floats) -> Floats:
     V, gravity = equations.V, equations.problem.gravity
     if not gravity:
         return np.zeros((len(nodes), 1))
-    heights = reference_values(V.basis, equations.quadrature.points, V.dim, nodes)[..., _UP]
+    heights = V.element.values(equations.quadrature.points, nodes)[..., _UP]
     return np.asarray(gravity * heights)
 
 
@@ -229,7 +228,7 @@ def _gamma(equations: Lagrangian) -> Floats:
 def _values(equations: Lagrangian, function: femops.GridFunction) -> Floats:
     space = function.space
     values = nodal(space, function.vector)
-    found = reference_values(space.basis, equations.quadrature.points, space.dim, values)
+    found = space.element.values(equations.quadrature.points, values)
     return np.asarray(found[..., 0])
 
 
@@ -257,7 +256,7 @@ def _state(
     specific = equations.energy_of(integrals.reshape(-1)).reshape(integrals.shape)
     mass = fields.volume * fields.density
     specific = _positive(specific, at, mass)
-    v = reference_values(V.basis, rule.points, V.dim, nodal(V, velocity))
+    v = V.element.values(rule.points, nodal(V, velocity))
     kept = (0.5 * mass * (v * v).sum(axis=-1)).sum(axis=1)
     lost = (fields.volume * fields.kinetic).sum(axis=1) - kept + released
     least = np.minimum(specific.min(axis=1), by_row(specific, at.T).min(axis=1))

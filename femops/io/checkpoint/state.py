@@ -595,7 +595,7 @@ def _order(space: Space) -> SerialOrder:
     def make() -> SerialOrder:
         assert space.numbering is not None
         assert space.distributed is not None
-        nodes = np.arange(space.p1d**space.dim)
+        nodes = np.arange(space.element.size)
         if isinstance(space, H1):
             nodes = touch_order(space.dim, space.order)
         return SerialOrder(space.numbering, nodes, space.distributed.part, space.halo, space.comm)

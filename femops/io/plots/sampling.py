@@ -91,7 +91,7 @@ def _at_grid(f: GridFunction, elements: Ints, points: tuple[Floats, ...]) -> Flo
     space = f.space
     table = space.components(f.vector)
     e_vec = space.element_vector(table, elements)
-    return tensor_apply([space.basis.interpolation(x) for x in points], e_vec)
+    return space.element.values(points, e_vec)
 
 
 def boundary_faces(mesh: Mesh) -> Ints:

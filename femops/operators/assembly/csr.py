@@ -57,7 +57,7 @@ def require_memory(
 
 
 def _local_shape(term: Term) -> tuple[int, int]:
-    rows, columns = (s.p1d**s.dim * s.ncomp for s in (term.test, term.trial))
+    rows, columns = (s.element.size * s.ncomp for s in (term.test, term.trial))
     return int(rows), int(columns)
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.term import Sum, Term
 from femops.spaces.domain_space import DomainSpace
-from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.in_order import in_order
 
 Floats = NDArray[np.float64]
@@ -25,7 +24,7 @@ def assemble_diagonal(summands: Sum) -> NDArray[np.float64]:
         if term.test is not space:
             total += factor * _between_sides(assembly)
             continue
-        e_vec = np.zeros((space.domain.num_elements, space.p1d**space.dim, space.ncomp))
+        e_vec = np.zeros((space.domain.num_elements, space.element.size, space.ncomp))
         store = partial(_store, e_vec, assembly)
         deque(in_order(store, assembly.diagonal_blocks()), maxlen=0)
         total += factor * space.sum_elements(e_vec)
@@ -40,7 +39,7 @@ def terms_on_diagonal(summands: Sum) -> Sum:
     """Terms with a part of the diagonal: blocks of one side, or of two that share dofs."""
     found = list[tuple[float, Term]]()
     for factor, term in summands:
-        broken = isinstance(term.trial.volume, L2)
+        broken = term.trial.volume.element.broken
         if not term.fields.two_sided:
             found.append((factor, term))
         else:

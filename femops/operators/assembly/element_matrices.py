@@ -21,6 +21,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.element import TensorElement, table_of
 from femops.operators.assembly.point_matrices import (
     constant_in_elements,
     distinct_values,
@@ -64,13 +65,29 @@ class ElementAssembly:
         self.term, self.entries = term, entry_numbers(term)
         self.dim, self._along = term.trial.dim, term.trial.points_along(term.quadrature)
         self._points = term.trial.num_points(term.quadrature)
-        self.n_in, self.n_out = term.trial.p1d, term.test.p1d
+        self.trial, self.test = term.trial.element, term.test.element
+
+    @cached_property
+    def _test(self) -> TensorElement:
+        return self.term.test.tensor
+
+    @cached_property
+    def _trial(self) -> TensorElement:
+        return self.term.trial.tensor
+
+    @cached_property
+    def _tables(self) -> tuple[Floats, Floats] | None:
+        """Tables of the test functions and of the field, if not all functions are products."""
+        if all(isinstance(element, TensorElement) for element in (self.test, self.trial)):
+            return None
+        points = self.term.quadrature.points
+        return table_of(self.test, points), table_of(self.trial, points)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of an element matrix."""
         test, trial = self.term.test, self.term.trial
-        return test.ncomp * test.p1d**self.dim, trial.ncomp * trial.p1d**self.dim
+        return test.ncomp * self.test.size, trial.ncomp * self.trial.size
 
     @property
     def step(self) -> int:
@@ -133,7 +150,7 @@ class ElementAssembly:
         ``d`` has shape (slots_out, ncomp, slots_in, ncomp, n, points).
         """
         term, n = self.term, d.shape[4]
-        rows, columns = self.n_out**self.dim, self.n_in**self.dim
+        rows, columns = self.test.size, self.trial.size
         out = np.zeros((n, term.test.ncomp, rows, term.trial.ncomp, columns))
         known: dict[bytes, Floats] = {}
         for a, b in np.ndindex(term.test.ncomp, term.trial.ncomp):
@@ -147,7 +164,10 @@ class ElementAssembly:
 
     def diagonals(self, start: int, stop: int) -> Floats:
         """Diagonals (n, nodes, ncomp) of elements start <= e < stop of a square term."""
-        ncomp, nodes = self.term.trial.ncomp, self.n_in**self.dim
+        ncomp, nodes = self.term.trial.ncomp, self.trial.size
+        if self._tables is not None:
+            diagonal = np.diagonal(self.matrices(start, stop), axis1=1, axis2=2)
+            return diagonal.reshape(-1, ncomp, nodes).swapaxes(1, 2)
         values = distinct_values(self.term, start, stop, self._on_diagonal)
         out = np.zeros((stop - start, nodes, ncomp))
         known: dict[bytes, Floats] = {}
@@ -197,8 +217,13 @@ class ElementAssembly:
     def _near_optimal(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
         """Compute element matrices (n, rows, columns) of one pair of components."""
         n, dim, pairs = d.shape[2], self.dim, np.argwhere(structure)
+        if self._tables is not None:
+            total = np.zeros((n, self.test.size, self.trial.size))
+            for i, j in pairs:
+                total += self._by_tables(i, j, d[i, j])
+            return total
         parts = {self._kinds(i, j): d[i, j] for i, j in pairs}
-        rows, columns = self.n_out**dim, self.n_in**dim
+        rows, columns = self.test.size, self.trial.size
         if len(pairs) * self._points * rows * columns <= _DIRECT:
             # one product per element: see `matrices`
             data = np.concatenate([*parts.values()], axis=1)[:, np.newaxis]
@@ -206,10 +231,20 @@ class ElementAssembly:
             return product.reshape(n, rows, columns)
         result = self._contracted(parts, self._pairs)
         # (n, i3, j3, i2, j2, i1, j1): rows first
-        grid = result.reshape(n, *(self.n_out, self.n_in) * dim)
+        sizes = zip(self._test.shape[::-1], self._trial.shape[::-1], strict=True)
+        grid = result.reshape(n, *(count for pair in sizes for count in pair))
         order = [0, *range(1, 2 * dim, 2), *range(2, 2 * dim + 1, 2)]
-        matrices: Floats = grid.transpose(order).reshape(n, self.n_out**dim, self.n_in**dim)
+        matrices: Floats = grid.transpose(order).reshape(n, rows, columns)
         return matrices
+
+    def _by_tables(self, i: int, j: int, d: Floats) -> Floats:
+        """Part of element matrices (n, rows, columns) of the entries (n, points) i, j of D."""
+        assert self._tables is not None
+        qfunction = self.term.qfunction
+        test, trial = self._tables
+        rows = test[qfunction.slots_out[i]].T * d[:, np.newaxis]
+        # one product per element: see `matrices`
+        return np.asarray(np.matmul(rows, trial[qfunction.slots_in[j]]))
 
     def _direct(self, kinds: tuple[Kinds, ...]) -> Floats:
         """Matrix (kinds * points, rows * columns) from entries of D to an element matrix."""
@@ -217,8 +252,8 @@ class ElementAssembly:
             parts = []
             for each in kinds:
                 whole = np.ones((1, 1, 1))  # rows, columns, points
-                for weights, kind, points in zip(self._pairs, each, self._along, strict=True):
-                    line = weights[kind].reshape(self.n_out, self.n_in, len(points))
+                for d, (weights, kind) in enumerate(zip(self._pairs, each, strict=True)):
+                    line = weights[kind].reshape(self._test.shape[d], self._trial.shape[d], -1)
                     sizes = np.array(whole.shape) * line.shape
                     whole = np.einsum("ijs,abt->aibjts", whole, line).reshape(sizes)
                 parts.append(whole.reshape(-1, whole.shape[2]).T)
@@ -279,12 +314,13 @@ class ElementAssembly:
 
         The key tells whether the test and the trial basis are derivatives.
         """
-        return [self._pairs_at(points) for points in self._along]
+        return [self._pairs_along(d) for d in range(self.dim)]
 
-    def _pairs_at(self, points: Floats) -> dict[tuple[bool, bool], Floats]:
+    def _pairs_along(self, d: int) -> dict[tuple[bool, bool], Floats]:
+        points = self._along[d]
         bases = [
-            (space.basis.interpolation(points), space.basis.gradient(points))
-            for space in (self.term.test, self.term.trial)
+            (element.bases[d].interpolation(points), element.bases[d].gradient(points))
+            for element in (self._test, self._trial)
         ]
         return {
             (a, b): np.ascontiguousarray(
@@ -299,19 +335,20 @@ class ElementAssembly:
     @cached_property
     def _squares(self) -> list[dict[tuple[bool, bool], Floats]]:
         """Products `_pairs` for i = j, as arrays (i, s)."""
-        n = self.n_in
         return [
             {
                 kind: np.ascontiguousarray(matrix.reshape(n, n, -1).diagonal().T)
                 for kind, matrix in pairs.items()
             }
-            for pairs in self._pairs
+            for n, pairs in zip(self._trial.shape, self._pairs, strict=True)
         ]
 
     def _near_optimal_flops(self, structure: NDArray[np.bool_]) -> int:
-        pair: int = self.n_out * self.n_in
+        if self._tables is not None:
+            return 2 * int(structure.sum()) * self.test.size * self.trial.size * self._points
+        pairs = [m * n for m, n in zip(self._test.shape, self._trial.shape, strict=True)]
         total = 0
         for c in self._contractions(self._kinds(i, j) for i, j in np.argwhere(structure)):
-            result = pair ** (c.direction + 1) * self._left(c.direction)
+            result = math.prod(pairs[: c.direction + 1]) * self._left(c.direction)
             total += result * (2 * len(self._along[c.direction]) - 1 + (not c.first))
         return total

@@ -35,7 +35,6 @@ from femops.pointwise.sides import is_plus, is_side
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import end_of
 from femops.spaces.domain_space import DomainSpace
-from femops.spaces.h1_l2 import L2
 from femops.spaces.side_space import side_space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
@@ -77,7 +76,7 @@ from femops_kernels.derived import Derived
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
-from femops_kernels.simd.runs import DofRuns
+from femops_kernels.simd.runs import equal_runs
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 from femops_meshes.mesh import Mesh
 
@@ -133,11 +132,11 @@ def inverse_sweep(device: Device, term: KernelTerm, work: Work) -> DeviceSweep:
     """See `Backend.launch_inverse`, on a rank that has elements. Points are as many as nodes."""
     (host, data), space = work, term.trial
     if isinstance(host, SeparableKernel):  # its matrices multiply nodes
-        bases, numbers = (np.eye(space.p1d), host.mass), QFunctionInputs(element=1)
+        bases, numbers = (np.eye(space.p1d), host.mass[0]), QFunctionInputs(element=1)
         data = replace(data, elements=data.elements[:, :1])  # the same for all components
     else:
         assert isinstance(host, Kernel)
-        bases, numbers = (host.source.b1d, host.target.b1d), QFunctionInputs(point=1)
+        bases, numbers = (host.source.bases[0], host.target.bases[0]), QFunctionInputs(point=1)
     code = scaling(space.ncomp, numbers)
     return product_sweep(device, Products((space, space), bases, code, data))
 
@@ -189,24 +188,24 @@ def product_sweep(device: Device, products: Products) -> DeviceSweep:
 
 
 def _broken(space: DomainSpace) -> bool:
-    return space.p1d == 1 or isinstance(space.volume, L2)
+    return space.p1d == 1 or space.volume.element.broken
 
 
 def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
     """Dof tables of a space on the device, uploaded once."""
     if space not in _dofs:
-        indices, sizes = space.restriction.indices, (space.dim, space.p1d, _broken(space))
-        table = DofTable.of(indices, DofRuns(*sizes))
+        indices, runs = space.restriction.indices, equal_runs(space.dim, space.p1d, _broken(space))
+        table = DofTable.of(indices, runs)
         shared = None
         if space.volume.reproducible:
-            runs = DofRuns(*sizes, single=not space.domain.covers)
-            shared = DeviceShared.of(device, Shared.of(indices, runs))
+            ordered = replace(runs, single=not space.domain.covers)
+            shared = DeviceShared.of(device, Shared.of(indices, ordered))
         touched = _touched(space)
         starts, turned = device.upload(table.starts), device.upload(table.turned)
         on_device, num_touched = device.upload(touched), int(touched[-1])
         owned = None if space.halo is None else space.volume.ndofs
         size = space.volume.ndofs
-        tables, inside = (starts, turned, on_device, indices), table.inside(DofRuns(*sizes))
+        tables, inside = (starts, turned, on_device, indices), table.inside(runs)
         _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size, inside)
     return _dofs[space]
 

@@ -14,7 +14,6 @@ from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.fusion import scaled_data
 from femops.operators.integrals.term import DATA_LEVELS, Sum, Term
-from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.kernels.diagonal import DiagonalKernel
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
 
@@ -53,14 +52,15 @@ def _sweepable(term: Term) -> bool:
 
     It does not give entries between the two sides of faces, which share dofs in an H1 space.
     """
-    broken = isinstance(term.trial.volume, L2)
+    broken = term.trial.volume.element.broken
     apart = broken if term.fields.two_sided else term.test is term.trial
-    return term.level in DATA_LEVELS and apart
+    return term.level in DATA_LEVELS and apart and not term.fields.tabulated
 
 
 def _kernel(term: Term) -> DiagonalKernel:
-    slopes = term.trial.basis.gradient(term.quadrature.points)
-    return DiagonalKernel(factorised_kernel(term), slopes)
+    points = term.quadrature.points
+    slopes = (basis.gradient(points) for basis in term.trial.tensor.bases)
+    return DiagonalKernel(factorised_kernel(term), tuple(slopes))
 
 
 def _swept(backend: Backend, term: Term) -> NDArray[Any]:

@@ -15,8 +15,8 @@ from femops.operators.execution.diagonal import diagonal
 from femops.operators.execution.filling import filled_points
 from femops.operators.execution.kernels import (
     element_products,
-    factorised_kernel,
     mode_sweep,
+    point_kernel,
     sweep,
     vector_term,
 )
@@ -97,7 +97,7 @@ class HostBackend(Backend):
         work: Callable[[], Work] | None = None,
     ) -> HostLaunch:
         # ranks may choose the kernel together, so those without elements call `work` too
-        kernel, data = work() if work else (factorised_kernel(term), term.data)
+        kernel, data = work() if work else (point_kernel(term), term.data)
         if not term.domain.num_elements:
             return NoOp()
         return sweep(term, kernel, constraints, keep, data)

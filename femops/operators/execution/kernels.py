@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.element import TensorElement, table_of
+from femops.errors import OperatorError
 from femops.geometry.legendre import LegendreGeometry, mode_values
 from femops.operators.execution.backend import Work
 from femops.operators.execution.modes import ElementModes, scaling
@@ -26,6 +28,7 @@ from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.kernels.kernel import Kernel, Side, SweepKernel, chunk_parts
 from femops_kernels.cpu.kernels.separable import SeparableKernel
+from femops_kernels.cpu.kernels.table import TableKernel
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.multivector import VectorTerm
 from femops_kernels.cpu.plan import Plan
@@ -90,11 +93,12 @@ def sides(term: KernelTerm, *, layered: bool = True) -> Sides:
 
     def side(space: DomainSpace, plan: Plan) -> Side:
         if (space, id(plan)) not in made:
-            b1d, ncomp = space.basis.interpolation(term.quadrature.points), space.ncomp
-            near = plan.runs.layers or space.p1d
-            end = end_of(space.basis)[:, :near] if space.has_end else None
+            element, bases = space.element, []
+            if isinstance(element, TensorElement):
+                bases = element.matrices(term.quadrature.points)
+            end = end_of(space.basis)[:, : plan.runs.layers or None] if space.has_end else None
             given = plan.number_bytes, plan.runs, term.any_width, end
-            made[space, id(plan)] = Side(ncomp, b1d, *given)
+            made[space, id(plan)] = Side(space.ncomp, tuple(bases), *given)
         return made[space, id(plan)]
 
     pairs = dict(zip(term.fields.spaces, plans_of(term, layered=layered), strict=True))
@@ -118,6 +122,32 @@ def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
         return None
     degree = LegendreGeometry(term.domain.mesh).degree
     return Map1D(*mode_values(degree + 1, term.quadrature.points))
+
+
+def point_kernel(term: KernelTerm) -> Kernel | TableKernel:
+    """Kernel that works at the points: by sum factorisation, or by tables."""
+    if not (term.fields.tabulated or term.tests.tabulated):
+        return factorised_kernel(term)
+    points, code = term.quadrature.points, term.qfunction.code
+    if term.domain.has_normals or term.minima or term.sums:
+        raise OperatorError(
+            "elements by tables have no integrals over faces and no functionals yet"
+        )
+    into, out = (
+        tuple(table_of(space.element, points) for space in spaces.values())
+        for spaces in (term.fields.spaces, term.tests.spaces)
+    )
+    return TableKernel(
+        term.trial.dim,
+        *sides(term),
+        (into, out),
+        code,
+        term.dtype,
+        term.width,
+        term.quadrature.tensor_weights(term.trial.dim),
+        term.data_dtype,
+        blocks_of_tests(term),
+    )
 
 
 def factorised_kernel(term: KernelTerm) -> Kernel:
@@ -227,7 +257,7 @@ def element_products(
     ne, width = source.domain.num_elements, kernel.width
     ones = placed_array((-(-ne // width), source.ncomp, width), dtype)
     ones[:] = 1.0
-    points = np.zeros((len(ones), target.p1d**source.dim, 0, width), dtype)
+    points = np.zeros((len(ones), target.element.size, 0, width), dtype)
     none: NDArray[np.int64] = np.empty(0, dtype=np.int64)
     pair = _element_plans(source, target, dtype, width)
     return Sweep(kernel, [SweepDofs(*pair, none, none, 0.0)], Data(points, ones))
@@ -245,13 +275,17 @@ def product_kernel(
     """Kernel that multiplies element dofs by a matrix in each direction, see `element_products`."""
     width = lane_width(dtype, None)
     into, out = (
-        Side(source.ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs, source.any_width)
+        Side(source.ncomp, _no_points(space), plan.number_bytes, plan.runs, source.any_width)
         for space, plan in zip(
             (source, target), _element_plans(source, target, dtype, width), strict=True
         )
     )
-    given = dtype, width, matrix, matrix, True, False
-    return SeparableKernel(source.dim, (into,), (out,), *given)
+    each = (matrix,) * source.dim
+    return SeparableKernel(source.dim, (into,), (out,), dtype, width, each, each, True, False)
+
+
+def _no_points(space: Space) -> tuple[NDArray[np.float64], ...]:
+    return tuple(np.zeros((1, n)) for n in space.tensor.shape)
 
 
 def mode_sweep(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Sweep:
@@ -266,6 +300,6 @@ def mode_kernel(space: Space, vectors: NDArray[np.float64], dtype: np.dtype[Any]
     width, n = lane_width(dtype, None), space.p1d
     plan, _ = _element_plans(space, space, dtype, width)
     given = plan.number_bytes, plan.runs, space.any_width
-    side = Side(space.ncomp, np.ascontiguousarray(vectors.T), *given)
+    side = Side(space.ncomp, (np.ascontiguousarray(vectors.T),) * space.dim, *given)
     code = scaling(space.ncomp, QFunctionInputs(point=1))
     return Kernel(space.dim, (side,), (side,), np.eye(n), code, dtype, width, np.ones(n))

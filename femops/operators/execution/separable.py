@@ -42,7 +42,7 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
     slots, numbers, mixed = _slots(qfunction), qfunction.numbers, _mixes(qfunction)
     if numbers.point or numbers.mapped or not numbers.weight or not slots:
         return None
-    if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end:
+    if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end or term.fields.tabulated:
         return None
     width, ne = term.width, term.domain.num_elements
     if not ne:
@@ -62,7 +62,7 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
     if _on_any_rank(term, bent):
         return None
     kernel = _kernel(term)
-    points = np.zeros((len(factors), kernel.target.p1d**kernel.dim, 0, width), term.dtype)
+    points = np.zeros((len(factors), kernel.target.num_nodes, 0, width), term.dtype)
     return kernel, replace(term.data, points=points, elements=factors[:, 0])
 
 
@@ -154,20 +154,23 @@ def _column(d: NDArray[Any]) -> NDArray[np.float64] | None:
 def _kernel(term: KernelTerm) -> SeparableKernel:
     qfunction, points = term.qfunction, term.quadrature.points
     slots, mixed = _slots(qfunction), _mixes(qfunction)
-    test, trial = term.test.basis, term.trial.basis
-    slopes = [
-        basis.interpolation(points) if mixed and read == [0] else basis.gradient(points)
-        for basis, read in ((test, qfunction.slots_out), (trial, qfunction.slots_in))
-    ]
-    values = test.interpolation(points), trial.interpolation(points)
-    mass, stiffness = ((one.T * term.quadrature.weights) @ two for one, two in (values, slopes))
+    mass: list[NDArray[np.float64]] = []
+    stiffness: list[NDArray[np.float64]] = []
+    for test, trial in zip(term.test.tensor.bases, term.trial.tensor.bases, strict=True):
+        slopes = [
+            basis.interpolation(points) if mixed and read == [0] else basis.gradient(points)
+            for basis, read in ((test, qfunction.slots_out), (trial, qfunction.slots_in))
+        ]
+        values = test.interpolation(points), trial.interpolation(points)
+        for found, (one, two) in ((mass, values), (stiffness, slopes)):
+            found.append((one.T * term.quadrature.weights) @ two)
     return SeparableKernel(
         term.trial.dim,
         *sides(term),
         term.dtype,
         term.width,
-        mass,
-        stiffness,
+        tuple(mass),
+        tuple(stiffness),
         value=0 in slots,
         gradient=slots != [0],
     )

@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.element import TensorElement
 from femops.pointwise.sides import base_name, sided
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
@@ -74,6 +75,11 @@ class Arguments:
     def have_slopes(self) -> bool:
         """True if arguments have derivatives. Arguments on faces may have values only."""
         return self.first.have_slopes
+
+    @property
+    def tabulated(self) -> bool:
+        """True if functions are no products of functions of one direction."""
+        return not all(isinstance(V.element, TensorElement) for V in self.spaces.values())
 
     def with_slopes(self, slopes: bool) -> Arguments:
         """Copy of the arguments with or without derivatives.

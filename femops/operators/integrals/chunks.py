@@ -17,7 +17,6 @@ from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.face_space import FaceSpace
-from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_plan
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.plan import (
@@ -31,7 +30,6 @@ from femops_kernels.cpu.plan import (
     make_plan,
 )
 from femops_kernels.derived import Derived
-from femops_kernels.simd.runs import DofRuns
 from femops_kernels.tuning.database import find
 
 Ints = NDArray[np.int64]
@@ -93,10 +91,10 @@ def _elements_together(fields: Arguments, tests: Arguments, dtype: np.dtype[np.g
     volumes = {id(side.volume): side.volume for side in sides}
     ne, mesh = first.mesh.num_elements, first.distributed
     grouped = mesh is not None and mesh.element_groups is not None
-    size, discontinuous = size_of_groups(ne), all(isinstance(V, L2) for V in volumes.values())
+    size, discontinuous = size_of_groups(ne), all(V.element.broken for V in volumes.values())
     if grouped or not discontinuous or ne < FEWEST_CHUNKS * size:
         return 0
-    nodes = sum(V.p1d**V.dim * V.ncomp for V in volumes.values())
+    nodes = sum(V.element.size * V.ncomp for V in volumes.values())
     fit: float = min(CHUNK_BYTES / (2 * dtype.itemsize * nodes), ne // FEWEST_CHUNKS)
     return size * max(1, round(fit / size))
 
@@ -218,7 +216,7 @@ def _layers(space: DomainSpace) -> int:
     Elements that share dofs have their nodes in several runs. On reproducible meshes results are
     added element by element. There all nodes are read.
     """
-    apart = isinstance(space.volume, L2) and not space.volume.any_width
+    apart = space.volume.element.broken and not space.volume.any_width
     if not (isinstance(space, FaceSpace) and space.has_end and apart):
         return 0
     layers = space.basis.layers(slopes=True)
@@ -229,8 +227,7 @@ def _make_plan(
     space: DomainSpace, width: int, chunks: _Chunks, single: bool = False, layers: int = 0
 ) -> Plan:
     behind = space if isinstance(space, FaceSpace) and space.has_end else None
-    broken = space.p1d == 1 or isinstance(space.volume if behind else space, L2)
-    runs = DofRuns(space.dim, space.p1d, broken, single, layers)
+    runs = space.element.runs(single=single, layers=layers)
     whole, own = space.restriction, space.restriction.owned
     # kernels turn the elements behind faces, but for many vectors their dofs are turned before
     indices = behind.element_indices(layers) if behind and not single else whole.indices
@@ -241,9 +238,9 @@ def _make_plan(
         return placed_plan(make_plan(*given, num_touched=whole.first_touch[1:]))
     mesh = space.volume.distributed
     apart = mesh is not None and mesh.reproducible
-    if chunks.owned is not None and isinstance(space.volume, L2) and not apart:
+    if chunks.owned is not None and space.volume.element.broken and not apart:
         runs = replace(runs, single=single or behind is None)
-        owned = chunks.owned * space.volume.p1d**space.volume.dim
+        owned = chunks.owned * space.volume.element.size
         sizes = own, width, chunks.start, owned
         return placed_plan(make_owned_plan(indices, *sizes, runs, whole.ndofs - own))
     plan = make_nonowned_plan(*given, apart=apart, even=space.domain.two_sided)

@@ -258,6 +258,12 @@ class Integral:
             )
         return self._parts[test, field]
 
+    @property
+    def has_maps(self) -> bool:
+        """True if kernels can compute Jacobians and positions from modes of the elements' maps."""
+        products = not (self.fields.tabulated or self.tests.tabulated)
+        return self.domain.has_maps and products
+
     @cached_property
     def known(self) -> Known:
         """Facts about geometry and coefficients that a split of this form may rely on."""
@@ -265,13 +271,17 @@ class Integral:
         given = self.coefficients.items()
         constants = [name for name, g in given if g.is_constant(self.geometry)]
         elementwise = [name for name, g in given if g.is_elementwise]
-        affine, mapped = LegendreGeometry(mesh).affine, self.domain.has_maps
+        affine, mapped = LegendreGeometry(mesh).affine, self.has_maps
         fixed, by_element = frozenset(constants), frozenset(elementwise)
         return Known(affine, fixed, points, mapped, by_element, closed=self.closed)
 
     def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
         """Split of the form's numbers at a level, with the q-function."""
-        if level == "matrix-free" and not self.domain.has_maps:
+        if level == "matrix-free" and not self.has_maps:
+            if self.domain.has_maps:
+                raise OperatorError(
+                    "elements by tables store what a form needs at its points: take level='partial'"
+                )
             level = "partial"  # faces are few, so their data are stored
         return split(self.step, level, self.known, transpose=transpose)
 

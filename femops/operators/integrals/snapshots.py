@@ -56,11 +56,11 @@ class Field:
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, nq[, ncomp]) at the quadrature points of a block of elements."""
-        return block.values(self.space.basis, self.restriction.of(self.l_vec))
+        return block.values(self.space.element, self.restriction.of(self.l_vec))
 
     def slopes_at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Reference derivatives (n, nq[, ncomp], dim) at the points; see `DomainBlock.slopes`."""
-        return block.slopes(self.space.basis, self.restriction.of(self.l_vec))
+        return block.slopes(self.space.element, self.restriction.of(self.l_vec))
 
 
 @final

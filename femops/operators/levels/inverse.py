@@ -66,7 +66,7 @@ def _of_directions(parts: Points) -> tuple[KernelTerm, Work] | None:
     factors = _reciprocals(data.elements, parts)
     if factors is None:
         return None
-    mass = np.linalg.inv(kernel.mass).astype(np.float64)
+    mass = tuple(np.linalg.inv(matrix).astype(np.float64) for matrix in kernel.mass)
     work = replace(kernel, mass=mass, stiffness=mass), replace(data, elements=factors)
     return parts.fused[0][1], work
 
@@ -79,15 +79,15 @@ def _of_points(parts: Points) -> tuple[KernelTerm, Work] | None:
     """
     kept = replace(parts, summands=parts.summands.map(kept_at_points))
     (kernel, data), numbers = kept.work[0], kept.fused[0][1].qfunction.numbers
-    square = isinstance(kernel, Kernel) and kernel.q1d == kernel.source.p1d
+    square = isinstance(kernel, Kernel) and kernel.source.shape == (kernel.q1d,) * kernel.dim
     if len(kept.work) > 1 or not square or not numbers.point == numbers.total == 1:
         return None
     assert isinstance(kernel, Kernel)
     points = _reciprocals(data.points, parts)
     if points is None:
         return None
-    b1d = np.linalg.inv(kernel.source.b1d).T.astype(np.float64)
-    side = replace(kernel.source, b1d=b1d)
+    bases = (np.linalg.inv(basis).T.astype(np.float64) for basis in kernel.source.bases)
+    side = replace(kernel.source, bases=tuple(bases))
     work = replace(kernel, sources=(side,), targets=(side,)), replace(data, points=points)
     return kept.fused[0][1], work
 

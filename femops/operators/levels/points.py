@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import final
 
 from femops.operators.execution.backend import Step, Work
-from femops.operators.execution.kernels import factorised_kernel, index_bytes, plan_bytes
+from femops.operators.execution.kernels import index_bytes, plan_bytes, point_kernel
 from femops.operators.execution.separable import separated
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.fusion import fused
@@ -62,7 +62,7 @@ class Points(LevelData):
     def work(self) -> list[tuple[OperatorKernel, Data]]:
         """Kernel of the host and data, for each fused summand."""
         return [
-            _separated(t, group) or (factorised_kernel(t), _whole(t, group))
+            _separated(t, group) or (point_kernel(t), _whole(t, group))
             for (_, t), group in zip(self.fused, self._groups, strict=True)
         ]
 

@@ -24,7 +24,7 @@ from femops_kernels.codegen.private import read_private
 
 _PACKAGE = Path(__file__).parents[1]
 _HEADER = """\
-from math import inf, sqrt
+from math import inf, prod, sqrt
 
 from femops_kernels.simd.blas import *
 from femops_kernels.simd.blocks import *

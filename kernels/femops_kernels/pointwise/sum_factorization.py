@@ -39,12 +39,8 @@ class Interpolated(Protocol):
         """Number of components."""
 
     @property
-    def p1d(self) -> int:
-        """Nodes per direction."""
-
-    @property
-    def b1d(self) -> NDArray[np.float64]:
-        """Matrix (q1d, p1d) that interpolates from nodes to quadrature points."""
+    def bases(self) -> tuple[NDArray[np.float64], ...]:
+        """Matrix (points, nodes) of each direction that interpolates to quadrature points."""
 
     @property
     def end(self) -> NDArray[np.float64] | None:
@@ -128,12 +124,16 @@ def _contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) -> in
         return _face_contractions(kernel, count)
     q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
     flops = 0
-    for side, matrix in (
-        *((side, Matrix1D(side.b1d)) for side in kernel.sources),
-        *((side, Matrix1D(side.b1d.T)) for side in kernel.targets),
-    ):
-        lines = sum(side.p1d ** (dim - 1 - k) * q**k for k in range(dim))
-        flops += side.ncomp * lines * count(matrix)
+    sides = [
+        *((side, False) for side in kernel.sources),
+        *((side, True) for side in kernel.targets),
+    ]
+    for side, turned in sides:
+        nodes = 1
+        for d, basis in enumerate(side.bases[:dim]):
+            lines = nodes * q ** (dim - 1 - d)
+            flops += side.ncomp * lines * count(Matrix1D(basis.T if turned else basis))
+            nodes *= basis.shape[1]
     lines = dim * q ** (dim - 1)
     for first, end, _ in slopes_of(kernel.sources, qfunction.slopes_in, qfunction.values_in):
         flops += (end - first) * lines * count(Matrix1D(kernel.d1d))
@@ -151,10 +151,11 @@ def _face_contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) 
     q, along, qfunction, flops = kernel.q1d, kernel.dim - 1, kernel.qfunction, 0
     for sides, turn in ((kernel.sources, False), (kernel.targets, True)):
         for side in sides:
-            end, b1d = side.end, side.b1d
+            end, b1d = side.end, side.bases[0]
             assert end is not None
-            lines = 2 * sum(side.p1d ** (along - 1 - k) * q**k for k in range(along))
-            each = side.p1d**along * count(Matrix1D(end.T if turn else end))
+            p1d = b1d.shape[1]
+            lines = 2 * sum(p1d ** (along - 1 - k) * q**k for k in range(along))
+            each = p1d**along * count(Matrix1D(end.T if turn else end))
             flops += side.ncomp * (each + lines * count(Matrix1D(b1d.T if turn else b1d)))
     lines = along * q ** max(along - 1, 0)
     for first, last, _ in slopes_of(kernel.sources, qfunction.slopes_in, qfunction.values_in):

@@ -6,6 +6,7 @@ nodes, and ``scatter_nodes`` adds to it. The places of a batch are (run, slot) i
 
 from __future__ import annotations
 
+import math
 from typing import Any, final
 
 import numpy as np
@@ -79,7 +80,7 @@ def _line_pointers(
     """
     builder = build()
     size, width, real = lane.itemsize, lane.width, lane.real.llvm.as_pointer()
-    lines = range(runs.p1d ** (runs.dim - 1))
+    lines = range(math.prod(runs.shape) // runs.shape[along])
     pieces = np.array([runs.line(along, k) for k in lines])  # (line, piece, what)
     bytes_of = np.array([width * PLACE_BYTES, ncomp * size, ncomp * size])
     table = word_table((pieces[:, :, :3] * bytes_of).reshape(-1))

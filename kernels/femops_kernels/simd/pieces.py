@@ -7,6 +7,7 @@ instructions that loads of single numbers take.
 
 from __future__ import annotations
 
+import math
 from typing import Any, final
 
 import numpy as np
@@ -110,12 +111,12 @@ def _rows_of(runs: DofRuns, lane: Lane, ncomp: int, n: int, spread: tuple[int, i
     The first is the offset of the places of the piece's run. The second is the offset of the piece
     in the run. The others are the offsets of the piece's lane vectors.
     """
-    side, rows = runs.p1d, []
+    area, rows = math.prod(runs.shape[:2]), []
     for run, first in runs.pieces(n, ncomp, lane.width):
         numbers = first + np.arange(n)
         node, component = runs.nodes[run][numbers // ncomp], numbers % ncomp
-        plane = node // side**2
-        at = node % side**2 + plane * spread[0] + component * spread[1]
+        plane = node // area
+        at = node % area + plane * spread[0] + component * spread[1]
         rows.append([run * lane.width * PLACE_BYTES, first * lane.itemsize, *(at * lane.nbytes)])
     return np.array(rows, dtype=np.int64)
 
@@ -182,7 +183,7 @@ def _element_rows(runs: DofRuns, lane: Lane, ncomp: int, n: int) -> Any:
 
 
 def _element_bytes(runs: DofRuns, lane: Lane, ncomp: int) -> int:
-    return int(runs.p1d**runs.dim * ncomp * lane.itemsize)
+    return math.prod(runs.shape) * ncomp * lane.itemsize
 
 
 def turn_piece(

@@ -7,6 +7,7 @@ same arguments. So both kinds of kernels share the source of the work on a batch
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from llvmlite import ir
@@ -39,14 +40,14 @@ def _row_pointers(
     """
     builder = build()
     along, j, component = line[0], as_word(line[1]), as_word(line[2])
-    below = runs.p1d**along
-    first = builder.mul(j, WORD(runs.p1d if along == 0 else 1))
+    below, count = math.prod(runs.shape[:along]), runs.shape[along]
+    first = builder.mul(j, WORD(count if along == 0 else 1))
     if 0 < along < runs.dim - 1:
         low = builder.urem(j, WORD(below))
-        first = builder.add(builder.mul(builder.sub(j, low), WORD(runs.p1d)), low)
+        first = builder.add(builder.mul(builder.sub(j, low), WORD(count)), low)
     first = builder.add(first, builder.mul(component, WORD(runs.num_nodes)))
     nodes = []
-    for i in range((runs.layers or runs.p1d) if along == runs.dim - 1 else runs.p1d):
+    for i in range((runs.layers or count) if along == runs.dim - 1 else count):
         node, pointers = Traced(INTEGER, builder.add(first, WORD(i * below))), []
         for rows, offset in lists:
             row = builder.load(address_of(rows, node, ROW_WORD, WORD))

@@ -8,6 +8,7 @@ node. Kernels read the dofs with ``addresses.py`` and ``pieces.py``.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -41,10 +42,10 @@ class NodeBlocks:
 class DofRuns:
     """Nodes of an element, grouped into runs."""
 
-    dim: int  # directions, 1 to 3
-    p1d: int  # nodes per direction
-    # whether all nodes are one run: those of functions that are not continuous
-    broken: bool = False
+    shape: tuple[int, ...]  # nodes along each direction, x first
+    # for each direction, whether other elements share the nodes at its ends. If no direction has
+    # such ends, all nodes are one run.
+    closed: tuple[bool, ...]
     single: bool = False  # whether each node is a run
     # number of layers of nodes, counted inwards from a face, that are read of an element behind
     # the face. Its nodes are those of the layers, in the order of the element, and are one run. 0
@@ -52,9 +53,20 @@ class DofRuns:
     layers: int = 0
 
     @property
+    def dim(self) -> int:
+        """Number of directions, 1 to 3."""
+        return len(self.shape)
+
+    @property
+    def p1d(self) -> int:
+        """Nodes per direction, where all directions have equally many, as at faces."""
+        (count,) = set(self.shape)
+        return count
+
+    @property
     def num_nodes(self) -> int:
         """Number of nodes, in the layers that are read."""
-        return int((self.layers or self.p1d) * self.p1d ** (self.dim - 1))
+        return math.prod(self.shape) // self.shape[-1] * (self.layers or self.shape[-1])
 
     def layer_blocks(self, inwards: int) -> list[NodeBlocks]:
         """Blocks of the nodes of `layers` that are read, in the order of the element.
@@ -81,24 +93,27 @@ class DofRuns:
         nodes = np.arange(self.num_nodes)
         if self.single:
             return list(nodes[:, np.newaxis])
-        if self.broken or self.layers:
+        if self.layers:
             return [nodes]
-        digits = np.ones(self.p1d, dtype=np.int64)
-        digits[0], digits[-1] = 0, 2
+        return [nodes[self._codes == code] for code in np.unique(self._codes)]
+
+    @cached_property
+    def _codes(self) -> NDArray[np.int64]:
+        """Ternary code of each node: of a direction without shared ends, all nodes are inside."""
         codes = np.zeros((), dtype=np.int64)
-        for d in range(self.dim):
+        for d, (count, closed) in enumerate(zip(self.shape, self.closed, strict=True)):
+            digits = np.ones(count, dtype=np.int64)
+            if closed:
+                digits[0], digits[-1] = 0, 2
             codes = np.add.outer(digits * 3**d, codes)
-        return [nodes[codes.ravel() == code] for code in np.unique(codes)]
+        return codes.ravel()
 
     @property
     def inside(self) -> NDArray[np.int64]:
         """Lexicographic numbers of the nodes that no other element has; see `own_pieces`."""
         if self.single:
             return np.zeros(0, dtype=np.int64)
-        if self.broken:
-            return np.arange(self.p1d**self.dim)
-        grid = np.arange(self.p1d**self.dim).reshape((self.p1d,) * self.dim)
-        return np.asarray(grid[(slice(1, -1),) * self.dim].ravel())
+        return np.flatnonzero(self._codes == 3**self.dim // 2)
 
     @property
     def longest(self) -> int:
@@ -129,7 +144,8 @@ class DofRuns:
         if self.single:
             total = len(self.pieces(n, ncomp, width))
             return total, total, total
-        own = len(self.nodes) if self.p1d == 2 and not self.broken else len(self.nodes) // 2
+        before = np.unique(self._codes) < 3**self.dim // 2
+        own = int(before.sum()) if self.inside.size else len(self.nodes)
         runs = [run for run, _ in self.pieces(n, ncomp, width)]
         return int(np.searchsorted(runs, own)), int(np.searchsorted(runs, own + 1)), len(runs)
 
@@ -138,9 +154,9 @@ class DofRuns:
 
         Lines are counted lexicographically by the other directions.
         """
-        below = self.p1d**along
-        first = j // below * below * self.p1d + j % below
-        return self._pieces(first + below * np.arange(self.p1d))
+        below, count = math.prod(self.shape[:along]), self.shape[along]
+        first = j // below * below * count + j % below
+        return self._pieces(first + below * np.arange(count))
 
     def _pieces(self, nodes: NDArray[np.int64]) -> list[tuple[int, int, int, int]]:
         run, place = self._places
@@ -154,10 +170,17 @@ class DofRuns:
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Run of each node, and the node's position in it."""
-        run, place = np.empty((2, self.p1d**self.dim), dtype=np.int64)
+        run, place = np.empty((2, math.prod(self.shape)), dtype=np.int64)
         for number, nodes in enumerate(self.nodes):
             run[nodes], place[nodes] = number, np.arange(len(nodes))
         return run, place
 
 
-__all__ = ["PIECES", "DofRuns", "NodeBlocks"]
+def equal_runs(
+    dim: int, p1d: int, broken: bool = False, single: bool = False, layers: int = 0
+) -> DofRuns:
+    """Runs of an element with ``p1d`` nodes in each direction; ``broken`` if it shares none."""
+    return DofRuns((p1d,) * dim, (not broken,) * dim, single, layers)
+
+
+__all__ = ["PIECES", "DofRuns", "NodeBlocks", "equal_runs"]

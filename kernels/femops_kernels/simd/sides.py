@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -21,9 +22,20 @@ class ElementSide:
     runs: DofRuns  # nodes of an element that have consecutive numbers
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """Nodes along x, y and z; one along a direction that the element does not have."""
+        x, y, z = (*self.runs.shape, 1, 1)[:3]
+        return x, y, z
+
+    @property
     def p1d(self) -> int:
-        """Nodes per direction."""
+        """Nodes per direction of an element behind a face."""
         return self.runs.p1d
+
+    @property
+    def all_nodes(self) -> int:
+        """Number of nodes of an element, also of those that are not read."""
+        return math.prod(self.runs.shape)
 
     @property
     def layers(self) -> int:

@@ -33,9 +33,14 @@ def geometry_degree(num_nodes: int, dim: int) -> int:
     return g
 
 
-def positions(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
-    """Physical positions of a tensor grid of points."""
+def positions(coordinates: ArrayLike, points_1d: ArrayLike | list[Floats]) -> Floats:
+    """Physical positions of a tensor grid of points: the same in each direction, or a list."""
     coordinates = np.asarray(coordinates, dtype=np.float64)
+    if isinstance(points_1d, list) and isinstance(points_1d[0], np.ndarray):
+        if any(not np.array_equal(x, points_1d[0]) for x in points_1d):
+            degree = geometry_degree(*coordinates.shape[1:])
+            return tensor_apply([_matrices(degree, _bytes(x))[0] for x in points_1d], coordinates)
+        points_1d = points_1d[0]
     dim, points = coordinates.shape[2], _bytes(points_1d)
     degree = geometry_degree(coordinates.shape[1], dim)
     if _multilinear(degree, dim, points):

@@ -14,7 +14,7 @@ import scipy.sparse.linalg
 import femops
 from femops.errors import DeviceError, KernelError, OperatorError, SpaceError, VectorError
 from femops_kernels.cuda.operator.dofs import DofTable, Shared
-from femops_kernels.simd.runs import DofRuns
+from femops_kernels.simd.runs import equal_runs
 from support.cuda.guarded import guarded_device
 
 MESH = femops.box((3, 3))
@@ -294,29 +294,29 @@ def test_elements_that_need_too_much_shared_memory() -> None:
 
 def test_more_dofs_than_a_kernel_counts() -> None:
     nodes = np.array([[2**31 - 2, 2**31 - 1]])
-    table = DofTable.of(nodes, DofRuns(1, 2, broken=True))
+    table = DofTable.of(nodes, equal_runs(1, 2, broken=True))
     assert table.starts.tolist() == [[2**31 - 2]]
     message = "numbered up to 2147483648, a GPU kernel counts to 2147483647: use more GPUs"
     with pytest.raises(KernelError, match=message):
-        DofTable.of(nodes + 1, DofRuns(1, 2, broken=True))
+        DofTable.of(nodes + 1, equal_runs(1, 2, broken=True))
 
 
 def test_more_turned_dofs_than_can_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each element sees the same inner dofs the other way around."""
     monkeypatch.setattr("femops_kernels.cuda.operator.dofs._LARGEST", 7)
     indices = np.tile([0, 2, 1, 3], (4, 1))
-    assert len(DofTable.of(indices[:3], DofRuns(1, 4)).turned) == 7
+    assert len(DofTable.of(indices[:3], equal_runs(1, 4)).turned) == 7
     with pytest.raises(KernelError, match=r"8 dofs stand in another .* counts to 7: use"):
-        DofTable.of(indices, DofRuns(1, 4))
+        DofTable.of(indices, equal_runs(1, 4))
 
 
 def test_more_shared_nodes_than_a_kernel_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in the order of the elements; the limit is lowered, to need no memory."""
     monkeypatch.setattr("femops_kernels.cuda.operator.dofs._LARGEST", 7)
     three, four = np.arange(6).reshape(3, 2), np.arange(8).reshape(4, 2)
-    assert len(Shared.of(three, DofRuns(1, 2, broken=False)).slots) == 6
+    assert len(Shared.of(three, equal_runs(1, 2, broken=False)).slots) == 6
     with pytest.raises(KernelError, match=r"8 nodes are shared by elements, a GPU .* to 7"):
-        Shared.of(four, DofRuns(1, 2, broken=False))
+        Shared.of(four, equal_runs(1, 2, broken=False))
 
 
 def test_lanes_are_the_cpus(there: There) -> None:

@@ -33,7 +33,7 @@ class ElementKernel(OperatorKernel):
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns of an element matrix."""
-        rows, columns = (s.ncomp * s.p1d**self.dim for s in (self.target, self.source))
+        rows, columns = (s.ncomp * s.num_nodes for s in (self.target, self.source))
         return rows, columns
 
     @property

@@ -22,8 +22,8 @@ class DiagonalKernel(SweepKernel):
     # or both sides of one on faces between elements: then only the blocks are summed that couple
     # a side with itself.
     kernel: Kernel
-    # (q1d, p1d): derivatives of the basis functions at the quadrature points
-    slopes: NDArray[np.float64]
+    # of each direction, (points, nodes): derivatives of the basis functions at the points
+    slopes: tuple[NDArray[np.float64], ...]
 
     def __post_init__(self) -> None:
         for name in ("dim", "sources", "targets", "blocks", "dtype", "width"):
@@ -31,12 +31,12 @@ class DiagonalKernel(SweepKernel):
 
     @property
     def parts(self) -> Parts:
-        along = _squares(self.target.b1d, self.slopes)
-        names, end = ("VALUES", "MIXED", "SLOPES"), self.target.end
-        constants = self.kernel.constants() | dict(zip(names, along, strict=True))
-        constants |= {"LAST": along, "ON_FACES": end is not None}
+        end = self.target.end
+        pairs = [*zip(self.target.bases, self.slopes, strict=True)]
         if end is not None:
-            constants["LAST"] = _squares(end[:1], end[1:])
+            pairs[-1] = end[:1], end[1:]
+        squares = {"SQUARES": tuple(_squares(*pair) for pair in pairs), "ON_FACES": end is not None}
+        constants = self.kernel.constants() | squares
         around = ("table", "copies", "ahead", "weights", "geometry", "pieces", "face_nodes")
         return self.skeletons(*around, "batch_diagonal"), constants, self.kernel.qfunction.text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +42,9 @@ class Side:
     """Field or test function of a kernel: components, and interpolation to quadrature points."""
 
     ncomp: int
-    b1d: NDArray[np.float64]  # (q1d, p1d): interpolation to the quadrature points
+    # for each direction, x first, (points, nodes): interpolation to the quadrature points. None
+    # of functions that are no products.
+    bases: tuple[NDArray[np.float64], ...]
     index_bytes: int  # bytes of a chunk-local dof number in the plan, 2 or 4
     runs: DofRuns  # runs of consecutive dofs of the plan
     reproducible: bool = False  # True if results have the same bits for lanes of any width
@@ -50,9 +53,14 @@ class Side:
     end: NDArray[np.float64] | None = None
 
     @property
-    def p1d(self) -> int:
-        """Nodes per direction."""
-        return int(self.b1d.shape[1])
+    def shape(self) -> tuple[int, ...]:
+        """Nodes along each direction, x first."""
+        return self.runs.shape
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes of an element."""
+        return math.prod(self.shape)
 
 
 def chunk_parts(
@@ -69,6 +77,11 @@ def chunk_parts(
         "NCOMP_OUT": _if_equal(ncomps_out),
     }
     return ("table", "copies", "chunk"), constants, ""
+
+
+def _counts(shape: Sequence[int]) -> str:
+    """Numbers of each direction in words: one, if all are equal."""
+    return " ".join(map(str, shape if len({*shape}) > 1 else shape[:1]))
 
 
 def _if_equal(numbers: Sequence[int]) -> int:
@@ -150,10 +163,10 @@ class SweepKernel(ABC):
             "DIM": self.dim,
             "NCOMP_IN": sum(side.ncomp for side in self.sources),
             "NCOMP_OUT": sum(side.ncomp for side in self.targets),
-            "P_IN": source.p1d,
-            "P_OUT": target.p1d,
-            "NODES_IN": source.p1d**self.dim,
-            "NODES_OUT": target.p1d**self.dim,
+            "P_IN": source.shape[0],
+            "P_OUT": target.shape[0],
+            "NODES_IN": source.num_nodes,
+            "NODES_OUT": target.num_nodes,
             "RUNS_IN": source.runs,
             "RUNS_OUT": target.runs,
             "SOURCES": _element_sides(range(len(self.sources)), self.sources),
@@ -206,7 +219,7 @@ class OperatorKernel(SweepKernel, ABC):
     def _words(self) -> tuple[str, str]:
         """Sizes of the fields, and of the test functions, in words."""
         source, target = (
-            " + ".join(f"{side.ncomp} x {side.p1d} nodes" for side in sides)
+            " + ".join(f"{side.ncomp} x {_counts(side.shape)} nodes" for side in sides)
             for sides in (self.sources, self.targets)
         )
         return source, target
@@ -280,7 +293,7 @@ class Kernel(OperatorKernel):
 
     def __post_init__(self) -> None:
         if self.dim > 1 or not self.on_faces:
-            check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
+            check_points(self.q1d, *(max(side.shape) for side in (*self.sources, *self.targets)))
 
     @property
     def q1d(self) -> int:
@@ -352,10 +365,8 @@ class Kernel(OperatorKernel):
             "FAR": find(tuning_key(self.words)).get("prefetch_bytes", PREFETCH_BYTES),
             # measured: work by chunks is faster if a kernel reads much at the points
             "BY_CHUNK": self._several or self.qfunction.numbers.point > (1 if self.q1d > 6 else 0),
-            "B": Matrix1D(self.source.b1d),
-            "BT": Matrix1D(self.target.b1d.T),
-            "BASES": tuple(Matrix1D(side.b1d) for side in self.sources),
-            "TRANSPOSED": tuple(Matrix1D(side.b1d.T) for side in self.targets),
+            "BASES": tuple(tuple(Matrix1D(b) for b in side.bases) for side in self.sources),
+            "TRANSPOSED": tuple(tuple(Matrix1D(b.T) for b in side.bases) for side in self.targets),
             "D": Matrix1D(self.d1d),
             "DT": Matrix1D(self.d1d.T),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,11 +32,11 @@ class SeparableKernel(OperatorKernel):
     targets: tuple[Side, ...]
     dtype: np.dtype[Any]
     width: int
-    # mass and stiffness are (target.p1d, source.p1d): integrals over the reference segment of
-    # products of values, and of derivatives (or of derivatives of one function and values of the
-    # other)
-    mass: NDArray[np.float64]
-    stiffness: NDArray[np.float64]
+    # mass and stiffness of each direction are (nodes of the target, of the source): integrals over
+    # the reference segment of products of values, and of derivatives (or of derivatives of one
+    # function and values of the other)
+    mass: tuple[NDArray[np.float64], ...]
+    stiffness: tuple[NDArray[np.float64], ...]
     # value and gradient: True if the sum has products of values, and products of derivatives
     value: bool
     gradient: bool
@@ -58,9 +59,9 @@ class SeparableKernel(OperatorKernel):
             "NELEMENT": factors,
             "VALUE_IN": self.value,
             "GRAD_IN": self.gradient,
-            "MASS": Matrix1D(self.mass),
-            "STIFF": Matrix1D(self.stiffness),
-            "BY_CHUNK": self.source.p1d <= 3,
+            "MASS": tuple(Matrix1D(matrix) for matrix in self.mass),
+            "STIFF": tuple(Matrix1D(matrix) for matrix in self.stiffness),
+            "BY_CHUNK": self.source.shape[0] <= 3,
         }
 
     def contraction_flops(self) -> int:
@@ -73,11 +74,13 @@ class SeparableKernel(OperatorKernel):
 
     def _count(self, count: Callable[[Matrix1D], int], multiply_add: int) -> int:
         """Sum of all lines, by a count for a matrix and one for a multiply-add."""
-        n, m, dim = self.source.p1d, self.target.p1d, self.dim
-        by_mass, by_stiffness = count(Matrix1D(self.mass)), count(Matrix1D(self.stiffness))
-        total = 0
-        for k in range(dim):  # of the directions, the one gathered first
-            alone, last = k == 0, k == dim - 1
+        total, dim = 0, self.dim
+        for d in reversed(range(dim)):  # the last direction is gathered first
+            n, m = self.source.shape[d], self.target.shape[d]
+            by_mass, by_stiffness = (
+                count(Matrix1D(matrices[d])) for matrices in (self.mass, self.stiffness)
+            )
+            alone, last = d == dim - 1, d == 0
             line = 0 if alone and last and not self.value else by_mass
             if self.gradient:
                 both = not alone or (last and self.value)  # something is added to
@@ -85,5 +88,5 @@ class SeparableKernel(OperatorKernel):
                 line += by_mass * (not alone and not last)
             if last and self.value:
                 line += n * (1 if alone or not self.gradient else multiply_add)
-            total += m**k * n ** (dim - 1 - k) * line
+            total += math.prod(self.target.shape[d + 1 :]) * math.prod(self.source.shape[:d]) * line
         return self.source.ncomp * total

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.operator.tables import matrix_type
 from femops_kernels.simd.matrix import Matrix1D
-from femops_kernels.simd.runs import DofRuns
+from femops_kernels.simd.runs import DofRuns, equal_runs
 
 INPUT = {
     "x": "const T*",
@@ -60,13 +60,18 @@ class Side:
         return int(self.b1d.shape[1])
 
     @property
+    def bases(self) -> tuple[NDArray[np.float64], ...]:
+        """Interpolation to the quadrature points along each direction."""
+        return (self.b1d,) * 3
+
+    @property
     def alone(self) -> bool:
         """True if no two elements share dofs."""
         return self.broken and not self.on_faces
 
     def runs(self, dim: int) -> DofRuns:
         """Runs of an element's nodes. Their `inside` lists the nodes that no other element has."""
-        return DofRuns(dim, self.p1d, self.broken, single=self.on_faces)
+        return equal_runs(dim, self.p1d, self.broken, single=self.on_faces)
 
     def words(self) -> str:
         """Properties on which the launch shape depends, in words for the tuning database."""

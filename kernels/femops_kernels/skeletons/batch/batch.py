@@ -54,15 +54,15 @@ def has_slopes(side, ranges):
 
 def steps_in(side):
     """Contractions from the nodes to the points, for one component of a field."""
-    p = side.p1d
-    along_z, along_y = p * p if DIM > 2 else 0, p if DIM > 1 else 0
+    p1, p2, _ = side.shape
+    along_z, along_y = p1 * p2 if DIM > 2 else 0, p1 if DIM > 1 else 0
     slopes = PLANE if DIM > 2 and has_slopes(side, SLOPES_IN) else 0
     return along_z + Q3 * (along_y + Q2) + slopes
 
 
 def steps_out(side):
     """Contractions from the points to the nodes, for one component of a test function."""
-    p2, p3 = side.p1d if DIM > 1 else 1, side.p1d if DIM > 2 else 1
+    _, p2, p3 = side.shape
     return (PLANE if DIM > 2 else 0) + p3 * ((Q1D if DIM > 1 else 0) + p2)
 
 
@@ -81,49 +81,48 @@ STEP_BYTES = AT_STEP * CACHE_LINE
 
 
 @traced
-def interpolate(x, side, matrix, c, value, slab, asks):
+def interpolate(x, side, matrices, c, value, slab, asks):
     """Values at the quadrature points of one component of a field."""
-    p, pieces = side.p1d, by_pieces(side)
-    p2, p3 = p if DIM > 1 else 1, p if DIM > 2 else 1
-    along_y = p if DIM > 1 else 0
+    pieces = by_pieces(side)
+    p1, p2, p3 = side.shape
+    along_y = p1 if DIM > 1 else 0
     if DIM == 3:
-        for j in range(p2 * p):
+        for j in range(p2 * p1):
             ask_numbers(asks, j, AT_STEP)
             if pieces:
                 line = load_line(LANE, value, j, LAYER, p3)
             else:
                 line = gather_nodes(LANE, side.runs, side.ncomp, x, 2, j, c)
-            store_line(LANE, value, j, LAYER, contract(matrix, line))
-        asks = asks + p2 * p * STEP_BYTES
+            store_line(LANE, value, j, LAYER, contract(matrices[2], line))
+        asks = asks + p2 * p1 * STEP_BYTES
     for k3 in range(Q3):
         begin = asks + k3 * (along_y + Q2) * STEP_BYTES
         if DIM > 1:
-            for j1 in range(p):
+            for j1 in range(p1):
                 ask_numbers(begin, j1, AT_STEP)
                 if DIM == 3:
-                    line = load_line(LANE, value, k3 * LAYER + j1, p, p2)
+                    line = load_line(LANE, value, k3 * LAYER + j1, p1, p2)
                 elif pieces:
-                    line = load_line(LANE, value, j1, p, p2)
+                    line = load_line(LANE, value, j1, p1, p2)
                 else:
                     line = gather_nodes(LANE, side.runs, side.ncomp, x, 1, j1, c)
-                store_line(LANE, slab, j1, p, contract(matrix, line))
+                store_line(LANE, slab, j1, p1, contract(matrices[1], line))
         for k2 in range(Q2):
             ask_numbers(begin, along_y + k2, AT_STEP)
             if DIM == 1:
                 line = gather_nodes(LANE, side.runs, side.ncomp, x, 0, 0, c)
             else:
-                line = load_line(LANE, slab, k2 * p, 1, p)
-            store_line(LANE, value, k3 * LAYER + k2 * Q1D, 1, contract(matrix, line))
+                line = load_line(LANE, slab, k2 * p1, 1, p1)
+            store_line(LANE, value, k3 * LAYER + k2 * Q1D, 1, contract(matrices[0], line))
 
 
 @traced
-def integrate(y, side, matrix, c, value, slab, asks):
+def integrate(y, side, matrices, c, value, slab, asks):
     """Contract one component of a test function along y and x, and add it to y.
 
     ``value`` holds (nodes in z, Q2, Q1): z is contracted already.
     """
-    p = side.p1d
-    p2, p3 = p if DIM > 1 else 1, p if DIM > 2 else 1
+    p1, p2, p3 = side.shape
     along_y = Q1D if DIM > 1 else 0
     for j3 in range(p3):
         begin = asks + j3 * (along_y + p2) * STEP_BYTES
@@ -131,19 +130,19 @@ def integrate(y, side, matrix, c, value, slab, asks):
             for k1 in range(Q1D):
                 ask_numbers(begin, k1, AT_STEP)
                 line = load_line(LANE, value, j3 * LAYER + k1, Q1D, Q2)
-                store_line(LANE, slab, k1, Q1D, contract(matrix, line))
+                store_line(LANE, slab, k1, Q1D, contract(matrices[1], line))
         for j2 in range(p2):
             ask_numbers(begin, along_y + j2, AT_STEP)
             line = load_line(LANE, slab if DIM > 1 else value, j2 * Q1D, 1, Q1D)
-            line = contract(matrix, line)
+            line = contract(matrices[0], line)
             if added_by_pieces(side):
-                store_line(LANE, value, j3 * LAYER + j2 * p, 1, line)
+                store_line(LANE, value, j3 * LAYER + j2 * p1, 1, line)
             else:
                 scatter_nodes(LANE, side.runs, side.ncomp, y, 0, j3 * p2 + j2, c, line)
 
 
 @inner
-def field_at_points(x, side, matrix, value, slab, along_z, asks):
+def field_at_points(x, side, matrices, value, slab, along_z, asks):
     """Compute values of a field at the points, all components, and z-derivatives if used.
 
     Meanwhile stored numbers are asked for, from the address ``asks`` on.
@@ -154,7 +153,7 @@ def field_at_points(x, side, matrix, value, slab, along_z, asks):
         gather_runs(places, side, own, LAYER, VOLUME)
     for c in range(side.ncomp):
         begin = asks + c * steps_in(side) * STEP_BYTES
-        interpolate(places, side, matrix, c, own + c * VALUE_BYTES, slab, begin)
+        interpolate(places, side, matrices, c, own + c * VALUE_BYTES, slab, begin)
         if DIM == 3 and has_slopes(side, SLOPES_IN):
             begin = begin + (steps_in(side) - PLANE) * STEP_BYTES
             for k in range(PLANE):
@@ -168,13 +167,13 @@ def field_at_points(x, side, matrix, value, slab, along_z, asks):
 def fields_at_points(x, source, value, slab, along_z):
     """Compute all fields at the points, one after the other."""
     asks = source[2] + ASK_IN
-    for side, matrix in zip(SOURCES, BASES, strict=True):
-        field_at_points(x, side, matrix, value, slab, along_z, asks)
+    for side, matrices in zip(SOURCES, BASES, strict=True):
+        field_at_points(x, side, matrices, value, slab, along_z, asks)
         asks = asks + side.ncomp * steps_in(side) * STEP_BYTES
 
 
 @inner
-def add_to_test(y, side, matrix, value, slab, along_z, asks):
+def add_to_test(y, side, matrices, value, slab, along_z, asks):
     """Integrate all components of a test function, and add the results to y.
 
     This is the transpose of `field_at_points`.
@@ -191,9 +190,9 @@ def add_to_test(y, side, matrix, value, slab, along_z, asks):
                 if has_slopes(side, SLOPES_OUT):
                     z_line = load_line(LANE, along_z, at, LAYER, Q3)
                     line = add_lines(line, contract(DT, z_line))
-                store_line(LANE, value, at, LAYER, contract(matrix, line))
+                store_line(LANE, value, at, LAYER, contract(matrices[2], line))
             begin = begin + PLANE * STEP_BYTES
-        integrate(places, side, matrix, c, own + c * VALUE_BYTES, slab, begin)
+        integrate(places, side, matrices, c, own + c * VALUE_BYTES, slab, begin)
     if added_by_pieces(side):
         scatter_runs(places, side, own, LAYER, VOLUME)
 
@@ -326,6 +325,6 @@ def batch(table, b, x, y, work, ahead):
         out = word(table, FUNCTIONALS) + b * (len(MINIMA) + len(SUMS)) * LANE_BYTES
         functionals_at_points(out, value)
     asks = source[2] + ASK_OUT
-    for side, matrix in zip(TARGETS, TRANSPOSED, strict=True):
-        add_to_test(y, side, matrix, value, slab, along_z, asks)
+    for side, matrices in zip(TARGETS, TRANSPOSED, strict=True):
+        add_to_test(y, side, matrices, value, slab, along_z, asks)
         asks = asks + side.ncomp * steps_out(side) * STEP_BYTES

@@ -29,12 +29,8 @@ from femops_kernels.skeletons.batch.pieces import target_of
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
-# products of two basis functions at the points, (P_OUT, Q1D)
-VALUES = Matrix1D(((1.0, 0.0), (0.0, 1.0)))
-MIXED = Matrix1D(((-1.0, 0.0), (0.0, 1.0)))
-SLOPES = Matrix1D(((1.0, 1.0), (1.0, 1.0)))
-# the same at the points in the last direction
-LAST = (VALUES, MIXED, SLOPES)
+# for each direction, products of two basis functions at the points, (nodes, points), by kinds
+SQUARES = ((Matrix1D(((1.0, 0.0), (0.0, 1.0))),) * 3,) * 3
 ON_FACES = False
 
 # </defaults>
@@ -43,9 +39,7 @@ Q1 = Q1D if DIM > 1 or not ON_FACES else 1
 NUMBER_LINES = -(-Q1 * NQDATA * STORED_BYTES // CACHE_LINE)  # cache lines of an x-line's numbers
 Q2 = Q1D if DIM > 2 or (DIM == 2 and not ON_FACES) else 1
 Q3 = Q1D if DIM > 2 and not ON_FACES else 1
-O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1
-ALONG = (VALUES, MIXED, SLOPES)
-SQUARES = (*(ALONG,) * (DIM - 1), LAST)
+_, O2, O3 = TARGETS[0].shape
 COMPONENTS = tuple(range(NCOMP_OUT))
 # What the q-function is given and gives: the value (0), or a derivative along a direction (1 to 3).
 INTO = ((0,) if VALUE_IN else ()) + (tuple(range(1, DIM + 1)) if GRAD_IN else ())

@@ -63,7 +63,7 @@ STEP_BYTES = AT_STEP * CACHE_LINE
 
 
 @traced
-def interpolate_face(x, side, matrix, end, c, own, slab, nodes, turns, asks):
+def interpolate_face(x, side, matrices, end, c, own, slab, nodes, turns, asks):
     """Values, and inward derivatives, of one component of a field at the points of the face."""
     p1, p2 = tangential(side)
     for j2 in range(p2):
@@ -77,15 +77,15 @@ def interpolate_face(x, side, matrix, end, c, own, slab, nodes, turns, asks):
         for j1 in range(p1):
             ask_numbers(begin, j1, AT_STEP)
             line = load_line(LANE, plane, j1, p1, p2)
-            store_line(LANE, slab, j1, p1, contract(matrix, line) if DIM > 2 else line)
+            store_line(LANE, slab, j1, p1, contract(matrices[1], line) if DIM > 2 else line)
         for k2 in range(Q2):
             ask_numbers(begin, p1 + k2, AT_STEP)
-            line = contract(matrix, load_line(LANE, slab, k2 * p1, 1, p1))
+            line = contract(matrices[0], load_line(LANE, slab, k2 * p1, 1, p1))
             store_line(LANE, plane, k2 * Q1, 1, line)
 
 
 @traced
-def integrate_face(y, side, matrix, end, c, own, slab, nodes, turns, asks):
+def integrate_face(y, side, matrices, end, c, own, slab, nodes, turns, asks):
     """Integrate one component of a test function: the transpose of `interpolate_face`."""
     p1, p2 = tangential(side)
     for k in (0, 1) if DIM > 1 else ():
@@ -94,10 +94,10 @@ def integrate_face(y, side, matrix, end, c, own, slab, nodes, turns, asks):
         for k1 in range(Q1):
             ask_numbers(begin, k1, AT_STEP)
             line = load_line(LANE, plane, k1, Q1, Q2)
-            store_line(LANE, slab, k1, Q1, contract(matrix, line) if DIM > 2 else line)
+            store_line(LANE, slab, k1, Q1, contract(matrices[1], line) if DIM > 2 else line)
         for j2 in range(p2):
             ask_numbers(begin, Q1 + j2, AT_STEP)
-            line = contract(matrix, load_line(LANE, slab, j2 * Q1, 1, Q1))
+            line = contract(matrices[0], load_line(LANE, slab, j2 * Q1, 1, Q1))
             store_line(LANE, plane, j2 * p1, 1, line)
     for j2 in range(p2):
         for j1 in range(p1):
@@ -188,25 +188,25 @@ def batch(table, b, x, y, work, ahead):
     nodes = work + OWN_LANES * LANE_BYTES
     source = sources(table, b)
     asks = source[2] + ASK_IN
-    for side, matrix, end in zip(SOURCES, BASES, ENDS_IN, strict=True):
+    for side, matrices, end in zip(SOURCES, BASES, ENDS_IN, strict=True):
         places, turns = places_of(x, side), turns_in(table, side, b)
         read_nodes(places, side, nodes, turns)
         for c in range(side.ncomp):
             own = value + (side.first + c) * VALUE_BYTES
             begin = asks + c * steps_in(side) * STEP_BYTES
-            interpolate_face(places, side, matrix, end, c, own, slab, nodes, turns, begin)
+            interpolate_face(places, side, matrices, end, c, own, slab, nodes, turns, begin)
         asks = asks + side.ncomp * steps_in(side) * STEP_BYTES
     points_of_face(source, value, along_x, along_y, ahead)
     if MINIMA or SUMS:
         out = word(table, FUNCTIONALS) + b * (len(MINIMA) + len(SUMS)) * LANE_BYTES
         functionals_at_points(out, value)
     asks = source[2] + ASK_OUT
-    for side, matrix, end in zip(TARGETS, TRANSPOSED, ENDS_OUT, strict=True):
+    for side, matrices, end in zip(TARGETS, TRANSPOSED, ENDS_OUT, strict=True):
         places, turns = target_of(y, side), turns_out(table, side, b)
         kept = results_of(y, side, nodes)
         for c in range(side.ncomp):
             own = value + (side.first + c) * VALUE_BYTES
             begin = asks + c * steps_out(side) * STEP_BYTES
-            integrate_face(places, side, matrix, end, c, own, slab, kept, turns, begin)
+            integrate_face(places, side, matrices, end, c, own, slab, kept, turns, begin)
         asks = asks + side.ncomp * steps_out(side) * STEP_BYTES
         add_nodes(y, side, kept, nodes, turns)

@@ -33,14 +33,14 @@ from femops_kernels.skeletons.chunk.table import *
 
 # </defaults>
 
-I2, I3 = P_IN if DIM > 1 else 1, P_IN if DIM > 2 else 1  # nodes of the field
-O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1  # and of the test function
+SOURCE, TARGET = SOURCES[0], TARGETS[0]
+_, I2, I3 = SOURCE.shape
+_, O2, O3 = TARGET.shape
 SIDE = I2 * P_IN + (DIM > 2 and I2 * P_IN % PAGE == 0)  # lane vectors from a plane to the next
 FACTORS = (1 if VALUE_IN else 0) + (DIM if GRAD_IN else 0)  # of a component
 A1 = 1 if VALUE_IN else 0  # where a_1 stands among them
 # nodes of one component, in place
-SOURCE, TARGET = SOURCES[0], TARGETS[0]
-IN_PIECES = by_pieces(SOURCE) and NCOMP_IN == 1 and P_IN == P_OUT
+IN_PIECES = by_pieces(SOURCE) and NCOMP_IN == 1 and SOURCE.shape == TARGET.shape
 OUT_PIECES = IN_PIECES and added_by_pieces(TARGET)
 WORK_LANES = 2 * (O3 * SIDE + O2 * P_IN)
 # Asked for line by line memory has more time; measured: with shorter lines it does not pay.
@@ -53,23 +53,24 @@ def last(a, p, s):
     if GRAD_IN:
         if VALUE_IN:
             s = scale_and_add(a[0], p, s)
-        return scale_and_add(a[A1], contract(STIFF, p), contract(MASS, s))
-    return contract(MASS, scale_line(a[0], p))
+        return scale_and_add(a[A1], contract(STIFF[0], p), contract(MASS[0], s))
+    return contract(MASS[0], scale_line(a[0], p))
 
 
 @inner
 def along_first(a, x, c, nodes, value, flux, ahead):
     """Do the step along the first direction, in which lines are gathered: y in 2-D, z in 3-D."""
-    count, layer = P_IN ** (DIM - 1), SIDE if DIM > 2 else P_IN
+    count, layer, length = (I2 * P_IN, SIDE, I3) if DIM > 2 else (P_IN, P_IN, I2)
+    mass, stiffness = MASS[DIM - 1], STIFF[DIM - 1]
     for j in range(count):
         ask_writes(ahead, c * count + j, NCOMP_IN * count)
         if IN_PIECES:
-            line = load_line(LANE, nodes, j, layer, P_IN)
+            line = load_line(LANE, nodes, j, layer, length)
         else:
             line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, DIM - 1, j, c)
-        store_line(LANE, value, j, layer, contract(MASS, line))
+        store_line(LANE, value, j, layer, contract(mass, line))
         if GRAD_IN:
-            store_line(LANE, flux, j, layer, scale_line(a[FACTORS - 1], contract(STIFF, line)))
+            store_line(LANE, flux, j, layer, scale_line(a[FACTORS - 1], contract(stiffness, line)))
 
 
 @inner
@@ -77,10 +78,10 @@ def along_y(a, value, flux, slab, slope, k3):
     """Do the step along y for the lines of plane k3, in 3-D."""
     for j in range(P_IN):
         line = load_line(LANE, value, k3 * SIDE + j, P_IN, I2)
-        store_line(LANE, slab, j, P_IN, contract(MASS, line))
+        store_line(LANE, slab, j, P_IN, contract(MASS[1], line))
         if GRAD_IN:
-            s = contract(MASS, load_line(LANE, flux, k3 * SIDE + j, P_IN, I2))
-            s = scale_and_add(a[A1 + 1], contract(STIFF, line), s)
+            s = contract(MASS[1], load_line(LANE, flux, k3 * SIDE + j, P_IN, I2))
+            s = scale_and_add(a[A1 + 1], contract(STIFF[1], line), s)
             store_line(LANE, slope, j, P_IN, s)
 
 
@@ -104,11 +105,11 @@ def segment(a, x, y, c):
     """Add the product with the element matrix to y, in 1-D."""
     p = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
     if VALUE_IN:
-        result = contract(MASS, scale_line(a[0], p))
+        result = contract(MASS[0], scale_line(a[0], p))
         if GRAD_IN:
-            result = scale_and_add(a[A1], contract(STIFF, p), result)
+            result = scale_and_add(a[A1], contract(STIFF[0], p), result)
     else:
-        result = scale_line(a[A1], contract(STIFF, p))
+        result = scale_line(a[A1], contract(STIFF[0], p))
     scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, 0, c, result)
 
 

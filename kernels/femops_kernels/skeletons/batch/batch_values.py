@@ -25,8 +25,9 @@ from femops_kernels.skeletons.chunk.table import *
 # </defaults>
 
 Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
-I2, I3 = P_IN if DIM > 1 else 1, P_IN if DIM > 2 else 1  # nodes of the field
-O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1  # and of the test function
+SOURCE, TARGET = SOURCES[0], TARGETS[0]
+_, I2, I3 = SOURCE.shape
+_, O2, O3 = TARGET.shape
 NCOMP = max(NCOMP_IN, NCOMP_OUT)
 SIDE = max(I2 * P_IN, O2 * P_OUT)
 SIDE += DIM > 2 and SIDE % PAGE == 0  # lane vectors from one plane of nodes to the next
@@ -36,7 +37,7 @@ OWN_LANES = NCOMP * (Q3 * SIDE + SLAB + Q1D)
 # As in ``batch.py``; measured: with fewer points it does not pay.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
 IN_REGISTERS = SHORT and DIM > 1 and NCOMP == 1
-SOURCE, TARGET = SOURCES[0], TARGETS[0]
+BX, BTX = BASES[0][0], TRANSPOSED[0][0]  # along x
 IN_PIECES, OUT_PIECES = by_pieces(SOURCE) and Q3 >= I3, added_by_pieces(TARGET) and Q3 >= O3
 X_LINES = Q2 * Q3
 STEPS_IN = NCOMP_IN * I2 * P_IN if DIM > 2 else 0  # contractions along z
@@ -68,11 +69,11 @@ def line_at_points(source, line, k3, k2):
     start = (k3 * Q2 + k2) * Q1D
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
     factors = ()
-    for k1, u in enumerate(contract(B, line)):
+    for k1, u in enumerate(contract(BX, line)):
         q = numbers(source, nothing(), across, start + k1, k1)
         v, _, _, _ = pointwise((u,), (u,), (u,), (u,), q)
         factors += v
-    return contract(BT, factors)
+    return contract(BTX, factors)
 
 
 @traced
@@ -83,13 +84,13 @@ def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
             for j1 in range(P_IN):
                 if DIM > 2:
                     line = load_line(LANE, value, (c * Q3 + k3) * SIDE + j1, P_IN, I2)
-                    store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
+                    store_line(LANE, slab, c * SLAB + j1, LINE, contract(BASES[0][1], line))
                 elif IN_PIECES:
                     line = load_line(LANE, value, c * SIDE + j1, P_IN, I2)
-                    store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
+                    store_line(LANE, slab, c * SLAB + j1, LINE, contract(BASES[0][1], line))
                 else:
                     line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 1, j1, c)
-                    store_line(LANE, slab, c * SLAB + j1, LINE, contract(B, line))
+                    store_line(LANE, slab, c * SLAB + j1, LINE, contract(BASES[0][1], line))
     for k2 in range(Q2):
         if ASK_BY_LINE:
             ask_ahead(ahead, k3 * Q2 + k2, X_LINES)
@@ -101,15 +102,15 @@ def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
         for c in range(0 if IN_REGISTERS else NCOMP_IN):
             if DIM > 1:
                 line = load_line(LANE, slab, c * SLAB + k2 * LINE, 1, P_IN)
-                store_line(LANE, points, c * Q1D, 1, contract(B, line))
+                store_line(LANE, points, c * Q1D, 1, contract(BX, line))
             else:
                 line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
-                store_line(LANE, points, c * Q1D, 1, contract(B, line))
+                store_line(LANE, points, c * Q1D, 1, contract(BX, line))
         if not IN_REGISTERS:
             points_of_line(source, points, modes, plane, k3, k2)
         for c in range(0 if IN_REGISTERS else NCOMP_OUT):
             line = load_line(LANE, points, c * Q1D, 1, Q1D)
-            store_line(LANE, slab, c * SLAB + k2 * LINE, 1, contract(BT, line))
+            store_line(LANE, slab, c * SLAB + k2 * LINE, 1, contract(BTX, line))
 
 
 @traced
@@ -125,7 +126,7 @@ def planes_of_nodes(x, value, asks):
                     line = load_line(LANE, value, c * Q3 * SIDE + j, SIDE, I3)
                 else:
                     line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
-                store_line(LANE, value, c * Q3 * SIDE + j, SIDE, contract(B, line))
+                store_line(LANE, value, c * Q3 * SIDE + j, SIDE, contract(BASES[0][2], line))
 
 
 @traced
@@ -135,7 +136,8 @@ def add_planes_of_nodes(y, value, asks):
         for c in range(NCOMP_OUT):
             for j in range(O2 * P_OUT):
                 ask_numbers(asks, c * O2 * P_OUT + j, AT_STEP)
-                line = contract(BT, load_line(LANE, value, c * Q3 * SIDE + j, SIDE, Q3))
+                line = load_line(LANE, value, c * Q3 * SIDE + j, SIDE, Q3)
+                line = contract(TRANSPOSED[0][2], line)
                 if OUT_PIECES:
                     store_line(LANE, value, c * Q3 * SIDE + j, SIDE, line)
                 else:
@@ -167,7 +169,8 @@ def batch(table, b, x, y, work, ahead):
                 scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, 0, c, line)
             else:
                 for j1 in range(P_OUT):
-                    line = contract(BT, load_line(LANE, slab, c * SLAB + j1, LINE, Q2))
+                    line = load_line(LANE, slab, c * SLAB + j1, LINE, Q2)
+                    line = contract(TRANSPOSED[0][1], line)
                     if DIM > 2:
                         store_line(LANE, value, (c * Q3 + k3) * SIDE + j1, P_OUT, line)
                     elif OUT_PIECES:

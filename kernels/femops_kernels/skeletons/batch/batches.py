@@ -7,6 +7,8 @@ touch first, or written those of y.
 """
 
 # <defaults>
+from math import prod
+
 from femops_kernels.simd.addresses import PLACE_BYTES, locate
 from femops_kernels.simd.compiling import entry, inner, traced
 from femops_kernels.simd.lanes import put, word
@@ -23,9 +25,8 @@ EACH_BLOCK = tuple(range(1 + max(side.block for side in (*SOURCES, *TARGETS))))
 PLACES = PLACE_BYTES * LANE_WIDTH  # bytes of a run's
 SOURCE_PLACES = PLACES * sum(side.num_runs for side in SOURCES)
 TARGET_PLACES = PLACES * sum(side.num_runs for side in TARGETS)
-MOST_NODES = max(side.p1d for side in SOURCES)
 # Batches between one that meets dofs first and that which asks for them, so that memory has time.
-BATCH_DOFS = LANE_WIDTH * max(MOST_NODES - 1, 1) ** DIM
+BATCH_DOFS = LANE_WIDTH * max(prod([max(n - 1, 1) for n in side.runs.shape]) for side in SOURCES)
 DISTANCE = max(1, 2048 // BATCH_DOFS)
 # Batches between calls of BEFORE, unless one is enough for the chunk: some hundreds of dofs.
 GROUP = max(1, 512 // BATCH_DOFS)

@@ -9,6 +9,8 @@ nodes, ``add_elements`` adds the results directly. It transposes the other resul
 """
 
 # <defaults>
+from math import prod
+
 from femops_kernels.simd.compiling import inner, traced
 from femops_kernels.simd.lines import store_line
 from femops_kernels.simd.pieces import add_piece, scatter_piece, turn_piece
@@ -18,14 +20,14 @@ from femops_kernels.skeletons.chunk.defaults import *
 
 # </defaults>
 
-NUMBERS = sum(side.ncomp * side.p1d**DIM for side in TARGETS)  # results of an element
-MOST_NUMBERS = max([side.ncomp * side.p1d**DIM for side in TARGETS], default=0)
+NUMBERS = sum(side.ncomp * side.all_nodes for side in TARGETS)  # results of an element
+MOST_NUMBERS = max([side.ncomp * side.all_nodes for side in TARGETS], default=0)
 ELEMENT_LANES = NUMBERS + MOST_NUMBERS
 
 
 def numbers_before(side):
     """Number of an element's results for the test functions that precede ``side``."""
-    return sum(one.ncomp * one.p1d**DIM for one in TARGETS if one.first < side.first)
+    return sum(one.ncomp * one.all_nodes for one in TARGETS if one.first < side.first)
 
 
 def added_by_pieces(side):
@@ -45,22 +47,22 @@ def scatter_nodes(lane, runs, ncomp, results, along, j, component, line):
 
     Arguments are those of `femops_kernels.simd.addresses.scatter_nodes`.
     """
-    p = runs.p1d
-    below = p**along
+    below, count, nodes = prod(runs.shape[:along]), runs.shape[along], prod(runs.shape)
     if along == 0:
-        first = j * p
+        first = j * count
     elif along == DIM - 1:
         first = j
     else:
-        first = j // below * below * p + j % below
-    store_line(LANE, results, component * p**DIM + first, below, line)
+        first = j // below * below * count + j % below
+    store_line(LANE, results, component * nodes + first, below, line)
 
 
 @inner
 def add_target(y, results, turned, side):
     """Add the results of a batch for one test function; y is where its runs begin."""
     runs, ncomp = side.runs, side.ncomp
-    spread = side.p1d**2, side.p1d**DIM  # lane vectors between planes, and between components
+    # lane vectors between planes, and between components
+    spread = prod(runs.shape[:2]), side.all_nodes
     for n in PIECES:
         first, end, count = runs.own_pieces(n, ncomp, LANE_WIDTH)
         for k in range(first):

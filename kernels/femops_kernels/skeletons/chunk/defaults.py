@@ -7,7 +7,7 @@ operator for which it is made.
 from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.matrix import Matrix1D
-from femops_kernels.simd.runs import DofRuns
+from femops_kernels.simd.runs import equal_runs
 from femops_kernels.simd.sides import ElementSide
 
 LANE = Lane(8, "float64")
@@ -19,9 +19,9 @@ PAGE = 64
 REAL_BYTES = 8
 DIM = 3
 NCOMP_IN, NCOMP_OUT = 1, 1  # components of the field and of the test function
-P_IN, P_OUT = 2, 2  # their nodes per direction
-NODES_IN, NODES_OUT = 8, 8  # P_IN ** DIM, P_OUT ** DIM
-RUNS_IN, RUNS_OUT = DofRuns(3, 2), DofRuns(3, 2)  # which of them have consecutive numbers
+P_IN, P_OUT = 2, 2  # their nodes along x
+NODES_IN, NODES_OUT = 8, 8  # all nodes of an element
+RUNS_IN, RUNS_OUT = equal_runs(3, 2), equal_runs(3, 2)  # which of them have consecutive numbers
 SOURCES = (ElementSide(0, 0, 1, 0, 2, RUNS_IN),)  # fields, of which those above tell the first
 TARGETS = (ElementSide(0, 0, 1, 0, 2, RUNS_OUT),)  # test functions
 ALIKE = True  # a field and a test function of one block have one plan
@@ -48,19 +48,19 @@ PREFETCH = True  # ask for the next batch's quadrature data while working on thi
 FAR = 2**14  # how many bytes ahead, for the second-level cache
 ROWS_AHEAD = 1200  # with many vectors: rows between those asked for and those worked on
 
-B = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # interpolation of the field, (Q1D, P_IN)
-BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # transposed, of the test function, (P_OUT, Q1D)
+B = Matrix1D(((1.0, 0.0), (0.0, 1.0)))
 # collocated derivative at the quadrature points, (Q1D, Q1D), and its transpose
 D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))
 DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
-BASES, TRANSPOSED = (B,), (BT,)  # interpolation of each field; transposed, of each test function
+# interpolation of each field along x, y and z, (Q1D, nodes); transposed, of each test function
+BASES, TRANSPOSED = ((B, B, B),), ((B, B, B),)
 # of faces with derivatives: value and derivative at the low end of the last direction, (2, P_IN),
 # of each field; transposed, (P_OUT, 2), of each test function
 ENDS_IN = (Matrix1D(((1.0, 0.0), (-1.0, 1.0))),)
 ENDS_OUT = (Matrix1D(((1.0, -1.0), (0.0, 1.0))),)
-# 1-D mass and stiffness matrix, (P_OUT, P_IN)
-MASS = Matrix1D(((2.0, 1.0), (1.0, 2.0)))
-STIFF = Matrix1D(((1.0, -1.0), (-1.0, 1.0)))
+# 1-D mass and stiffness matrix of each direction, (nodes of the test function, of the field)
+MASS = (Matrix1D(((2.0, 1.0), (1.0, 2.0))),) * 3
+STIFF = (Matrix1D(((1.0, -1.0), (-1.0, 1.0))),) * 3
 G1D = 2  # modes of the geometry per direction, and what they and their slopes are at the points
 MODE = Matrix1D(((1.0, -0.5), (1.0, 0.5)))  # (Q1D, G1D)
 SLOPE = Matrix1D(((0.0, 1.0), (0.0, 1.0)))

@@ -1,0 +1,213 @@
+"""Elements: what a space is on one reference cell."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops.basis import Basis1D
+from femops_kernels.simd.runs import DofRuns
+from femops_meshes.coordinates.interpolation import tensor_apply
+
+Floats = NDArray[np.float64]
+Grid = ArrayLike | Sequence[ArrayLike]
+"""Points of a tensor grid: those of each direction, x first, or one set for all directions."""
+
+
+class Element(ABC):
+    """Functions on a reference segment, square or cube.
+
+    Element vectors have the shape (n, size[, ncomp]). Points of a grid are lexicographic, x
+    fastest.
+    """
+
+    dim: int
+    size: int  # number of functions
+    order: int  # highest degree in a direction
+    is_nodal: bool  # whether coefficients are values at the nodes
+    broken: bool  # whether neighbours share no function
+
+    @abstractmethod
+    def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
+        """Runs of consecutive dofs, as kernels read them."""
+
+    @property
+    @abstractmethod
+    def nodes(self) -> list[Floats]:
+        """Grid of the nodes, whose values determine a function."""
+
+    @abstractmethod
+    def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
+        """Values (n, points[, ncomp]) on a grid, or derivatives along direction `slope`."""
+
+    @abstractmethod
+    def sums(self, grid: Grid, values: Floats, slope: int | None = None) -> Floats:
+        """Transpose of `values`: (n, points[, ncomp]) -> (n, size[, ncomp])."""
+
+    def slopes(self, grid: Grid, e_vec: Floats) -> list[Floats]:
+        """Derivatives (n, points[, ncomp]) on a grid along each direction, x first."""
+        return [self.values(grid, e_vec, d) for d in range(self.dim)]
+
+    @abstractmethod
+    def from_nodal(self, values: Floats) -> Floats:
+        """Coefficients (n, size[, ncomp]) of the functions with these values at the nodes."""
+
+    @abstractmethod
+    def weights_at(self, points: Floats) -> Floats:
+        """Values (n, size) of all functions at reference points (n, dim)."""
+
+    @abstractmethod
+    def values_at(self, points: Floats, e_vec: Floats) -> Floats:
+        """Values (n[, ncomp]) at one point in each element, with reference coordinates (n, dim)."""
+
+    @abstractmethod
+    def slopes_at(self, points: Floats, e_vec: Floats) -> list[Floats]:
+        """Derivatives (n[, ncomp]) at one point in each element, along each direction, x first."""
+
+
+@final
+class TensorElement(Element):
+    """Products of one function per direction, lexicographic, x fastest."""
+
+    def __init__(self, bases: Sequence[Basis1D], closed: Sequence[bool]) -> None:
+        """``closed``: for each direction, whether neighbours share the functions at its ends."""
+        self.bases, self.closed, self.dim = tuple(bases), tuple(closed), len(bases)
+        self.shape = tuple(basis.p1d for basis in bases)
+        self.size, self.order = math.prod(self.shape), max(basis.p for basis in bases)
+        self.is_nodal = all(basis.is_nodal for basis in bases)
+        self.broken = not any(closed)
+
+    def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
+        return DofRuns(self.shape, self.closed, single, layers)
+
+    # --- on tensor grids -------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> list[Floats]:
+        return [basis.nodes for basis in self.bases]
+
+    def matrices(self, grid: Grid, slope: int | None = None) -> list[Floats]:
+        """1-D matrices (points, functions) to values, or to derivatives along direction `slope`."""
+        points: Any = grid
+        if isinstance(grid, np.ndarray) or not isinstance(points[0], np.ndarray):
+            points = [grid] * self.dim
+        return [
+            basis.gradient(x) if d == slope else basis.interpolation(x)
+            for d, (basis, x) in enumerate(zip(self.bases, points, strict=True))
+        ]
+
+    def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
+        return tensor_apply(self.matrices(grid, slope), e_vec)
+
+    def sums(self, grid: Grid, values: Floats, slope: int | None = None) -> Floats:
+        return tensor_apply([matrix.T for matrix in self.matrices(grid, slope)], values)
+
+    def from_nodal(self, values: Floats) -> Floats:
+        return tensor_apply([basis.from_nodal for basis in self.bases], values)
+
+    # --- at one point of each element ------------------------------------------------------------
+
+    def values_at(self, points: Floats, e_vec: Floats) -> Floats:
+        return _contracted(self._rows(points), e_vec)
+
+    def slopes_at(self, points: Floats, e_vec: Floats) -> list[Floats]:
+        values = self._rows(points)
+        slopes = [_slopes(basis, x) for basis, x in zip(self.bases, points.T, strict=True)]
+        return [
+            _contracted([*values[:k], slopes[k], *values[k + 1 :]], e_vec) for k in range(self.dim)
+        ]
+
+    def weights_at(self, points: Floats) -> Floats:
+        result = np.ones((len(points), 1))
+        for along in self._rows(points):  # x fastest: the later direction varies more slowly
+            result = (along[:, :, np.newaxis] * result[:, np.newaxis]).reshape(len(points), -1)
+        return result
+
+    def _rows(self, points: Floats) -> list[Floats]:
+        return [basis.interpolation(x) for basis, x in zip(self.bases, points.T, strict=True)]
+
+
+@final
+class TableElement(Element):
+    """Functions that are no products, by tables of their values and derivatives.
+
+    The functions here are combinations of the products of a `TensorElement`, whose nodes and shared
+    dofs they have.
+    """
+
+    is_nodal = False
+
+    def __init__(self, products: TensorElement, coefficients: Floats) -> None:
+        """Shapes: `coefficients` (products, functions), square and regular."""
+        self._products, self._coefficients = products, coefficients
+        self.dim, self.size = products.dim, coefficients.shape[1]
+        self.order, self.broken = products.order, products.broken
+
+    def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
+        return self._products.runs(single=single, layers=layers)
+
+    @property
+    def nodes(self) -> list[Floats]:
+        return self._products.nodes
+
+    def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
+        return np.asarray(np.einsum("qj,nj...->nq...", self._table(grid, slope), e_vec))
+
+    def sums(self, grid: Grid, values: Floats, slope: int | None = None) -> Floats:
+        return np.asarray(np.einsum("qj,nq...->nj...", self._table(grid, slope), values))
+
+    def _table(self, grid: Grid, slope: int | None) -> Floats:
+        """Values (points, size), or derivatives along a direction."""
+        return self._products.values(grid, self._coefficients.T, slope).T
+
+    def from_nodal(self, values: Floats) -> Floats:
+        inverse = np.linalg.inv(self._coefficients)
+        return np.asarray(np.einsum("ij,nj...->ni...", inverse, self._products.from_nodal(values)))
+
+    def weights_at(self, points: Floats) -> Floats:
+        return self._products.weights_at(points) @ self._coefficients
+
+    def values_at(self, points: Floats, e_vec: Floats) -> Floats:
+        return self._products.values_at(points, self._in_products(e_vec))
+
+    def slopes_at(self, points: Floats, e_vec: Floats) -> list[Floats]:
+        return self._products.slopes_at(points, self._in_products(e_vec))
+
+    def _in_products(self, e_vec: Floats) -> Floats:
+        return np.asarray(np.einsum("ij,nj...->ni...", self._coefficients, e_vec))
+
+
+def table_of(element: Element, grid: Grid) -> Floats:
+    """Values, then derivatives along each direction, of all functions: (1 + dim, points, size)."""
+    kinds = [element.values(grid, np.eye(element.size), d) for d in (None, *range(element.dim))]
+    return np.stack(kinds).swapaxes(1, 2)
+
+
+def tensor_element(basis: Basis1D, dim: int, *, closed: bool = True) -> TensorElement:
+    """Element with the same functions in each direction."""
+    return TensorElement((basis,) * dim, (closed,) * dim)
+
+
+def _slopes(basis: Basis1D, x: Floats) -> Floats:
+    """Derivatives (n, p1d) of the basis at points, with the same bits for any number of points."""
+    if not basis.is_nodal:
+        return basis.gradient(x)
+    # one product per point: in a large one BLAS rounds a row by the number of rows
+    rows = np.matmul(basis.interpolation(x)[:, np.newaxis], basis.gradient(basis.nodes))
+    return np.asarray(rows[:, 0])
+
+
+def _contracted(lines: list[Floats], e_vec: Floats) -> Floats:
+    """Contract the dofs of element e with row e of a matrix (n, p1d) per direction, x first."""
+    n, trailing = len(e_vec), e_vec.shape[2:]
+    inner = math.prod(e_vec.shape[1:])
+    data = e_vec
+    for line in reversed(lines):  # the slowest direction first, so that the rest is contiguous
+        inner //= line.shape[1]
+        data = np.einsum("nk,nkr->nr", line, data.reshape(n, line.shape[1], inner))
+    return data.reshape(n, *trailing)

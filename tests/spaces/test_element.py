@@ -1,0 +1,330 @@
+"""Elements that no space of the library has: they enter as an `Element` alone."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import femops
+from femops.basis import Basis1D, gauss
+from femops.element import TableElement, TensorElement, tensor_element
+from femops.errors import OperatorError, SpaceError
+from femops.numbering import ternary_codes
+from femops.spaces.base import Space
+from femops.spaces.restriction import ElementRestriction
+from femops_meshes.coordinates.mapping import positions
+
+
+def by_first_touch(names, shape, closed):
+    """Number the nodes with equal names (ne, n) once, in the order in which elements touch them."""
+    digits = [
+        [0, *[1] * (n - 2), 2] if ends else [1] * n for n, ends in zip(shape, closed, strict=True)
+    ]
+    codes = [entity[::-1] for entity in itertools.product(*digits[::-1])]
+    entities = [entity for _, entity in ternary_codes(len(shape))]
+    order = [i for entity in entities for i, code in enumerate(codes) if code == entity]
+    numbers, indices = {}, np.empty(names.shape, dtype=np.int64)
+    for element, row in enumerate(names.tolist()):
+        for i in order:
+            indices[element, i] = numbers.setdefault(row[i], len(numbers))
+    return ElementRestriction(indices, len(numbers))
+
+
+class MixedOrders(Space):
+    """H1 with an order for each direction, on elements that all lie alike."""
+
+    continuous = True
+
+    def __init__(self, mesh, orders, ncomp=1):
+        self.orders = orders
+        super().__init__(mesh, max(orders), ncomp, "gll")
+
+    def _lowest_order(self, family):
+        return 1
+
+    def _element(self, family):
+        return TensorElement(tuple(Basis1D(family, p) for p in self.orders), (True,) * self.dim)
+
+    def _restriction(self):
+        x = positions(self.mesh.coordinates, self.element.nodes)
+        places = np.rint(x.reshape(-1, self.dim) * 1e9).astype(np.int64)
+        names = np.unique(places, axis=0, return_inverse=True)[1]
+        return by_first_touch(names.reshape(x.shape[:2]), self.element.shape, self.element.closed)
+
+    def _rank_numbering(self, mesh):
+        raise NotImplementedError
+
+    file_dofs = boundary_dofs = _rank_numbering
+
+
+def lagrange(nodes, x):
+    """Values and derivatives (points, nodes) of Lagrange polynomials, as products."""
+    values, slopes = np.ones((2, len(x), len(nodes)))
+    for j, node in enumerate(nodes):
+        others = np.delete(nodes, j)
+        values[:, j] = np.prod((x[:, None] - others) / (node - others), axis=1)
+        terms = [
+            np.prod((x[:, None] - np.delete(others, k)) / (node - np.delete(others, k)), axis=1)
+            / (node - other)
+            for k, other in enumerate(others)
+        ]
+        slopes[:, j] = np.sum(terms, axis=0)
+    return values, slopes
+
+
+def functions(grids, x):
+    """Values (points, n) and derivatives (dim, points, n) of products, x fastest."""
+    dim, lines = len(grids), [lagrange(nodes, x) for nodes in grids]
+
+    def product(slope):
+        result = np.ones((1, 1))
+        for d in range(dim):
+            result = np.kron(lines[d][int(d == slope)], result)
+        return result
+
+    return product(None), np.stack([product(d) for d in range(dim)])
+
+
+def dense(space, q1d, kappa, reaction):
+    """Matrix of the integral of kappa grad u . grad v + reaction u v, summed element by element."""
+    mesh, dim, matrix = space.mesh, space.dim, np.zeros((space.ndofs,) * 2)
+    x, w = np.polynomial.legendre.leggauss(q1d)
+    x, weights = (x + 1) / 2, np.ones(1)
+    for _ in range(dim):
+        weights = np.kron(w / 2, weights)
+    values, slopes = functions(space.element.nodes, x)
+    mapped = functions([np.array(Basis1D("gll", mesh.order).nodes)] * dim, x)
+    for dofs, nodes in zip(space.restriction.indices, mesh.coordinates, strict=True):
+        place = mapped[0] @ nodes
+        jacobian = np.einsum("dqn,ni->qid", mapped[1], nodes)
+        gradients = np.einsum("qdi,dqn->qin", np.linalg.inv(jacobian), slopes)
+        each = weights * np.linalg.det(jacobian)
+        local = np.einsum("q,qin,qim->nm", each * kappa(place.T), gradients, gradients)
+        local += np.einsum("q,qn,qm->nm", each * reaction, values, values)
+        np.add.at(matrix, (dofs[:, None], dofs), local)
+    return matrix
+
+
+def kappa(x):
+    return 1 + x[0] ** 2 + 0.5 * np.sin(x[-1])
+
+
+CASES = [((3, 2, 1), 0.0), ((1, 4, 2), 0.03), ((3, 1), 0.03), ((2, 5), 0.0)]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def case(request):
+    """A space with an order for each direction, and the matrix of a form."""
+    orders, bend = request.param
+    counts = (3, 4, 2)[: len(orders)]
+    mesh = femops.box(counts, mapping=lambda x: x + bend * np.sin(2 * np.pi * x[::-1]), order=2)
+    V = MixedOrders(mesh, orders)
+    assert V.ndofs == np.prod([n * p + 1 for n, p in zip(counts, orders, strict=True)])
+    return V, dense(V, max(orders) + 2, kappa, 0.7)
+
+
+def error(found, expected):
+    return np.abs(found - expected).max() / np.abs(expected).max()
+
+
+@pytest.mark.parametrize("level", ["full", "element", "partial", "matrix-free"])
+def test_a_form_on_mixed_orders(case, level):
+    V, matrix = case
+    A = femops.diffusion(V, kappa=kappa, level=level) + femops.mass(V, 0.7, level=level)
+    x = np.random.default_rng(1).standard_normal((V.size, 5))
+    assert error(A @ x[:, 0], matrix @ x[:, 0]) < 1e-13
+    assert error(A @ x, matrix @ x) < 1e-13
+    assert error(A.diagonal(), matrix.diagonal()) < 1e-13
+    assert error(A.assemble().toarray(), matrix) < 1e-13
+    held = np.flatnonzero(V.dof_coordinates()[:, 0] < 0.1)
+    C = A.constrained(held)
+    matrix = matrix.copy()
+    matrix[held], matrix[:, held] = 0.0, 0.0
+    matrix[held, held] = 1.0
+    assert error(C @ x[:, 1], matrix @ x[:, 1]) < 1e-13
+
+
+def test_functions_on_mixed_orders(case):
+    """Interpolation, values at points, norms, a solve by conjugate gradients."""
+    V, matrix = case
+    rule = gauss(max(V.orders) + 2)
+    x = positions(V.mesh.coordinates, rule.points)
+    u = V.interpolate(lambda x: np.sin(x[0]) + x[-1])
+    at = functions(V.element.nodes, rule.points)[0] @ u[V.restriction.indices][..., np.newaxis]
+    assert np.abs(V.values(u, rule) - at[..., 0]).max() < 1e-13
+    assert np.abs(femops.Probe(V.mesh, x.reshape(-1, V.dim))(V, u) - at.ravel()).max() < 1e-9
+    A = femops.diffusion(V, kappa=kappa) + femops.mass(V, 0.7)
+    b = np.random.default_rng(3).standard_normal(V.size)
+    x, info = femops.cg(A, b, rtol=1e-12, M=femops.jacobi(A))
+    assert info.converged
+    assert error(x, np.linalg.solve(matrix, b)) < 1e-9
+
+
+def test_components_types_and_loads_on_mixed_orders(case):
+    V, matrix = case
+    W = MixedOrders(V.mesh, V.orders, ncomp=2)
+    x = np.random.default_rng(4).standard_normal((V.ndofs, 2))
+    A = femops.diffusion(W, kappa=kappa) + femops.mass(W, 0.7)
+    assert error((A @ x.reshape(-1)).reshape(-1, 2), matrix @ x) < 1e-13
+    single = femops.diffusion(V, kappa=kappa, dtype=np.float32)
+    single += femops.mass(V, 0.7, dtype=np.float32)
+    y = x[:, 0].astype(np.float32)
+    assert error(single @ y, matrix @ y) < 1e-5
+    field = femops.GridFunction(V, x[:, 0])
+    rule = max(V.orders) + 2
+    load = femops.load(V, field, quadrature=rule)
+    assert error(load, femops.mass(V, quadrature=rule) @ x[:, 0]) < 1e-13
+
+
+class EdgeComponent(Space):
+    """One component of the lowest edge elements on boxes: constant along it, shared across it."""
+
+    continuous = True
+
+    def __init__(self, mesh, along):
+        self.along = along
+        super().__init__(mesh, 1, 1, "gll")
+
+    def _lowest_order(self, family):
+        return 1
+
+    def _element(self, family):
+        open_, closed = Basis1D("gauss", 0), Basis1D(family, 1)
+        along = [d == self.along for d in range(self.dim)]
+        return TensorElement(
+            tuple(open_ if a else closed for a in along), tuple(not a for a in along)
+        )
+
+    _restriction = MixedOrders._restriction
+    _rank_numbering = file_dofs = boundary_dofs = MixedOrders._rank_numbering
+
+
+def edge_mass(product, epsilon):
+    """Mass matrix with a tensor, of functions whose integral along one edge of a box is 1."""
+    mesh, matrix = product.mesh, np.zeros((product.size,) * 2)
+    x, w = np.polynomial.legendre.leggauss(2)
+    grid = np.stack(np.meshgrid(*[(x + 1) / 2] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+    weights = np.einsum("i,j,k->ijk", w, w, w).ravel() / 8
+    for e, corners in enumerate(mesh.coordinates):
+        h = corners[-1] - corners[0]
+        functions, dofs = [], []
+        for c, (name, space) in enumerate(product.spaces.items()):
+            others = [d for d in range(3) if d != c]
+            for k, dof in enumerate(space.restriction.indices[e]):
+                ends = [k & 1, k >> 1]  # of the first and the second other direction
+                hats = [
+                    grid[:, d] if end else 1 - grid[:, d]
+                    for d, end in zip(others, ends, strict=True)
+                ]
+                function = np.zeros((len(grid), 3))
+                function[:, c] = hats[0] * hats[1] / h[c]
+                functions.append(function)
+                dofs.append(product.offsets[name] + dof)
+        values = np.array(functions)
+        local = np.einsum("q,nqi,ij,mqj->nm", weights * h.prod(), values, epsilon, values)
+        np.add.at(matrix, (np.array(dofs)[:, np.newaxis], dofs), local)
+    return matrix
+
+
+@pytest.mark.parametrize("level", ["full", "element", "partial"])
+def test_the_mass_matrix_of_edge_elements(level):
+    """Three grids on one vector; a component is divided by the length of the element along it."""
+    mesh = femops.box((3, 2, 4), mapping=lambda x: x**1.5 + x)
+    product = femops.Product(**{f"e{c}": EdgeComponent(mesh, d) for d, c in enumerate("xyz")})
+    assert [space.ndofs for space in product.spaces.values()] == [3 * 3 * 5, 4 * 2 * 5, 4 * 3 * 4]
+    rng = np.random.default_rng(6)
+    epsilon = rng.standard_normal((3, 3))
+    epsilon = epsilon @ epsilon.T + np.eye(3)
+    lengths = np.ptp(mesh.coordinates, axis=1)
+    scale = femops.GridFunction(femops.L2(mesh, 0, ncomp=3), (1 / lengths).reshape(-1))
+
+    def mass(ex, ey, ez, s, eps):
+        covariant = [s[0] * ex, s[1] * ey, s[2] * ez]
+        flux = [sum(eps[i, j] * covariant[j] for j in range(3)) for i in range(3)]
+        return {name: {"value": s[i] * flux[i]} for i, name in enumerate(product.spaces)}
+
+    A = femops.form(mass, product, s=scale, eps=epsilon, level=level)
+    expected = edge_mass(product, epsilon)
+    u = rng.standard_normal((product.size, 3))
+    assert error(A @ u[:, 0], expected @ u[:, 0]) < 1e-13
+    assert error(A @ u, expected @ u) < 1e-13
+    assert error(A.diagonal(), expected.diagonal()) < 1e-13
+    assert error(A.assemble().toarray(), expected) < 1e-13
+
+
+class Tabulated(Space):
+    """H1 of order 2, or combinations of the functions of L2, by tables."""
+
+    def __init__(self, mesh, *, continuous, mix=None, ncomp=1):
+        self.continuous, self.mix = continuous, mix
+        super().__init__(mesh, 2, ncomp, "gll")
+
+    def _lowest_order(self, family):
+        return 1
+
+    def _element(self, family):
+        products = tensor_element(Basis1D(family, 2), self.dim, closed=self.continuous)
+        return TableElement(products, np.eye(products.size) if self.mix is None else self.mix)
+
+    def _restriction(self):
+        like = femops.H1 if self.continuous else femops.L2
+        return like(self.mesh, 2).restriction
+
+    _rank_numbering = file_dofs = boundary_dofs = MixedOrders._rank_numbering
+
+
+def bent(dim):
+    counts = (3, 4, 2)[:dim]
+    return femops.box(counts, mapping=lambda x: x + 0.04 * np.sin(3 * x[::-1]), order=2)
+
+
+@pytest.mark.parametrize("level", ["full", "element", "partial"])
+@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_tables_of_products_equal_the_products(dim, level, dtype):
+    mesh, bound = bent(dim), {"float64": 1e-13, "float32": 1e-5}[dtype]
+    x = np.random.default_rng(7).standard_normal((femops.H1(mesh, 2).ndofs * 2, 5)).astype(dtype)
+    given = {"level": level, "dtype": dtype}
+    made = [
+        femops.diffusion(V, kappa=kappa, **given) + femops.mass(V, 0.7, **given)
+        for V in (femops.H1(mesh, 2, ncomp=2), Tabulated(mesh, continuous=True, ncomp=2))
+    ]
+    products, tables = made
+    assert error(tables @ x[:, 0], products @ x[:, 0]) < bound
+    assert error(tables @ x, products @ x) < bound
+    assert error(tables.diagonal(), products.diagonal()) < bound
+    assert error(tables.assemble().toarray(), products.assemble().toarray()) < bound
+
+
+@pytest.mark.parametrize("level", ["full", "element", "partial"])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_functions_that_are_no_products(dim, level):
+    """Each element has combinations C of products, so a matrix becomes C^T A C."""
+    mesh, size = bent(dim), 3**dim
+    mix = np.random.default_rng(8).standard_normal((size, size)) + 2 * np.eye(size)
+    W, V = Tabulated(mesh, continuous=False, mix=mix), femops.L2(mesh, 2, family="gll")
+
+    def skew(u, x):
+        return {"value": u + u.grad[0], "grad": (1 + x[0]) * u.grad + 0.3 * u * np.ones(dim)}
+
+    change = np.kron(np.eye(mesh.num_elements), mix)
+    expected = change.T @ femops.form(skew, V).assemble().toarray() @ change
+    A = femops.form(skew, W, level=level)
+    x = np.random.default_rng(9).standard_normal((W.size, 3))
+    assert error(A @ x[:, 0], expected @ x[:, 0]) < 1e-12
+    assert error(A @ x, expected @ x) < 1e-12
+    assert error(A.T @ x[:, 0], expected.T @ x[:, 0]) < 1e-12
+    assert error(A.diagonal(), expected.diagonal()) < 1e-12
+    u = W.interpolate(lambda x: np.cos(x[0]))
+    v = V.interpolate(lambda x: np.cos(x[0]))
+    assert error(change @ u, v) < 1e-12
+    assert error(W.values(u), V.values(v)) < 1e-12
+    assert error(femops.load(W, lambda x: x[0]), change.T @ femops.load(V, lambda x: x[0])) < 1e-12
+
+
+def test_what_tables_cannot_do_is_refused():
+    W = Tabulated(bent(2), continuous=True)
+    with pytest.raises(OperatorError, match="partial"):
+        femops.diffusion(W, level="matrix-free") @ W.zeros()
+    with pytest.raises(SpaceError, match="products"):
+        W.basis  # noqa: B018
