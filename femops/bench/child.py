@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, final
 
 from femops.errors import OperatorError
+from femops_kernels.codegen.ahead import same_imports
 
 _SHOWN = 300  # characters of what a failed process has printed last
 
@@ -20,7 +21,12 @@ def run_once(command: Sequence[str], patience: float) -> tuple[str, str]:
     """Run a process to its end. Return its output, and a line with the reason if it failed."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=patience, check=False
+            command,
+            env=os.environ | same_imports(),
+            capture_output=True,
+            text=True,
+            timeout=patience,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return "", f"nothing within {patience:g} s"
@@ -46,7 +52,7 @@ class Child:
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
-            env=os.environ | (environment or {}),
+            env=os.environ | same_imports() | (environment or {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import _thread
+import errno
+import io
+import mmap
 import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, final
 
 import typer
 import typer.core
@@ -24,6 +27,8 @@ from femops.cli.remap.command import remap
 
 ERROR = 1
 """Exit code of an error that femops explains. Wrong usage has exit code 2."""
+
+_LIBRARIES = 400 * 2**20  # bytes of addresses for NumPy, SciPy and LLVM with two threads
 
 
 class _Commands(typer.core.TyperGroup):
@@ -90,6 +95,8 @@ def build() -> typer.Typer:
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit; see `femops.cli.main`."""
     _open_closed()
+    _tell_errors_of_output()
+    _check_memory()
     command = typer.main.get_command(build())
     given = sys.argv[1:] if arguments is None else list(arguments)
     before, sys.unraisablehook = sys.unraisablehook, _interrupt_again
@@ -105,7 +112,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if line is None:
             raise
         _tell(error, line)
-        if unwritten(error):
+        if isinstance(error, _UNWRITTEN):
             _drop_output()
         sys.exit(ERROR)
     finally:
@@ -124,6 +131,73 @@ def _open_closed() -> None:
                 os.dup2(nowhere, number)
                 os.close(nowhere)
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
+
+
+class _OutputError(Exception):
+    """The system refuses to write to standard output."""
+
+
+_UNWRITTEN = (_OutputError, BrokenPipeError)
+
+
+@final
+class _StandardOutput(io.RawIOBase):
+    """Standard output. Its errors have another type than those of files."""
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        super().__init__()
+        self._stream = stream  # which nobody else may keep, and which closes the file at its end
+        self._raw: Any = getattr(stream.buffer, "raw", stream.buffer)
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return int(self._raw.fileno())
+
+    def isatty(self) -> bool:
+        return bool(self._raw.isatty())
+
+    def write(self, data: Any) -> int | None:
+        try:
+            return self._raw.write(data)  # type: ignore[no-any-return]
+        except BrokenPipeError:  # typer ends silently then
+            raise
+        except OSError as error:
+            raise _OutputError(error.strerror or error) from error
+
+
+def _tell_errors_of_output() -> None:
+    """Replace standard output, unless a program has done so, by a `_StandardOutput`.
+
+    Characters that its encoding lacks are written as escapes.
+    """
+    given: Any = sys.stdout
+    if sys.__stdout__ in (None, given) and isinstance(given, io.TextIOWrapper):
+        given.flush()
+        raw = _StandardOutput(given)
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw),
+            encoding=given.encoding,
+            errors="backslashreplace",
+            line_buffering=raw.isatty(),
+        )
+
+
+def _has_room(nbytes: int) -> bool:
+    """True if the system gives this process more memory, in addresses."""
+    try:
+        mmap.mmap(-1, nbytes).close()
+    except OSError:
+        return False
+    return True
+
+
+def _check_memory() -> None:
+    """End this process if it cannot load its libraries. OpenBLAS would wait for ever."""
+    if not _has_room(_LIBRARIES):
+        tell("not enough memory to load the libraries of femops: raise the limit (ulimit -v)")
+        sys.exit(ERROR)
 
 
 def _tell(error: Exception, line: str) -> None:
@@ -147,13 +221,6 @@ def _interrupt_again(lost: Any) -> None:
         sys.__unraisablehook__(lost)
 
 
-def unwritten(error: Exception) -> bool:
-    """True if an error occurred while writing to a stream. Errors of files have a file name."""
-    from femops.errors import Errors
-
-    return isinstance(error, OSError) and not error.filename and not isinstance(error, Errors)
-
-
 def _drop_output() -> None:
     """Redirect standard output to the null device. Else Python's flush at exit would complain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -165,9 +232,12 @@ def explained(error: Exception) -> str | None:
     """Return one line for an error that femops raised on purpose. None for a defect."""
     from femops.errors import Errors
 
-    if isinstance(error, MemoryError):
+    if isinstance(error, Errors):
+        return " ".join(str(error).split())
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return "not enough memory: take a coarser mesh, a lower order or fewer refinements"
-    if unwritten(error):
-        reason = getattr(error, "strerror", None) or str(error)
-        return f"cannot write to standard output: {reason}"
-    return " ".join(str(error).split()) if isinstance(error, Errors) else None
+    if isinstance(error, _UNWRITTEN):
+        return f"cannot write to standard output: {getattr(error, 'strerror', None) or error}"
+    if not _has_room(_LIBRARIES):  # libraries and threads that cannot start raise anything
+        return f"not enough memory ({type(error).__name__}: {' '.join(str(error).split())})"
+    return None

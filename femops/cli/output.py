@@ -231,6 +231,23 @@ def _cursor_shown_at_end() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """Let a request to terminate (SIGTERM) leave the block by an exception.
+
+    So the block ends the processes that it started, and removes its temporary files.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _rich_table(
     title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
 ) -> Table:

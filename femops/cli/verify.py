@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from femops.cli.options import JsonOption, ThreadsOption, WrongUsage, paragraphs
-from femops.cli.output import Output, tell
+from femops.cli.output import Output, tell, unwinding
 from femops.cli.record import OUTPUTS, file_hashes
 
 OTHER = 1
@@ -154,13 +155,18 @@ def _check_files(record: dict[str, Any], path: Path) -> None:
 
 def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
     """Repeat the run in a separate process, and return its document."""
+    from femops_kernels.codegen.ahead import same_imports
+
     more = [] if threads is None else ["--threads", str(threads)]
-    with tempfile.TemporaryDirectory() as folder:
+    with unwinding(), tempfile.TemporaryDirectory() as folder:
         if record["arguments"][0] == "hydro":  # a run that fails writes its last good state
             state = Path(folder, "last.state")
             more += ["--checkpoint", str(state), "--checkpoint-every", str(10**17)]
         command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        environment = os.environ | same_imports()
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=False
+        )
     if done.returncode:
         tell("the run cannot be repeated here, see above")
         raise typer.Exit(OTHER)

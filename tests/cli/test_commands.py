@@ -1,5 +1,6 @@
 """The commands as a user meets them: output, exit codes, files, and never a traceback."""
 
+import errno
 import inspect
 import json
 import subprocess
@@ -423,7 +424,9 @@ def test_interrupted(run, monkeypatch, where):
 
 def test_defects_are_not_hidden():
     assert explained(ZeroDivisionError()) is None
+    assert explained(OSError("a library is missing")) is None
     assert "memory" in explained(MemoryError())
+    assert "memory" in explained(OSError(errno.ENOMEM, "no more"))
 
 
 # --- output ---------------------------------------------------------------------------------------

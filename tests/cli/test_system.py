@@ -33,6 +33,29 @@ def test_streams_that_cannot_be_written(how):
     assert (done.returncode, done.stderr) == STREAMS[how]
 
 
+@pytest.mark.parametrize("megabytes", [150, 300, 470])
+def test_too_little_memory_for_the_libraries(megabytes):
+    """OpenBLAS may wait for ever, LLVM's library is not found, and modules are not loaded."""
+    resource = pytest.importorskip("resource")
+    limit = megabytes * 10**6
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    command = [sys.executable, "-m", "femops", "solve", "poisson", "2x2", "--order", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("femops: not enough memory")
+
+
+def test_characters_that_the_encoding_lacks(tmp_path):
+    femops.save(tmp_path / "\xe4.mesh", femops.box((2, 2)))
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "femops", "mesh", "info", "\xe4.mesh"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert done.stdout.startswith(rb"\xe4.mesh")
+
+
 def test_a_reader_that_ends_first():
     """As by ``| head -0``: what loads NumPy before it writes."""
     read, write = os.pipe()

@@ -2,6 +2,11 @@
 
 import inspect
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -179,6 +184,34 @@ def test_a_repeated_run_that_fails_writes_nothing(run, recorded, tmp_path):
     before = sorted(tmp_path.iterdir())
     assert run("verify", path)[0] == 1
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_current_folder_has_no_code(run, recorded, tmp_path):
+    """A record may come with other files."""
+    path, _ = recorded("solve", "poisson", "disc.mesh", "--order", 1, "--reproducible")
+    (tmp_path / "femops").mkdir()
+    for name in ("femops/__init__.py", "femops/__main__.py", "json.py"):
+        (tmp_path / name).write_text("open('ran', 'w')")
+    assert run("verify", path)[0] == 0
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_request_to_terminate_ends_the_repeated_run(recorded, tmp_path):
+    path, _ = recorded("hydro", "sedov", *LOW, "--max-steps", 1, "--reproducible")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    arguments = ["hydro", "sedov", *map(str, LOW), "--refine", "4", "--reproducible"]
+    changed(path, arguments=[*arguments, "--t-final", "1000", "--max-steps", "1000000000"])
+    command = [sys.executable, "-m", "femops", "verify", str(path), "--threads", "1"]
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    while not any(temporary.iterdir()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)  # the repeated run closes the pipe when it ends
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not any(temporary.iterdir())
 
 
 def test_files_that_options_name_are_no_part_of_a_record():

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -71,6 +72,18 @@ def test_another_process_fills_the_cache(tmp_path):
     compiler.compile([*missing, ("wrong_2", WRONG)])
     ended(compiler)
     assert (tmp_path / "twice_3.sha256").exists()
+
+
+def test_another_python_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "planted.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path, f"a{os.pathsep}b"])
+    program = "import importlib.util as u; import femops; print(u.find_spec('planted'))"
+    command = [sys.executable, "-c", program]
+    environment = os.environ | ahead.same_imports()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "None\n"
+    assert os.pathsep.join("ab") not in environment["PYTHONPATH"]
 
 
 def test_the_latest_kernels_are_compiled_first(monkeypatch):

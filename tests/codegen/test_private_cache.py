@@ -153,6 +153,12 @@ def test_files_are_read_if_only_we_can_have_written_them(tmp_path):
             read_private(tmp_path / other)
 
 
+def test_a_pipe_in_place_of_a_lock_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "kernel.lock")
+    with cache.locked(tmp_path / "kernel.lock"):
+        pass
+
+
 @as_root
 def test_files_of_another_are_refused(tmp_path):
     (tmp_path / "kernel").write_bytes(b"code")

@@ -214,6 +214,26 @@ def test_kernels_used_least_recently_go(run, tmp_path):
     run(begin + "for number in range(9): kernel(number)", tmp_path, SMALL)
 
 
+def test_files_of_killed_writers_go_after_a_day(run, tmp_path):
+    body = """
+    import signal
+    if os.fork() == 0:
+        os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        kernel(1)
+    os.wait()
+    """
+    run(textwrap.dedent(body), tmp_path, SMALL)
+    (left,) = tmp_path.glob("*.tmp")
+    mine = tmp_path / "mine.tmp"
+    mine.touch()
+    os.utime(mine, (0, 0))
+    run("kernel(2)", tmp_path, SMALL)
+    assert left.exists()  # its writer may live
+    os.utime(left, (0, 0))
+    run("kernel(3)", tmp_path, SMALL)
+    assert [*tmp_path.glob("*.tmp")] == [mine]
+
+
 def test_two_processes_at_once(run, tmp_path):
     """Two that start on an empty cache both work, and each kernel is compiled once."""
     body = """

@@ -45,6 +45,7 @@ ROW = '[{"machine": "a", "kernel": "b", "settings": %s, "date": "2026-01-01"}]'
 DAMAGED = ["[", "{}x", "[3]", "3", '{"a": 1}', '[{"machine": "a"}]', "\0" * 9, "[" * 100_000]
 DAMAGED += [ROW % settings for settings in ('{"n": 0}', '{"n": 1.5}', '{"n": true}', "3", "null")]
 DAMAGED += [ROW % settings for settings in ('{"n": "4"}', '{"level": 3}')]
+DAMAGED += [ROW % settings for settings in ('{"n": 2147483648}', '{"\\u001b]52": 0}')]
 
 
 @pytest.mark.parametrize("text", DAMAGED)
@@ -53,6 +54,7 @@ def test_a_damaged_table_is_set_aside(table, text):
     with pytest.warns(CacheWarning, match="can't be read") as told:
         assert find(KEY) == {}
     assert len(told) == 1
+    assert str(told[0].message).isprintable()
     aside = table.with_suffix(".damaged")
     assert aside.read_text() == text
     with warnings.catch_warnings():

@@ -26,6 +26,7 @@ from femops.bench.gpu.setup import GpuSettings
 from femops.bench.gpu.works import PHASES, result_of, run_gpu
 from femops.bench.problems import Progress
 from femops.errors import DeviceError
+from femops_kernels.codegen.ahead import same_imports
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.tuning.database import users_table
 
@@ -95,6 +96,7 @@ def _run(command: Sequence[str], request: bytes, seconds: float, show: Progress)
     lines = [""]
     with subprocess.Popen(
         command,
+        env=os.environ | same_imports(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -15,6 +16,7 @@ from femops.bench.problems import Problem
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
 from femops.spaces.h1_l2 import H1
+from femops_kernels.codegen.ahead import same_imports
 
 BACKENDS = ("/cpu/self/xsmm/blocked", "/cpu/self/avx/blocked", "/cpu/self/opt/blocked")
 """libCEED's backends, fastest first."""
@@ -30,7 +32,9 @@ def backend() -> str:
     """Return the first of `BACKENDS` that this build has; each is tried in its own process."""
     for name in BACKENDS:
         command = [sys.executable, "-c", _TRY, name]
-        done = subprocess.run(command, capture_output=True, check=False)
+        done = subprocess.run(
+            command, env=os.environ | same_imports(), capture_output=True, check=False
+        )
         if done.returncode == 0:
             return name
     raise OperatorError(f"libceed has none of the backends {', '.join(BACKENDS)}")

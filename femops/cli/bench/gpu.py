@@ -19,7 +19,7 @@ from femops.cli.bench.report import (
     report,
 )
 from femops.cli.options import JsonOption, name_list, number
-from femops.cli.output import Column, columns, quantity
+from femops.cli.output import Column, columns, quantity, unwinding
 
 _LIMIT = (
     "GDoF/s: dofs_per_second .3g 1e-9; limit: limit .3g 1e-9; of it: fraction_of_limit .0%; bound"
@@ -116,7 +116,8 @@ def gpu(
         if into is not None:
             folder = Path(into)
             folder.mkdir(parents=True, exist_ok=True)
-            return run_phases(settings, folder, progress)
+            with unwinding():
+                return run_phases(settings, folder, progress)
         return run_gpu(settings, progress, works=("shapes",) if sweep else ("operators", "limits"))
 
     given: dict[str, Any] = {"picture": "gpu", "plot": plot, "json": json, "lasting": True}

@@ -65,11 +65,10 @@ class Compiler:
         ]
 
     def _feed(self, lines: SimpleQueue[str]) -> None:
-        path = os.pathsep.join(entry for entry in sys.path if entry)
         with suppress(OSError):
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(os.getpid())],
-                env=os.environ | {"PYTHONPATH": path, "FEMOPS_CACHE": str(self._folder)},
+                [sys.executable, "-m", __name__, str(os.getpid())],
+                env=os.environ | same_imports() | {"FEMOPS_CACHE": str(self._folder)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -89,6 +88,16 @@ class Compiler:
         with self._lock:
             self._alive = False
         lines.put("")  # ends the thread that feeds the process
+
+
+def same_imports() -> dict[str, str]:
+    """Environment variables with which another Python imports from the folders that this one does.
+
+    Without them it would import from the current folder first, where others may have put files.
+    """
+    # a folder with a separator in its name cannot stand in the variable
+    folders = [folder for folder in sys.path if folder and os.pathsep not in folder]
+    return {"PYTHONPATH": os.pathsep.join(folders), "PYTHONSAFEPATH": "1"}
 
 
 _compilers: dict[tuple[Path, int], Compiler] = {}

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from time import time
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from femops_kernels.codegen.private import private_folder, read_private
 from femops_kernels.errors import CacheError, CacheWarning, KernelError, UnwritableError
@@ -34,6 +34,9 @@ TABLES = "tuning.json", "limits.json"
 
 MOST_KEPT = 5000
 """Number of kernels and traces in a cache folder, about 700 MB, above which old ones go."""
+
+_UNFINISHED = "femops-", ".tmp"
+"""Begin and end of the names of files that are being written."""
 
 _DAY = 86400.0  # seconds
 _seals = count()  # since this process began
@@ -144,10 +147,16 @@ def _kept(folder: Path) -> Iterator[None]:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock file between processes, so that no two compile the same kernel."""
-    with _kept(path.parent), path.open("a") as file:
+    with _kept(path.parent), _lock_file(path) as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _lock_file(path: Path) -> IO[bytes]:
+    """Open a lock file, which is made if it does not exist."""
+    # for reading too: who only writes to a pipe waits for a reader
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
 
 
 def write_once(path: Path, text: str) -> None:
@@ -165,13 +174,13 @@ def write_once(path: Path, text: str) -> None:
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file atomically: other processes see all of it or nothing."""
     with _kept(path.parent):
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        handle, temporary = tempfile.mkstemp(_UNFINISHED[1], _UNFINISHED[0], path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
             os.replace(temporary, path)
         except BaseException:
-            Path(temporary).unlink()
+            Path(temporary).unlink(missing_ok=True)
             raise
 
 
@@ -200,11 +209,19 @@ def seal(path: Path) -> None:
 
 
 def _remove_old(folder: Path) -> None:
-    """Remove the kernels and traces used least recently, if there are more than `MOST_KEPT`."""
+    """Remove the kernels and traces used least recently, if there are more than `MOST_KEPT`.
+
+    Files whose writers were killed are removed after a day.
+    """
     files: dict[str, list[str]] = {}
     used: list[tuple[float, str]] = []
+    begin, end = _UNFINISHED
     with os.scandir(folder) as entries:
         for entry in entries:
+            if entry.name.startswith(begin) and entry.name.endswith(end):
+                if time() - entry.stat().st_mtime > _DAY:
+                    Path(entry).unlink()
+                continue
             stem, _, suffix = entry.name.partition(".")
             files.setdefault(stem, []).append(entry.name)
             if suffix == "sha256" or stem.startswith("trace_"):
@@ -212,7 +229,7 @@ def _remove_old(folder: Path) -> None:
     if len(used) <= MOST_KEPT:
         return
     for _, stem in sorted(used)[: len(used) - MOST_KEPT * 3 // 4]:
-        with suppress(OSError), (folder / f"{stem}.lock").open("a") as file:
+        with suppress(OSError), _lock_file(folder / f"{stem}.lock") as file:
             if fcntl is not None:  # a process that compiles or loads the kernel holds its lock
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # the record goes first: without it no process takes the others for whole

@@ -29,7 +29,7 @@ SHIPPED = Path(__file__).parent / "shipped.json"
 _reading = Reentrant()
 
 Settings = Mapping[str, int | str]
-"""Settings of a kernel by name: integers from 1 on, and a word for the setting ``level``."""
+"""Settings of a kernel by name: integers below 2**31 from 1 on, and a word for ``level``."""
 
 
 @final
@@ -158,8 +158,8 @@ def _set_aside(path: Path, error: Exception) -> None:
 def _entry(row: Mapping[str, Any]) -> Entry:
     settings = dict(row["settings"])
     for name, value in settings.items():
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
         if not (isinstance(value, str) if name == "level" else whole):
-            what = "word" if name == "level" else "whole number of at least 1"
-            raise ValueError(f"{name} is {value!r}, no {what}")
+            what = "word" if name == "level" else "whole number from 1 to 2**31 - 1"
+            raise ValueError(f"{name!r} is {value!r}, no {what}")
     return Entry(settings, str(row["date"]))
