@@ -52,7 +52,7 @@ class Child:
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
-            env=os.environ | same_imports() | (environment or {}),
+            env=os.environ | same_imports() | {**(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
