@@ -9,12 +9,12 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
 from time import time
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from femops_kernels.codegen.private import private_folder, read_private
 from femops_kernels.errors import CacheError, CacheWarning, KernelError, UnwritableError
@@ -145,18 +145,18 @@ def _kept(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file between processes, so that no two compile the same kernel."""
-    with _kept(path.parent), _lock_file(path) as file:
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold a lock file between processes, so that no two compile the same kernel.
+
+    Without ``wait`` it is an error if another process holds the lock.
+    """
+    with _kept(path.parent), ExitStack() as stack:
+        # for reading too: who only writes to a pipe waits for a reader
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        stack.callback(os.close, handle)
         if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
-
-
-def _lock_file(path: Path) -> IO[bytes]:
-    """Open a lock file, which is made if it does not exist."""
-    # for reading too: who only writes to a pipe waits for a reader
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
 
 
 def write_once(path: Path, text: str) -> None:
@@ -229,9 +229,8 @@ def _remove_old(folder: Path) -> None:
     if len(used) <= MOST_KEPT:
         return
     for _, stem in sorted(used)[: len(used) - MOST_KEPT * 3 // 4]:
-        with suppress(OSError), _lock_file(folder / f"{stem}.lock") as file:
-            if fcntl is not None:  # a process that compiles or loads the kernel holds its lock
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # a process that compiles or loads the kernel holds its lock
+        with suppress(OSError), locked(folder / f"{stem}.lock", wait=False):
             # the record goes first: without it no process takes the others for whole
             for name in sorted(files[stem], key=lambda name: not name.endswith(".sha256")):
                 (folder / name).unlink(missing_ok=True)
