@@ -90,7 +90,7 @@ def test_settings_that_are_no_shape(device: HostDevice, table) -> None:
     key = kernel.shape_key(device.name)
     for settings in ({"level": "full"}, {"elements": 2, "blocks": "many"}):
         database.record({key: settings})
-        damaged = pytest.warns(CacheWarning, match="blocks is 'many'")
+        damaged = pytest.warns(CacheWarning, match="'blocks' is 'many'")
         with damaged if "blocks" in settings else nullcontext():
             assert measured_shape(key) is None
         assert kernel_of(operator(device)).shape == kernel.shape
