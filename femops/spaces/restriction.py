@@ -48,7 +48,7 @@ def check_float_array(array: object, what: str) -> Vector:
 
 def host_array(values: object, what: str) -> NDArray[Any]:
     """Convert values to a NumPy array, or raise `VectorError`."""
-    if type(values) is np.ndarray and values.dtype.kind in "iufc":  # arrays of numbers are usual
+    if type(values) is np.ndarray and values.dtype.kind in "iufcO":  # arrays of numbers are usual
         return values
     refuse_unreadable(values, what)
     try:

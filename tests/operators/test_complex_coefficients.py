@@ -70,7 +70,7 @@ def late(x):
     [
         (late, "real in one element and complex in another"),
         (None, "give numbers or a function of x"),
-        (np.array([1j, 2], dtype=object), "give numbers or a function of x"),
+        (np.array([1j, None], dtype=object), "give numbers or a function of x"),
         (lambda x: [None, 1j], "give numbers or a function of x"),
     ],
 )
