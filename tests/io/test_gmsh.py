@@ -262,7 +262,7 @@ def test_a_file_that_is_exchanged_while_it_is_read(tmp_path):
     try:
         for _ in range(20):
             mesh, message = outcome(path, split=False)
-            assert "$MeshFormat" in message if mesh is None else mesh.num_elements == 1
+            assert message if mesh is None else mesh.num_elements == 1
     finally:
         stop.set()
         thread.join()
