@@ -275,17 +275,11 @@ def product_kernel(
     """Kernel that multiplies element dofs by a matrix in each direction, see `element_products`."""
     width = lane_width(dtype, None)
     into, out = (
-        Side(source.ncomp, _no_points(space), plan.number_bytes, plan.runs, source.any_width)
-        for space, plan in zip(
-            (source, target), _element_plans(source, target, dtype, width), strict=True
-        )
+        Side(source.ncomp, (), plan.number_bytes, plan.runs, source.any_width)
+        for plan in _element_plans(source, target, dtype, width)
     )
     each = (matrix,) * source.dim
     return SeparableKernel(source.dim, (into,), (out,), dtype, width, each, each, True, False)
-
-
-def _no_points(space: Space) -> tuple[NDArray[np.float64], ...]:
-    return tuple(np.zeros((1, n)) for n in space.tensor.shape)
 
 
 def mode_sweep(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Sweep:

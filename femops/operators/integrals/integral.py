@@ -507,7 +507,7 @@ class Integral:
 
 
 def with_all_digits(nodes: list[Node], inputs: dict[int, Any]) -> tuple[list[Any], bool]:
-    """Values of nodes, and whether float64 loses digits on the way to some of them.
+    """Values of nodes, and True if float64 alone would lose digits of one of them.
 
     Numbers on the way may be beyond float64's range, as a determinant of numbers of 1e-104 in 3-D.
     Then the values come from numbers with a wider range, if the machine has any.

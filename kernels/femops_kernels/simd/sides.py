@@ -34,7 +34,7 @@ class ElementSide:
 
     @property
     def all_nodes(self) -> int:
-        """Number of nodes of an element, also of those that are not read."""
+        """Number of nodes of an element, read or not."""
         return math.prod(self.runs.shape)
 
     @property

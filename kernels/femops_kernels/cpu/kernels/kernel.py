@@ -42,8 +42,8 @@ class Side:
     """Field or test function of a kernel: components, and interpolation to quadrature points."""
 
     ncomp: int
-    # for each direction, x first, (points, nodes): interpolation to the quadrature points. None
-    # of functions that are no products.
+    # for each direction, x first, (points, nodes): interpolation to the quadrature points. Empty
+    # where a kernel interpolates by other matrices.
     bases: tuple[NDArray[np.float64], ...]
     index_bytes: int  # bytes of a chunk-local dof number in the plan, 2 or 4
     runs: DofRuns  # runs of consecutive dofs of the plan
