@@ -31,6 +31,9 @@ class Element(ABC):
     order: int  # highest degree in a direction
     is_nodal: bool  # whether coefficients are values at the nodes
     broken: bool  # whether neighbours share no function
+    # signs (order - 1,) of the functions inside an edge when they are seen from its other end; None
+    # where they change places instead, as values at nodes
+    parity: NDArray[np.int64] | None = None
 
     @abstractmethod
     def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
@@ -142,11 +145,16 @@ class TableElement(Element):
 
     is_nodal = False
 
-    def __init__(self, products: TensorElement, coefficients: Floats) -> None:
-        """Shapes: `coefficients` (products, functions), square and regular."""
+    def __init__(
+        self,
+        products: TensorElement,
+        coefficients: Floats,
+        parity: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Shapes: `coefficients` (products, functions), square and regular; `parity` as above."""
         self._products, self._coefficients = products, coefficients
         self.dim, self.size = products.dim, coefficients.shape[1]
-        self.order, self.broken = products.order, products.broken
+        self.order, self.broken, self.parity = products.order, products.broken, parity
 
     def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
         return self._products.runs(single=single, layers=layers)

@@ -23,6 +23,8 @@ from femops_meshes.topology.topology import Topology, entity_permutation
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]
+Flips = NDArray[np.bool_] | None
+"""Where an element's dof is minus the dof; None for nowhere."""
 
 _TOGETHER = 2**17  # dofs of elements that are numbered at once
 _SPARSE = 200  # entries of a table of flags for each number, up to which the table is faster
@@ -59,13 +61,14 @@ def touch_order(dim: int, p: int) -> Ints:
     return np.concatenate([local_nodes(digits, p) for _, digits in ternary_codes(dim)])
 
 
-def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
-    """Global dof numbers of the nodes of an H1 space of degree p.
+def h1_numbering(topology: Topology, p: int, parity: Ints | None = None) -> tuple[Ints, int, Flips]:
+    """Dofs (ne, (p + 1)**dim) of the elements of an H1 space of degree p, their count, their flips.
 
-    Shapes: `indices` (ne, (p + 1)**dim).
+    For ``parity`` see `femops.element.Element`.
     """
     starts, seen, ndofs = first_touch(topology, p)
-    return node_dofs(topology, p, starts, seen), ndofs
+    indices, flipped = node_dofs(topology, p, starts, seen, parity)
+    return indices, ndofs, flipped
 
 
 def entity_offsets(topology: Topology) -> Ints:
@@ -117,14 +120,17 @@ def _touch(topology: Topology) -> tuple[NDArray[Any], Codes, Codes]:
     return entities[at], kinds[at % len(codes)], orientation
 
 
-def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
-    """Dof (ne, (p + 1)**dim) of every local node, if each entity has consecutive dofs.
+def node_dofs(
+    topology: Topology, p: int, starts: Ints, seen: Codes, parity: Ints | None = None
+) -> tuple[Ints, Flips]:
+    """Dof (ne, (p + 1)**dim) of every local node, and flips, if each entity has consecutive dofs.
 
     Shapes: `starts`, `seen` (n,).
     """
     dim, offsets = topology.dim, entity_offsets(topology)
     indices = np.empty((len(topology.entity), (p + 1) ** dim), dtype=np.int64)
-    relative = {kind: _relative_permutations(kind, p - 1) for kind in range(1, dim)}
+    relative = {kind: _relative_permutations(kind, p - 1, parity) for kind in range(1, dim)}
+    flipped = None if parity is None else np.zeros(indices.shape, dtype=np.bool_)
     parts = [
         (code, digits.count(1), local_nodes(digits, p))
         for code, digits in ternary_codes(dim)
@@ -139,11 +145,15 @@ def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
             entities = entity[:, code] + offsets[kind]
             inside = np.arange(nodes.size)
             if kind in relative:
-                inside = relative[kind][seen[entities], orientation[:, code]]
+                places, minus = relative[kind]
+                turn = seen[entities], orientation[:, code]
+                inside = places[turn]
+                if flipped is not None:
+                    flipped[some, nodes] = minus[turn]
             indices[some, nodes] = starts[entities, None] + inside
 
     deque(in_order(fill, range(0, len(indices), step)), maxlen=0)
-    return indices
+    return indices, flipped
 
 
 def first_positions(numbers: NDArray[Any], count: int) -> Ints:
@@ -154,15 +164,23 @@ def first_positions(numbers: NDArray[Any], count: int) -> Ints:
     return first
 
 
-def _relative_permutations(kind: int, n: int) -> Ints:
-    """Node permutations of an edge (kind 1) or face (2) from orientation o to orientation i.
+def _relative_permutations(
+    kind: int, n: int, parity: Ints | None
+) -> tuple[Ints, NDArray[np.bool_]]:
+    """Permutations of an edge's (kind 1) or face's (2) functions from one orientation to another.
 
-    Entry [i, o] has the new position of each node.
+    Entry [i, o] has the place in orientation i of each function in orientation o, and whether it is
+    minus that function.
     """
-    orientations = range(2 ** (2 * kind - 1))
-    rows = np.array([entity_permutation(o, n, kind) for o in orientations], dtype=np.int64)
-    inverse = np.argsort(rows, axis=1)
-    return inverse[:, rows]
+    codes = range(2 ** (2 * kind - 1))
+    kept = 0 if parity is None else 3  # bits of reversed directions, which reverse no functions
+    rows = np.array([entity_permutation(o & ~kept, n, kind) for o in codes], dtype=np.int64)
+    odd = np.zeros(n, dtype=bool) if parity is None else parity < 0
+    second = [np.logical_and(odd, o & 2) for o in codes] if kind == 2 else [np.zeros(1, bool)] * 2
+    lines = [(b, np.logical_and(odd, o & 1)) for o, b in enumerate(second)]
+    minus = np.array([np.logical_xor.outer(*each).ravel() for each in lines])
+    places = np.argsort(rows, axis=1)[:, rows]
+    return places, minus ^ np.take_along_axis(minus[:, np.newaxis], places, axis=2)
 
 
 def boundary_nodes(faces: Ints, dim: int, p: int, indices: Ints) -> Ints:

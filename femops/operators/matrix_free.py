@@ -256,6 +256,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         any_width = self.space.any_width or self.test_space.any_width
         if any_width and "element" in self.level:
             return 0, 0  # BLAS would round a product with many vectors in another way than with one
+        if self.space.signed or self.test_space.signed:
+            return 0, 0  # kernels of many vectors read rows where they are, without signs
         lanes = WIDEST if any_width else self._lanes
         return backend_of(self.space).fewest_at_once(lanes, ordered=ordered)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SpaceError
-from femops.numbering import entity_offsets, first_touch, node_dofs
+from femops.numbering import Flips, entity_offsets, first_touch, node_dofs
 from femops.parallel.comm import Communicator
 from femops.parallel.sharing import shared_entities
 from femops_meshes.partitioning.parts import Part
@@ -38,6 +38,7 @@ class RankNumbering:
     # shape (size + 1,) int64: rank r owns the global dofs offsets[r] to offsets[r + 1] - 1
     offsets: Ints
     ghosts: Ints  # shape (nghosts,) int64: global number of each ghost, ascending
+    flipped: Flips = None
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
@@ -66,7 +67,9 @@ class RankNumbering:
         )
 
 
-def h1_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
+def h1_rank_numbering(
+    part: Part, p: int, comm: Communicator, parity: Ints | None = None
+) -> RankNumbering:
     """Number the dofs of an H1 space of degree p on the rank's part. Collective."""
     _check_parts(part, p, 1, comm)
     topology = part.mesh.topology
@@ -79,7 +82,8 @@ def h1_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     theirs = _as_owners_have_them(shared, owner, starts, seen, comm)
     offsets = _offsets(owned, comm)
     ghosts = _add_ghosts(topology, p, theirs, offsets, (starts, seen), owned)
-    return RankNumbering(part.rank, node_dofs(topology, p, starts, seen), offsets, ghosts)
+    indices, flipped = node_dofs(topology, p, starts, seen, parity)
+    return RankNumbering(part.rank, indices, offsets, ghosts, flipped)
 
 
 def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:

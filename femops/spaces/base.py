@@ -270,6 +270,7 @@ class Space(DomainSpace, ABC):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     volume = property(lambda self: self)
+    signed = property(lambda self: self.element.parity is not None)  # elements may have minus a dof
     have_slopes = True
 
     def with_slopes(self, slopes: bool) -> Space:  # noqa: ARG002  (elements have derivatives)
@@ -296,7 +297,9 @@ class Space(DomainSpace, ABC):
         """Number the dofs of all ranks, and determine which ranks share them."""
         LegendreGeometry.agree(mesh.mesh, mesh.comm)
         self.numbering = numbering = self._rank_numbering(mesh)
-        self.restriction = ElementRestriction(numbering.indices, numbering.ndofs, numbering.owned)
+        self.restriction = ElementRestriction(
+            numbering.indices, numbering.ndofs, numbering.owned, numbering.flipped
+        )
         self.first_dof = int(numbering.offsets[mesh.comm.rank])
         self.global_ndofs = int(numbering.offsets[-1])
         halo = Halo(numbering, mesh.comm)
@@ -543,7 +546,7 @@ class Space(DomainSpace, ABC):
 
     def element_vector(self, l_vec: Vector, elements: slice | Ints) -> Floats:
         """Values (n, p1d**dim[, ncomp]) of an `l_vec` at the nodes of some elements, in float64."""
-        return self.restriction.entries(l_vec, elements).astype(np.float64, copy=False)
+        return self.restriction.of(l_vec)(elements)
 
     def values(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
         """Evaluate u at the quadrature points. Return a q_vec (ne, q1d**dim[, ncomp]).

@@ -124,7 +124,7 @@ class DomainSpace(ABC):
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Return a new vector (size,) of zeros."""
 
-    def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
+    def sum_elements(self, e_vec: NDArray[Any], *, signs: bool = True) -> NDArray[Any]:
         """Sum element values into a vector: (ne, nodes[, ncomp]) -> (size,).
 
         Each dof gets the sum over all elements of all ranks that share it. This is the transpose of
@@ -135,6 +135,8 @@ class DomainSpace(ABC):
         Parameters
         ----------
         e_vec : (ne, nodes[, ncomp]) array
+        signs : bool
+            See `ElementRestriction.sum_blocks`.
 
         Raises
         ------
@@ -143,12 +145,12 @@ class DomainSpace(ABC):
         """
         restriction, owned = self.restriction, self.ndofs
         if self.halo is None:
-            return restriction.scatter_add(e_vec).reshape(-1)
+            return restriction.scatter_add(e_vec, signs=signs).reshape(-1)
         wide = e_vec.astype(np.float64, copy=False)
+        total = restriction.scatter_add(wide, signs=signs)
         if not self.volume.any_width:
-            summed = self._summed(restriction.scatter_add(wide))
-            return summed.astype(e_vec.dtype, copy=False)
-        table = restriction.scatter_add(wide)[:owned].copy()
+            return self._summed(total).astype(e_vec.dtype, copy=False)
+        wide, table = restriction.signed(wide) if signs else wide, total[:owned].copy()
         nodes = restriction.indices.ravel()
         theirs = np.flatnonzero(nodes >= owned)
         entries = wide.reshape(restriction.indices.size, *wide.shape[2:])[theirs]
@@ -180,13 +182,19 @@ class DomainSpace(ABC):
 
     def multiplicity(self) -> NDArray[np.float64]:
         """Number (ndofs,) of elements, of all ranks, at each node; see `sum_elements`."""
-        return self.sum_elements(np.ones((self.domain.num_elements, self.restriction.num_nodes)))
+        ones = np.ones((self.domain.num_elements, self.restriction.num_nodes))
+        return self.sum_elements(ones, signs=False)
 
     def pattern(self) -> NDArray[np.int64]:
         """Positions (ne, ncomp * nodes) in an l_vec of each element's dofs, by components."""
         nodes = self.restriction.indices[:, np.newaxis, :]
         flat = nodes * self.ncomp + np.arange(self.ncomp)[:, np.newaxis]
         return flat.reshape(len(nodes), self.restriction.num_nodes * self.ncomp)
+
+    def pattern_signs(self) -> NDArray[np.float64]:
+        """1 or -1 (ne, ncomp * nodes) at the positions of `pattern`: signs in the element."""
+        shape = len(self.restriction.indices), self.restriction.num_nodes
+        return np.tile(self.restriction.signed(np.ones(shape)), (1, self.ncomp))
 
     def num_points(self, rule: Quadrature1D) -> int:
         """Number of quadrature points of an element, with a 1-D rule in each direction."""

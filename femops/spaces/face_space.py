@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Quadrature1D, gauss
 from femops.element import Element, TensorElement
+from femops.errors import SpaceError
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops_kernels.cuda.device.device import Device
@@ -26,6 +27,8 @@ class FaceSpace(DomainSpace, ABC):
     """
 
     def __init__(self, volume: Space, *, slopes: bool) -> None:
+        if volume.signed:
+            raise SpaceError("elements with signs have no integrals over faces yet")
         self._volume, self._slopes, self.ncomp = volume, slopes, volume.ncomp
         self.memory, self.order = volume.memory, volume.order
         self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape

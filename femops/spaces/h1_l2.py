@@ -89,10 +89,12 @@ class H1(Space):
         return 1
 
     def _restriction(self) -> ElementRestriction:
-        return ElementRestriction(*h1_numbering(self.mesh.topology, self.order))
+        topology, parity = self.mesh.topology, self.element.parity
+        indices, ndofs, flipped = h1_numbering(topology, self.order, parity)
+        return ElementRestriction(indices, ndofs, flipped=flipped)
 
     def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
-        return h1_rank_numbering(mesh.part, self.order, mesh.comm)
+        return h1_rank_numbering(mesh.part, self.order, mesh.comm, self.element.parity)
 
     def file_dofs(self) -> Ints:
         """Number (ndofs,) of each node in MFEM's numbering: by vertices, edges, faces, cells.

@@ -110,6 +110,10 @@ class Product:
         return any(space.any_width for space in self.spaces.values())
 
     @property
+    def signed(self) -> bool:
+        return any(space.signed for space in self.spaces.values())
+
+    @property
     def distributed(self) -> DistributedMesh | None:
         return next(iter(self.spaces.values())).distributed
 

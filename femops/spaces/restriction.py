@@ -123,6 +123,9 @@ class ElementRestriction:
         Number of dofs. All indices satisfy 0 <= i < ndofs.
     owned : int, optional
         Number of dofs that this rank owns; by default all. Owned dofs come first, then ghosts.
+    flipped : (ne, n) bool, optional
+        Where an element's dof is minus the dof. The first element that touches a dof has it as it
+        is.
 
     Raises
     ------
@@ -130,7 +133,13 @@ class ElementRestriction:
         If the indices are not a table of whole numbers in this range.
     """
 
-    def __init__(self, indices: ArrayLike, ndofs: int, owned: int | None = None) -> None:
+    def __init__(
+        self,
+        indices: ArrayLike,
+        ndofs: int,
+        owned: int | None = None,
+        flipped: NDArray[np.bool_] | None = None,
+    ) -> None:
         table = array_of(indices, "indices", SpaceError)
         if table.ndim != 2 or table.dtype.kind not in "iu":
             raise SpaceError(
@@ -148,6 +157,7 @@ class ElementRestriction:
         self.indices.setflags(write=False)
         self.ndofs = int(ndofs)
         self.owned = self.ndofs if owned is None else int(owned)
+        self.flipped = flipped
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -178,26 +188,37 @@ class ElementRestriction:
                 f"l_vec has shape {l_vec.shape}, the restriction {self.ndofs} dofs: give shape "
                 f"({self.ndofs},) or ({self.ndofs}, ncomp), as V.l_vec(u) is"
             )
-        return np.asarray(l_vec[self.indices])
+        return self.signed(np.asarray(l_vec[self.indices]))
+
+    def signed(self, e_vec: NDArray[Any], *places: Any) -> NDArray[Any]:
+        """Element values (n, k[, ...]), at the places of `entries`, with signs or without again."""
+        if self.flipped is None:
+            return e_vec
+        flipped = _at(self.flipped, *places).reshape(e_vec.shape[:2] + (1,) * (e_vec.ndim - 2))
+        return np.where(flipped, -e_vec, e_vec)
 
     def entries(
         self, table: NDArray[Any], elements: Chosen = EVERY, nodes: Ints | None = None
     ) -> NDArray[Any]:
         """Entries (n, k[, ...]) of a table (ndofs[, ...]) of any type at the nodes of elements.
 
+        The table has facts about dofs, which have no signs in an element. For values see `of`.
+
         Shapes: `nodes` (n, k), numbers of nodes of each element; by default all of them.
         """
-        if nodes is None:
-            return np.asarray(table[self.indices[elements]])
-        chosen = np.arange(len(self.indices))[elements]
-        return np.asarray(table[self.indices[chosen[:, np.newaxis], nodes]])
+        return np.asarray(table[_at(self.indices, elements, nodes)])
 
     def of(self, l_vec: NDArray[Any]) -> Callable[..., NDArray[np.float64]]:
         """Function that gathers an l_vec, in float64, at those nodes that `entries` takes."""
-        return lambda *places: self.entries(l_vec, *places).astype(np.float64, copy=False)
+
+        def values(*places: Any) -> NDArray[np.float64]:
+            found = self.entries(l_vec, *places).astype(np.float64, copy=False)
+            return self.signed(found, *places)
+
+        return values
 
     def assigned(self, e_vec: NDArray[Any]) -> NDArray[Any]:
-        """Table (ndofs[, ...]) of element values (ne, n[, ...]) that agree at shared dofs."""
+        """Table (ndofs[, ...]) of facts (ne, n[, ...]) that agree at shared dofs."""
         table = np.zeros((self.ndofs, *e_vec.shape[2:]), e_vec.dtype)
         table[self.indices] = e_vec
         return table
@@ -208,11 +229,12 @@ class ElementRestriction:
         np.logical_or.at(table, self.indices[elements], flags)
         return table
 
-    def scatter_add(self, e_vec: Vector) -> Vector:
+    def scatter_add(self, e_vec: Vector, *, signs: bool = True) -> Vector:
         """Sum element values into an l_vec: (ne, n[, ncomp]) -> (ndofs[, ncomp]).
 
         Each dof gets the sum over the elements that share it. This is the transpose of `gather`.
-        Sums are formed in float64 and returned in the type of `e_vec`.
+        Sums are formed in float64 and returned in the type of `e_vec`. For ``signs`` see
+        `sum_blocks`.
 
         Raises
         ------
@@ -226,9 +248,16 @@ class ElementRestriction:
                 f"e_vec has shape {e_vec.shape}: this restriction takes ({ne}, {n}) or "
                 f"({ne}, {n}, ncomp)"
             )
-        return self.sum_blocks([(0, e_vec)], e_vec.shape[2:]).astype(e_vec.dtype, copy=False)
+        total = self.sum_blocks([(0, e_vec)], e_vec.shape[2:], signs=signs)
+        return total.astype(e_vec.dtype, copy=False)
 
-    def sum_blocks(self, blocks: Iterable[tuple[int, Vector]], shape: tuple[int, ...]) -> Vector:
+    def sum_blocks(
+        self,
+        blocks: Iterable[tuple[int, Vector]],
+        shape: tuple[int, ...],
+        *,
+        signs: bool = True,
+    ) -> Vector:
         """Sum element values into an l_vec (ndofs, *shape) of float64, as `scatter_add`.
 
         Parameters
@@ -237,10 +266,14 @@ class ElementRestriction:
             First element of each block, and the values in its elements, by ascending elements.
         shape : tuple of int
             () for one component, or (ncomp,).
+        signs : bool
+            False for squares and counts, as entries of a diagonal, which have no signs.
         """
         sums = np.zeros((math.prod(shape), self.ndofs))
         for start, values in blocks:
-            flat = self.indices[start : start + len(values)].reshape(-1)
+            some = slice(start, start + len(values))
+            flat = self.indices[some].reshape(-1)
+            values = self.signed(values, some) if signs else values  # noqa: PLW2901
             for total, column in zip(sums, values.reshape(flat.size, len(sums)).T, strict=True):
                 np.add.at(total, flat, column.astype(np.float64, copy=False))
         return np.ascontiguousarray(sums.T).reshape(self.ndofs, *shape)
@@ -284,6 +317,14 @@ class ElementRestriction:
     def __repr__(self) -> str:
         ne, n = self.indices.shape
         return f"ElementRestriction({ne} elements of {n} nodes, {self.ndofs} dofs)"
+
+
+def _at(of: NDArray[Any], elements: Chosen = EVERY, nodes: Ints | None = None) -> NDArray[Any]:
+    """Entries (n, k) of a table (ne, n) at the nodes of elements; see `entries`."""
+    if nodes is None:
+        return np.asarray(of[elements])
+    chosen = np.arange(len(of))[elements]
+    return np.asarray(of[chosen[:, np.newaxis], nodes])
 
 
 def _range(table: Ints) -> tuple[int, int]:

@@ -12,7 +12,10 @@ from femops.errors import OperatorError, SpaceError
 from femops.numbering import ternary_codes
 from femops.spaces.base import Space
 from femops.spaces.restriction import ElementRestriction
+from femops_kernels.cpu.machine import set_threads
 from femops_meshes.coordinates.mapping import positions
+from support.cases.meshes import bend, scrambled_box
+from support.cases.rank_operators import close, piece
 
 
 def by_first_touch(names, shape, closed):
@@ -320,6 +323,138 @@ def test_functions_that_are_no_products(dim, level):
     assert error(change @ u, v) < 1e-12
     assert error(W.values(u), V.values(v)) < 1e-12
     assert error(femops.load(W, lambda x: x[0]), change.T @ femops.load(V, lambda x: x[0])) < 1e-12
+
+
+def hierarchical(p, dim):
+    """Combinations of nodal functions: ends, and integrated Legendre polynomials between them."""
+    x = np.array(Basis1D("gll", p).nodes)
+    columns = [1 - x]
+    for k in range(2, p + 1):
+        one, two = np.eye(p + 2)[k], np.eye(p + 2)[k - 2]
+        columns.append(np.polynomial.legendre.legval(2 * x - 1, one - two))
+    along = np.stack([*columns, x], axis=1)
+    whole = np.ones((1, 1))
+    for _ in range(dim):
+        whole = np.kron(along, whole)
+    parity = (-1) ** np.arange(2, p + 1)
+    return TableElement(tensor_element(Basis1D("gll", p), dim), whole, parity)
+
+
+class Hierarchical(Space):
+    """H1 with functions of edges that change sign when an edge is seen from its other end."""
+
+    continuous = True
+
+    def _lowest_order(self, family):
+        return 1
+
+    def _element(self, family):
+        return hierarchical(self.order, self.dim)
+
+    _restriction = femops.H1._restriction
+    _rank_numbering = femops.H1._rank_numbering
+    file_dofs = boundary_dofs = MixedOrders._rank_numbering
+
+
+MESHES = {
+    "disc": lambda: femops.read_mesh(femops.sample("disc.mesh")),
+    "ball": lambda: femops.ball(1),
+    "turned squares": lambda: scrambled_box((5, 7), 1, bend, order=2),
+    "turned cubes": lambda: scrambled_box((3, 2, 2), 2, bend, order=2),
+}
+
+
+def nodal_values(W, V):
+    """Matrix from vectors of W to values at the nodes of V, which must agree in all elements."""
+    at_nodes = W.element.values(V.element.nodes, W.restriction.gather(np.eye(W.ndofs)))
+    result = V.restriction.assigned(at_nodes)
+    assert np.abs(result[V.restriction.indices] - at_nodes).max() < 1e-12
+    assert np.linalg.matrix_rank(result) == W.ndofs == V.ndofs
+    return result
+
+
+def skew(u, x, k):
+    return {"value": u + u.grad[0], "grad": (1 + k * x[0]) * u.grad + 0.3 * u * np.ones(len(x))}
+
+
+def checked_with_signs(W, change, expected, level, dtype="float64"):
+    """Compare a form on functions with signs with the one on nodal functions, changed."""
+    bound = {"float64": 1e-12, "float32": 2e-5}[dtype]
+    A = femops.form(skew, W, k=0.5, level=level, dtype=dtype)
+    matrix = np.kron(change, np.eye(W.ncomp))
+    matrix = matrix.T @ expected @ matrix
+    x = np.random.default_rng(11).standard_normal((W.size, 5)).astype(dtype)
+    assert error(A @ x[:, 0], matrix @ x[:, 0]) < bound
+    assert error(A @ x, matrix @ x) < bound
+    assert error(A.T @ x[:, 1], matrix.T @ x[:, 1]) < bound
+    assert error(A.diagonal(), matrix.diagonal()) < bound
+    assert error(A.assemble().toarray(), matrix) < bound
+    held = np.arange(0, W.size, 3)
+    matrix[held], matrix[:, held] = 0.0, 0.0
+    matrix[held, held] = 1.0
+    assert error(A.constrained(held) @ x[:, 2], matrix @ x[:, 2]) < bound
+
+
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [("disc", 5), ("turned squares", 4), ("ball", 3), ("turned cubes", 3), ("turned cubes", 4)],
+)
+def test_functions_with_signs(name, order):
+    """Edges and faces are seen from other ends: functions are continuous, sums are right."""
+    W, V = Hierarchical(MESHES[name](), order, 1, "gll"), femops.H1(MESHES[name](), order)
+    change, expected = nodal_values(W, V), femops.form(skew, V, k=0.5).assemble().toarray()
+    assert W.restriction.flipped.any()
+    for level in ("full", "element", "partial"):
+        checked_with_signs(W, change, expected, level)
+    A = femops.diffusion(W) + femops.mass(W)
+    b = np.random.default_rng(3).standard_normal(W.size)
+    x, info = femops.cg(A, b, rtol=1e-12, M=femops.jacobi(A))
+    assert info.converged
+    assert error(x, np.linalg.solve(A.assemble().toarray(), b)) < 1e-6
+    u = np.random.default_rng(4).standard_normal(W.size)
+    assert error(W.values(u), V.values(change @ u)) < 1e-12
+    assert error(W.gradient(u), V.gradient(change @ u)) < 1e-11
+    loads = [femops.load(space, lambda x: np.exp(x[0]), quadrature=order + 2) for space in (V, W)]
+    assert error(loads[1], change.T @ loads[0]) < 1e-12
+    assert np.array_equal(W.multiplicity(), np.bincount(W.restriction.indices.ravel()))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_chunks_with_signs(threads):
+    """Components, float32, chunks that copy each other's dofs with and without signs."""
+    mesh = scrambled_box((24, 31), 3, bend, order=2)
+    W, V = Hierarchical(mesh, 3, 2, "gll"), femops.H1(mesh, 3, ncomp=2)
+    A, B = (femops.form(skew, space, k=0.5, level="partial") for space in (W, V))
+    set_threads(threads)
+    u = np.random.default_rng(4).standard_normal((W.ndofs, 2))
+    nodes, shares = V.element.nodes, V.restriction.shares(np.float64)[:, np.newaxis]
+    at_nodes = V.restriction.assigned(W.element.values(nodes, W.restriction.gather(u)))
+    product = (B @ at_nodes.reshape(-1)).reshape(-1, 2) * shares
+    expected = W.restriction.scatter_add(W.element.sums(nodes, V.restriction.gather(product)))
+    assert error((A @ u.reshape(-1)).reshape(-1, 2), expected) < 1e-12
+    single = femops.form(skew, W, k=0.5, level="partial", dtype=np.float32)
+    assert error((single @ u.reshape(-1).astype(np.float32)).reshape(-1, 2), expected) < 1e-5
+
+
+@pytest.mark.parallel(2, 4)
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_ranks_share_dofs_with_signs(comm, reproducible):
+    whole = scrambled_box((5, 4, 3), 2, bend, order=2)
+    mesh = femops.distribute(whole, comm, reproducible=reproducible)
+    V, W = (Hierarchical(m, 3, 3, "gll") for m in (mesh, whole))
+    u = np.random.default_rng(4).standard_normal((W.size, 3))
+    held, own = np.arange(0, W.size, 3), piece(V)
+    mine = np.flatnonzero(np.isin(own, held))
+    for level in ("full", "element", "partial"):
+        A, B = (
+            femops.form(skew, space, k=0.5, level=level).constrained(dofs)
+            for space, dofs in ((V, mine), (W, held))
+        )
+        close(A @ u[own, 0], B @ u[:, 0], V)
+        assert error(A @ u[own], (B @ u)[own]) < 1e-12
+        close(A.diagonal(), B.diagonal(), V)
+    close(femops.load(V, np.exp), femops.load(W, np.exp), V)
+    assert np.abs(V.values(u[own, 1]) - W.values(u[:, 1])[mesh.part.elements]).max() < 1e-12
 
 
 def test_what_tables_cannot_do_is_refused():

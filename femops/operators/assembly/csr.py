@@ -98,7 +98,11 @@ def element_cells(summands: Sum) -> tuple[NDArray[np.float64], Ints, Ints]:
     Shapes: `values` (ne, m, n), `rows`, `columns` (ne, m).
     """
     first = summands.first
-    return _element_matrices(summands), first.test.pattern(), first.trial.pattern()
+    values = _element_matrices(summands)
+    for space, axis in ((first.test, 2), (first.trial, 1)):
+        if space.volume.signed:
+            values = values * np.expand_dims(space.pattern_signs(), axis)
+    return values, first.test.pattern(), first.trial.pattern()
 
 
 def assemble_csr(summands: Sum, cells: Cells = element_cells) -> csr_array:

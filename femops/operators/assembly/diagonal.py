@@ -27,7 +27,7 @@ def assemble_diagonal(summands: Sum) -> NDArray[np.float64]:
         e_vec = np.zeros((space.domain.num_elements, space.element.size, space.ncomp))
         store = partial(_store, e_vec, assembly)
         deque(in_order(store, assembly.diagonal_blocks()), maxlen=0)
-        total += factor * space.sum_elements(e_vec)
+        total += factor * space.sum_elements(e_vec, signs=False)
     return total
 
 
@@ -58,7 +58,7 @@ def _between_sides(assembly: ElementAssembly) -> NDArray[np.float64]:
         face, i, j = np.nonzero(same)
         np.add.at(e_vec, (start + face, i), assembly.matrices(start, stop)[face, i, j])
     by_component = e_vec.reshape(len(rows), term.test.ncomp, term.test.restriction.num_nodes)
-    return term.test.sum_elements(by_component.swapaxes(1, 2))
+    return term.test.sum_elements(by_component.swapaxes(1, 2), signs=False)
 
 
 def _global_positions(space: DomainSpace) -> NDArray[np.int64]:

@@ -54,7 +54,8 @@ def _sweepable(term: Term) -> bool:
     """
     broken = term.trial.volume.element.broken
     apart = broken if term.fields.two_sided else term.test is term.trial
-    return term.level in DATA_LEVELS and apart and not term.fields.tabulated
+    plain = not (term.fields.tabulated or term.trial.volume.signed)
+    return term.level in DATA_LEVELS and apart and plain
 
 
 def _kernel(term: Term) -> DiagonalKernel:

@@ -83,7 +83,9 @@ def shared_parts(term: KernelTerm) -> list[Parts]:
     """Parts of kernels that the operators of all forms, and their solvers, share."""
     width, dtype = term.width, term.dtype
     sides = (term.fields, term.tests)
-    chunk = chunk_parts(width, dtype, *([*side.components.values()] for side in sides))
+    components = ([*side.components.values()] for side in sides)
+    signed = any(space.volume.signed for side in sides for space in side.spaces.values())
+    chunk = chunk_parts(width, dtype, *components, signed=signed)
     return [DRIVER_PARTS, chunk, *solve_parts(width, dtype)]
 
 

@@ -84,7 +84,7 @@ def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
 
     def needed() -> list[Parts]:
         updates, *others = cycle_parts(outer, dtype)
-        chunk = chunk_parts(lane_width(dtype), dtype, [first.ncomp], [first.ncomp])
+        chunk = chunk_parts(lane_width(dtype), dtype, [first.ncomp], [first.ncomp], signed=False)
         transfers = [product_kernel(*ends, dtype).parts for ends in _transfers(steps)]
         relaxed = [space for space in spaces if space.order > 1]
         if not (relaxed and isinstance(first, H1) and looks_stretched(first.mesh)):

@@ -235,7 +235,8 @@ def _make_plan(
         indices = indices[:, : runs.num_nodes]
     given = indices, own, width, chunks.start, runs, whole.ndofs - own
     if space.domain.covers:
-        return placed_plan(make_plan(*given, num_touched=whole.first_touch[1:]))
+        touched = whole.first_touch[1:]
+        return placed_plan(make_plan(*given, num_touched=touched, flipped=whole.flipped))
     mesh = space.volume.distributed
     apart = mesh is not None and mesh.reproducible
     if chunks.owned is not None and space.volume.element.broken and not apart:

@@ -76,7 +76,7 @@ class Reverse:
             return
         plan = left.target
         starts = plan.ghost_start if self.starts is None else self.starts
-        _module(out.dtype).collect(
+        _module(out.dtype, plan.signed).collect(
             left.buffer.ctypes.data,
             starts.ctypes.data,
             plan.ghost_slot.ctypes.data,
@@ -98,6 +98,7 @@ class Reverse:
 
 
 @cache
-def _module(dtype: np.dtype[Any]) -> CompiledKernel:
+def _module(dtype: np.dtype[Any], signed: bool = False) -> CompiledKernel:
     """Compiled module that packs, collects and adds numbers of a dtype."""
-    return specialize(("messages",), {"LANE": Lane(2, dtype), "REAL_BYTES": dtype.itemsize})
+    constants = {"LANE": Lane(2, dtype), "REAL_BYTES": dtype.itemsize, "SIGNED": signed}
+    return specialize(("messages",), constants)

@@ -43,10 +43,9 @@ class CopiedRuns:
             new[1:] = np.any([np.diff(key[order]) for key in keys], axis=0)
             at, inverse = order[new], np.empty_like(order)
             inverse[order] = np.cumsum(new) - 1
-            if not self._agree(at, inverse):
-                raise KernelValueError(
-                    "runs of dofs begin and end alike and differ between: take shorter runs"
-                )
+            if not self._agree(at, inverse):  # they begin and end alike and differ between
+                whole = np.column_stack([names, self.rows])
+                at, inverse = np.unique(whole, axis=0, return_index=True, return_inverse=True)[1:]
         return at, inverse
 
     def _agree(self, at: Int, inverse: Int) -> bool:
@@ -148,10 +147,11 @@ class Plan:
     # (nchunks,): position in ``nonowned_dofs`` of each chunk's first ghost.  Ghosts are its last
     # copies.
     nonowned_end: Int
-    nonowned_dofs: Int  # (nnonowned,)
+    nonowned_dofs: Int  # (nnonowned,): ~dof for a copy with the opposite sign
     # combine_start, combine_dof and combine_slot: contributions to owned dofs: dof
     # ``combine_dof[i]`` gets the number at position ``combine_slot[i]`` of ``nonowned_dofs``.
-    # They are grouped by owner, and for each dof ordered by contributing chunk.
+    # They are grouped by owner, and for each dof ordered by contributing chunk. A contribution that
+    # is subtracted has the complement of its position; so in ``ghost_slot``.
     combine_start: Int
     combine_dof: Int
     combine_slot: Int
@@ -178,6 +178,11 @@ class Plan:
     def ghosts(self) -> int:
         """Number of ghosts."""
         return len(self.ghost_start) - 1
+
+    @property
+    def signed(self) -> bool:
+        """True if chunks have copies with the opposite sign."""
+        return bool(self.nonowned_dofs.min(initial=0) < 0)
 
     @property
     def with_ghosts(self) -> NDArray[np.bool_]:
@@ -208,7 +213,7 @@ class Plan:
         flags = np.zeros((self.ndofs + self.ghosts, ncomp), dtype=bool)
         flags.reshape(-1)[dofs] = True
         # places among the copies of all chunks
-        copied, component = np.nonzero(flags[self.nonowned_dofs])
+        copied, component = np.nonzero(flags[_plain(self.nonowned_dofs)])
         cuts = np.searchsorted(copied, self.nonowned_start)
         first = np.searchsorted(dofs, self.owned_start * ncomp)
         owned_size = np.diff(self.owned_start)
@@ -251,10 +256,14 @@ def make_plan(
     runs: DofRuns,
     ghosts: int = 0,
     num_touched: Int | None = None,
+    flipped: NDArray[np.bool_] | None = None,
 ) -> Plan:
     """Plan of a restriction whose dofs are numbered by first touch.
 
-    Shapes: `indices` (ne, nodes), `element_start` (nchunks + 1,), `num_touched` (ne,).
+    ``flipped`` marks element dofs that are minus a dof; the first one of each dof must be the dof.
+
+    Shapes: `indices` (ne, nodes), `element_start` (nchunks + 1,), `num_touched` (ne,), `flipped`
+    (ne, nodes).
     """
     if num_touched is None:
         _check(indices, element_start, width, ndofs + ghosts)
@@ -262,7 +271,35 @@ def make_plan(
     owned_start = np.concatenate([[0], num_touched[element_start[1:] - 1]])
     if owned_start[-1] != ndofs:
         raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
-    return _plan(indices, element_start, owned_start, num_touched, (ndofs, ghosts), width, runs)
+    sizes = ndofs, ghosts
+    if flipped is not None:
+        indices = _mirrored(indices, flipped, sizes)
+    given = indices, element_start, owned_start, num_touched, sizes, width, runs
+    return _plan(*given, signed=flipped is not None)
+
+
+def _mirrored(indices: Int, flipped: NDArray[np.bool_], sizes: tuple[int, int]) -> Int:
+    """Numbers (ne, nodes) of owned dofs, of these with minus signs, and of ghosts in that way."""
+    ndofs, ghosts = sizes
+    there = indices >= ndofs
+    numbers: Int = indices + ndofs * there + np.where(there, ghosts, ndofs) * flipped
+    return numbers
+
+
+def _signed(numbers: Int, sizes: tuple[int, int]) -> Int:
+    """Dofs of numbers (n,) that `_mirrored` made; ~dof for a minus sign."""
+    ndofs, ghosts = sizes
+    there = numbers >= 2 * ndofs
+    size, first = np.where(there, ghosts, ndofs), np.where(there, 2 * ndofs, 0)
+    dofs = numbers - first
+    minus = dofs >= size
+    dofs = dofs - minus * size + there * ndofs
+    return np.where(minus, ~dofs, dofs)
+
+
+def _plain(dofs: Int) -> Int:
+    """Dofs (n,) without the complements that stand for signs."""
+    return np.maximum(dofs, ~dofs)
 
 
 def _num_touched(indices: Int, ndofs: int, element_start: Int) -> Int:
@@ -346,21 +383,24 @@ def _plan(
     runs: DofRuns,
     apart: bool = False,
     even: bool = False,
+    signed: bool = False,
 ) -> Plan:
     """Plan of a restriction whose chunk c owns the dofs owned_start[c]:owned_start[c + 1].
 
     The elements up to element e touch ``num_touched[e]`` dofs.  ``sizes`` are the numbers of dofs
     and of ghosts.
     """
-    ne, (ndofs, ghosts) = len(indices), sizes
+    ne, (ndofs, _), kinds = len(indices), sizes, 2 if signed else 1
     first_batch = -(-element_start // width)
     local = np.empty((first_batch[-1] * width, len(runs.nodes)), dtype=np.int64)
     found = copied_runs(indices, element_start, owned_start, runs, local[:ne])
     nonowned_dofs, nonowned_start = copies(
-        found, element_start, owned_start, ndofs + ghosts, ndofs if apart else None, local
+        found, element_start, owned_start, kinds * sum(sizes), ndofs if apart else None, local
     )
     owner = np.repeat(np.arange(len(owned_start) - 1), np.diff(nonowned_start))
-    inside = np.bincount(owner[nonowned_dofs < ndofs], minlength=len(owned_start) - 1)
+    inside = np.bincount(owner[nonowned_dofs < kinds * ndofs], minlength=len(owned_start) - 1)
+    if signed:
+        nonowned_dofs = _signed(nonowned_dofs, sizes)
     counts = np.diff(owned_start) + np.diff(nonowned_start)
     # every chunk but the last is full: batches follow the elements without a gap
     local[ne:] = counts[-1] if ne else 0
@@ -389,8 +429,10 @@ def _sums(
 ) -> dict[str, Int]:
     """Fields of a `Plan` that say which entries of the buffer are added to which dofs."""
     ndofs, ghosts = sizes
-    order = np.argsort(nonowned_dofs, kind="stable")
-    slots, dofs = order.astype(np.int64), nonowned_dofs[order].astype(np.int64)
+    plain = _plain(nonowned_dofs)
+    order = np.argsort(plain, kind="stable")
+    slots, dofs = order.astype(np.int64), plain[order].astype(np.int64)
+    slots = np.where(nonowned_dofs[order] < 0, ~slots, slots)
     own = int(np.searchsorted(dofs, ndofs))
     return {
         "combine_start": _shares(dofs[:own], owned_start, ndofs, even),

@@ -217,14 +217,14 @@ class Sweep(ElementSweep):
         self._entries = [self._block(k, common) for k in range(len(dofs))]  # keeps arrays alive
         self.table = np.concatenate([address_table(entries) for entries in self._entries])
         self.ghosts_at = [k * layout.WORDS + layout.IN_GHOSTS for k in range(len(dofs))]
-        module = kernel.chunk()
+        plans = [plan for each in dofs for plan in (each.source, each.target)]
+        module = kernel.chunk(any(plan.signed for plan in plans))
         addresses = (module.addresses["sweep"], module.addresses["combine"], self.table.ctypes.data)
         self.row = (*addresses, plan.nchunks)
         sizes_in = [each.source.local_size for each in dofs]
         sizes_out = [dofs[k].target.local_size for k in kernel.blocks]
         needed = kernel.work_bytes(sizes_in, sizes_out)
         self.work_bytes = -(-needed // ALIGNMENT) * ALIGNMENT
-        plans = [plan for each in dofs for plan in (each.source, each.target)]
         self.with_ghosts = np.any([plan.with_ghosts for plan in plans], axis=0)
         nbatch, rows, columns, width = data.points.shape
         self.effort = max(effort, nbatch * rows * max(columns, 1) * width)

@@ -51,6 +51,7 @@ def mergeable(launches: LaunchSum) -> bool:
         and np.array_equal(dofs.source.owned_start, dofs.target.owned_start)
         and np.array_equal(dofs.source.nonowned_dofs, dofs.target.nonowned_dofs)
         and np.array_equal(dofs.cleared, dofs.constrained)
+        and not dofs.source.signed
     )
 
 

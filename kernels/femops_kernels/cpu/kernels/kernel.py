@@ -64,7 +64,12 @@ class Side:
 
 
 def chunk_parts(
-    width: int, dtype: np.dtype[Any], ncomps_in: Sequence[int], ncomps_out: Sequence[int]
+    width: int,
+    dtype: np.dtype[Any],
+    ncomps_in: Sequence[int],
+    ncomps_out: Sequence[int],
+    *,
+    signed: bool,
 ) -> Parts:
     """Parts of the code around the batches of a chunk, which all kernels share."""
     if len(ncomps_in) > 1:  # each field has a block of the table, with or without a test function
@@ -75,6 +80,7 @@ def chunk_parts(
         "REAL_BYTES": dtype.itemsize,
         "NCOMP_IN": _if_equal(ncomps_in),
         "NCOMP_OUT": _if_equal(ncomps_out),
+        "SIGNED": signed,
     }
     return ("table", "copies", "chunk"), constants, ""
 
@@ -135,10 +141,10 @@ class SweepKernel(ABC):
         before, batch = names[:-1], names[-1]
         return (*before, *["by_element"] * self.reproducible, batch, "batches")
 
-    def chunk(self) -> CompiledKernel:
+    def chunk(self, signed: bool) -> CompiledKernel:
         """Compiled module of the code around the batches of a chunk, see `chunk_parts`."""
         ncomps = ([side.ncomp for side in sides] for sides in (self.sources, self.targets))
-        return specialize(*chunk_parts(self.width, self.dtype, *ncomps))
+        return specialize(*chunk_parts(self.width, self.dtype, *ncomps, signed=signed))
 
     @property
     def reproducible(self) -> bool:

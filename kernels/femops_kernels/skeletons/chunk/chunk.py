@@ -44,6 +44,14 @@ def components_out(table):
 
 
 @inner
+def entry_of(vector, number, ncomp, c):
+    """Component c of a dof or contribution; see SIGNED."""
+    if SIGNED and number < 0:
+        return -get(LANE, vector, (-1 - number) * ncomp + c)
+    return get(LANE, vector, number * ncomp + c)
+
+
+@inner
 def copy_nonowned(table, x, chunk, local, alpha):
     """Copy non-owned entries of x to ``local``, after the place of owned entries.
 
@@ -57,12 +65,12 @@ def copy_nonowned(table, x, chunk, local, alpha):
     for i in range(others):
         dof = word(dofs, at + i)
         for c in range(ncomp):
-            put(LANE, local, i * ncomp + c, alpha * get(LANE, x, dof * ncomp + c))
+            put(LANE, local, i * ncomp + c, alpha * entry_of(x, dof, ncomp, c))
     ghosts = word(table, IN_GHOSTS) - word(table, IN_GHOSTS_FROM) * ncomp * REAL_BYTES
     for i in range(others, nonowned):
         dof = word(dofs, at + i)
         for c in range(ncomp):
-            put(LANE, local, i * ncomp + c, alpha * get(LANE, ghosts, dof * ncomp + c))
+            put(LANE, local, i * ncomp + c, alpha * entry_of(ghosts, dof, ncomp, c))
     if chunk + 1 == word(table, NCHUNKS):
         for k in range(nonowned * ncomp, (nonowned + word(table, IN_PAD)) * ncomp):
             put(LANE, local, k, 0.0)
@@ -171,5 +179,5 @@ def combine(table, x, y, chunk, work, alpha: float, beta: float):
             dof, slot = word(dofs, k), word(slots, k)
             for c in range(ncomp):
                 at = dof * ncomp + c
-                total = get(LANE, y + out, at) + get(LANE, buffer, slot * ncomp + c)
+                total = get(LANE, y + out, at) + entry_of(buffer, slot, ncomp, c)
                 put(LANE, y + out, at, total)

@@ -25,6 +25,7 @@ RUNS_IN, RUNS_OUT = equal_runs(3, 2), equal_runs(3, 2)  # which of them have con
 SOURCES = (ElementSide(0, 0, 1, 0, 2, RUNS_IN),)  # fields, of which those above tell the first
 TARGETS = (ElementSide(0, 0, 1, 0, 2, RUNS_OUT),)  # test functions
 ALIKE = True  # a field and a test function of one block have one plan
+SIGNED = False  # a number of a copied dof, or of a contribution, may be the complement: minus it
 MINIMA, SUMS = (), ()  # components that are functionals, behind those of the test functions
 Q1D = 2  # quadrature points per direction
 POINTS = 8  # Q1D ** DIM, of faces Q1D ** (DIM - 1)

@@ -6,7 +6,7 @@ Arguments are addresses: of int64 arrays, and of arrays of the vectors' type.
 # <defaults>
 from femops_kernels.simd.compiling import function
 from femops_kernels.simd.lanes import get, prefetch, put, word
-from femops_kernels.skeletons.chunk.defaults import LANE, REAL_BYTES
+from femops_kernels.skeletons.chunk.defaults import LANE, REAL_BYTES, SIGNED
 
 # </defaults>
 
@@ -38,9 +38,16 @@ def collect(buffer, starts, slots, count, ncomp, out, beta: float):
     for g in range(count):
         soon = word(starts, min(g + AHEAD, count))
         if soon < word(starts, count):
-            prefetch(buffer, word(slots, soon) * ncomp * REAL_BYTES, 1)
+            slot = word(slots, soon)
+            if SIGNED:
+                slot = max(slot, -1 - slot)
+            prefetch(buffer, slot * ncomp * REAL_BYTES, 1)
         for c in range(ncomp):
             s = 0.0 if beta == 0.0 else beta * get(LANE, out, g * ncomp + c)
             for k in range(word(starts, g), word(starts, g + 1)):
-                s += get(LANE, buffer, word(slots, k) * ncomp + c)
+                slot = word(slots, k)
+                if SIGNED and slot < 0:
+                    s -= get(LANE, buffer, (-1 - slot) * ncomp + c)
+                else:
+                    s += get(LANE, buffer, slot * ncomp + c)
             put(LANE, out, g * ncomp + c, s)
