@@ -36,8 +36,8 @@ from femops.bench.problems import (
 )
 from femops.errors import OperatorError
 from femops.operators import Operator
-from femops.operators.execution.host import LEVELS
 from femops.operators.levels.auto import flush_memory
+from femops.operators.levels.dispatch import LEVELS
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed

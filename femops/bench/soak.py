@@ -26,7 +26,7 @@ from femops.hydro import Lagrangian, Simulation, built_in
 from femops.hydro import problem as gas
 from femops.io import TimeSeries, load_state, read_mesh, save, save_state
 from femops.operators import Operator
-from femops.operators.execution.host import LEVELS
+from femops.operators.levels.dispatch import LEVELS
 from femops.solvers import cg, gmres, multigrid, newton
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cpu import machine

@@ -30,9 +30,9 @@ from femops.bench.timing import Fastest, call_seconds, fastest
 from femops.errors import OperatorError
 from femops.fields.multivector import MultiVector
 from femops.operators import Operator
-from femops.operators.execution.host import LEVELS
 from femops.operators.integrals.chunks import chunk_words
 from femops.operators.levels.auto import best_level, level_words, measure_levels
+from femops.operators.levels.dispatch import LEVELS
 from femops.spaces.h1_l2 import H1, Space
 from femops_kernels.compiled import Panels
 from femops_kernels.cpu.kernels.kernel import (

@@ -89,7 +89,7 @@ def positive(value: Any) -> float:
 def level_name(value: Any) -> str:
     """Read the name of a level of assembly. If it is unknown, raise an error with all names."""
     from femops.errors import OperatorError
-    from femops.operators.levels.level_data import check_level
+    from femops.operators.levels.dispatch import check_level
 
     try:
         check_level(str(value))

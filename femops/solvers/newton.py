@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from femops.errors import Errors, SolverError
 from femops.operators import Operator
-from femops.operators.levels.level_data import check_level
+from femops.operators.levels.dispatch import check_level
 from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator
 from femops.solvers.convergence import warn_of_fields, warn_of_setup, warn_unconverged

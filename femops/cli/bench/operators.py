@@ -107,7 +107,7 @@ def operator(problem: str, what: str) -> Callable[..., None]:
 
         def measure(progress: Progress) -> Result:
             from femops import bench
-            from femops.operators.execution.host import LEVELS
+            from femops.operators.levels.dispatch import LEVELS
 
             return bench.run(
                 problem,

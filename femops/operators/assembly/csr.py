@@ -68,13 +68,6 @@ def element_bytes(term: Term) -> int:
     return int(batches * term.width * rows * columns * term.dtype.itemsize)
 
 
-def level_bytes(level: str, summands: Sum) -> int:
-    """Bytes needed to set up a level that may exceed the available memory; 0 for other levels."""
-    if level == "full":
-        return csr_bytes(flat(summands))
-    return element_bytes(summands.first) if level == "element" else 0
-
-
 def csr_bytes(summands: Sum) -> int:
     """Bytes needed to assemble a matrix: the sum over its domains of integration."""
     return sum(_csr_bytes(group.first) for group in domains(summands))

@@ -298,13 +298,6 @@ class DeviceBackend(Backend):
         self._device = device
         self.updates = DeviceUpdates(device)
 
-    def check_level(self, level: str) -> None:
-        if level not in LEVELS:
-            raise OperatorError(
-                f"level {level!r} on a GPU: choose one of {', '.join(LEVELS)} or auto; a matrix "
-                "for cupyx.scipy.sparse comes from assemble()"
-            )
-
     def compile_ahead(
         self,
         needed: Callable[[], Sequence[Parts]],  # noqa: ARG002  (the host's)

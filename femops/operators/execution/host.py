@@ -55,18 +55,13 @@ from femops_kernels.instruction import Instruction
 from femops_kernels.simd.lanes import WIDEST, WIDTHS
 from femops_meshes.arguments import shown
 
-LEVELS = ("full", "element", "partial", "matrix-free")
-
 
 @final
 class HostBackend(Backend):
     """Backend of the host."""
 
-    levels, measures, separates, updates = LEVELS, True, True, HostUpdates()
+    measures, separates, updates = True, True, HostUpdates()
     compiles_sequences = True
-
-    def check_level(self, level: str) -> None:
-        """See `Backend.check_level`. The host has kernels for all levels."""
 
     def check_lanes(self, lanes: int | None) -> None:
         if lanes is not None and lanes not in WIDTHS:
