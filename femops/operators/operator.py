@@ -22,7 +22,7 @@ from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Sum, Term, updated
 from femops.operators.levels.auto import Auto
 from femops.operators.levels.cost import Cost
-from femops.operators.levels.dispatch import Blocks, base_level, check_level, level_data_of
+from femops.operators.levels.dispatch import Blocks, check_level, level_data_of
 from femops.operators.levels.level_data import LevelData, same_terms
 from femops.operators.matrix_free import MatrixFree, check_sum
 from femops.pointwise.linear import Pair
@@ -84,11 +84,11 @@ class Operator(MatrixFree):
         data_dtype: DTypeLike | None = None,
     ) -> Operator:
         """Make the operator of a single form."""
-        check_level(level)
+        base = check_level(level)
         space = form.fields.whole
         if not form.state.spaces:
             form = replace(form, state=backend_of(space).state({}, {}), traced=form.qfunction)
-        term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype))
+        term = in_range(Term.make(form, dtype, lanes, base, data_dtype))
         backend_of(space).compile_ahead(partial(shared_parts, term), space.comm.size)
         return Operator([(1.0, term.ready_everywhere(level))], FREE, level)
 
@@ -130,10 +130,9 @@ class Operator(MatrixFree):
             If the level is unknown, or does not fit into memory. The message gives the memory
             needed.
         """
-        check_level(level)
+        base = check_level(level)
         if level == self.asked:
             return self
-        base = base_level(level)
         terms = [(factor, in_range(term.at_level(base))) for factor, term in self._summands]
         return Operator(terms, self.constraints, level)
 

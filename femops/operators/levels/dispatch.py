@@ -47,14 +47,10 @@ CHOICES = (*LEVELS, "auto")
 """Levels that a user may ask for. "auto" chooses the fastest by measurement."""
 
 
-def check_level(level: str) -> None:
-    """Check the name of a level that a user asks for."""
+def check_level(level: str) -> str:
+    """Check the level that a user asks for. Return that of the terms: "auto" chooses later."""
     if not isinstance(level, str) or level not in CHOICES:
         raise OperatorError(f"level {shown(level)}: choose one of {', '.join(CHOICES)}")
-
-
-def base_level(level: str) -> str:
-    """Level of an operator's terms: ``level``, but "partial" for "auto", which chooses later."""
     return "partial" if level == "auto" else level
 
 
