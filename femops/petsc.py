@@ -23,7 +23,7 @@ from femops.solvers import low_order
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
 from femops.spaces.product import Product
-from femops_meshes.arguments import checked, shown
+from femops_common.arguments import checked, shown
 
 try:
     from petsc4py import PETSc

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, final
 
 import numpy as np
 
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 Name = TypeVar("Name", bound=Hashable)
 Found = TypeVar("Found")

@@ -31,7 +31,7 @@ from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 from femops.spaces.turned_sides import sides_turn
 from femops.spaces.vectors import is_complex
-from femops_meshes.arguments import checked, shown, type_name
+from femops_common.arguments import checked, shown, type_name
 
 Shapes = tuple[tuple[int, ...], ...]
 

@@ -14,7 +14,7 @@ from femops.hydro.problems import POSITIVE
 from femops.hydro.simulation import Simulation
 from femops.io import load_state, save_state
 from femops.parallel import check
-from femops_meshes.arguments import Kind, checked, real_numbers, refusal, whole_numbers
+from femops_common.arguments import Kind, checked, real_numbers, refusal, whole_numbers
 
 PHYSICS = (
     "order_kinematic",

@@ -23,9 +23,9 @@ from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
+from femops_common import html
+from femops_common.arguments import checked, names_checked, number_of
 from femops_kernels.compiled import CompiledOperator, Panels
-from femops_meshes import html
-from femops_meshes.arguments import checked, names_checked, number_of
 
 
 @final

@@ -26,9 +26,9 @@ from femops.parallel.collective_checks import check
 from femops.spaces.base import Space
 from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.product import Product
+from femops_common.arguments import checked
 from femops_kernels.compiled import CompiledOperator, Panels
 from femops_kernels.simd.lanes import WIDEST
-from femops_meshes.arguments import checked
 
 ONE_SPACE = "make both with one dtype, and from one space (the same object, not an equal one)"
 """Remedy for operators that are not added because their spaces or types differ."""

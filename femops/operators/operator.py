@@ -29,9 +29,9 @@ from femops.pointwise.linear import Pair
 from femops.pointwise.sides import base_name
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
+from femops_common import html
+from femops_common.arguments import checked, names_checked, number_of, shown
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
-from femops_meshes import html
-from femops_meshes.arguments import checked, names_checked, number_of, shown
 
 
 @final

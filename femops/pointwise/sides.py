@@ -11,7 +11,7 @@ from femops.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.complex_symbols import called
 from femops.pointwise.expressions.graph import Symbolic
 from femops.pointwise.field_symbol import FieldSymbol
-from femops_meshes.hints import did_you_mean
+from femops_common.hints import did_you_mean
 
 SIDES = ("-", "+")
 """Ends of the names of a field's sides in a trace: the minus side, the plus side."""

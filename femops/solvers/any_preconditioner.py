@@ -13,7 +13,7 @@ from femops.parallel.collective_checks import check
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
 from femops.spaces.product import Product
-from femops_meshes.arguments import Kind, refusal
+from femops_common.arguments import Kind, refusal
 
 Vector = NDArray[Any]
 _CURE = (

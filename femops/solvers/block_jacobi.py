@@ -17,8 +17,8 @@ from femops.operators.levels.inverse import block_inverse
 from femops.parallel.collective_checks import check
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.h1_l2 import L2
+from femops_common.arguments import checked
 from femops_kernels.compiled import CompiledOperator
-from femops_meshes.arguments import checked
 
 # Product of the norms of a scaled block and of its inverse, from which on the block is singular.
 _SINGULAR = 0.1 / np.finfo(np.float64).eps

@@ -12,7 +12,7 @@ from femops.operators import Operator
 from femops.solvers.any_preconditioner import AnyPreconditioner, as_preconditioner
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.product import Product
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 Vector = NDArray[Any]
 

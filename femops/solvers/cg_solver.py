@@ -41,10 +41,10 @@ from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Watch
 from femops.spaces.product import Product
+from femops_common.arguments import Count, Fraction, checked, names_checked, shown
 from femops_kernels.cg import BREAKDOWN, CONVERGED, LEAST_NORM, Solve, SolveGroup
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
-from femops_meshes.arguments import Count, Fraction, checked, names_checked, shown
 
 _System = tuple[NDArray[Any], NDArray[Any] | None, int, Held]
 """Right-hand side, first guess, the exponent of the power of two that divides both, and the given

@@ -14,7 +14,7 @@ from femops.operators.execution.choice import backend_of
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
 from femops.spaces.product import Product
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 
 @final

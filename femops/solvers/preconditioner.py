@@ -15,7 +15,7 @@ from femops.operators.execution.vectors import check_factor, check_output, check
 from femops.spaces.base import Space
 from femops.spaces.memory import check_shape
 from femops.spaces.product import Product
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 
 class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types

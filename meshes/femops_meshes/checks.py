@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_meshes.arguments import array_of, number_of, numbers_of, refusal, shown
+from femops_common.arguments import array_of, number_of, numbers_of, refusal, shown
 from femops_meshes.coordinates.interpolation import gauss_legendre
 from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError

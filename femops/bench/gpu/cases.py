@@ -28,7 +28,7 @@ from femops.hydro.meshes import built_in
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops.tensor import Batch, gemm
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 OFF = 1e-7
 """Largest difference of states from the CPU's; solves end at 1e-8."""

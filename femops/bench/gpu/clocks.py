@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from typing import Any
 
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 _FIELDS = {
     "clock_mhz": "clocks.sm",

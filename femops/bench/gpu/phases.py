@@ -27,7 +27,7 @@ from femops.bench.gpu.works import PHASES, result_of, run_gpu
 from femops.bench.problems import Progress
 from femops.errors import DeviceError
 from femops_kernels.codegen.ahead import same_imports
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 from femops_kernels.tuning.database import users_table
 
 WORKER = (sys.executable, "-c", "from femops.bench.gpu.phases import serve; serve()")

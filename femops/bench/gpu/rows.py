@@ -22,8 +22,8 @@ from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.solvers import cg
 from femops.spaces.h1_l2 import H1
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Rates
+from femops_kernels.device import Device
 from femops_meshes import Mesh
 
 # Problems that are solved by conjugate gradients, and orders.

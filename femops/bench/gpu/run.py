@@ -17,8 +17,8 @@ from femops.errors import OperatorError
 from femops.parallel.comm import communicator
 from femops.spaces.memory import find_device
 from femops_kernels.cpu import machine
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Amounts, Rates
+from femops_kernels.device import Device
 
 _MARGIN = 1.3  # safety factor on the estimate of the next step's time
 

@@ -30,9 +30,9 @@ from femops.bench.tensor.products import Products
 from femops.operators import Operator
 from femops.operators.execution.device import LEVELS
 from femops.spaces.h1_l2 import H1
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.cuda.rates import Amounts
+from femops_kernels.device import Device
 
 GPU_DOFS = 1e7
 """Approximate number of dofs that keeps a GPU busy, with data larger than its caches."""

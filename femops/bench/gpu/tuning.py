@@ -12,10 +12,10 @@ from femops.bench.gpu.record import Row
 from femops.bench.gpu.run import Run
 from femops.bench.gpu.setup import GpuCase, Sizes, set_up
 from femops.bench.timing import batch_times
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of, staged_shapes
 from femops_kernels.cuda.operator.shapes import SPILLED, Shape, record
 from femops_kernels.cuda.operator.sweep import DeviceSweep
+from femops_kernels.device import Device
 from femops_kernels.tuning.database import TuningKey
 
 _THREADS = (64, 128, 192, 256)

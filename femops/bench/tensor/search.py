@@ -23,8 +23,8 @@ from femops.tensor.lowering import Term, launches_on_device
 from femops.tensor.memory import DeviceName, find_device
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Variant
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.tensor.shapes import ProductShape, settings_of
+from femops_kernels.device import Device
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.tensor.offsets import offsets
 from femops_kernels.tuning import database

@@ -29,9 +29,9 @@ from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.restriction import Vector
 from femops.spaces.vectors import any_vector, has_complex
+from femops_common.arguments import checked, type_name
 from femops_kernels.derived import Derived
 from femops_meshes import Mesh
-from femops_meshes.arguments import checked, type_name
 
 Array = NDArray[Any]
 Sums = NDArray[np.uint32]

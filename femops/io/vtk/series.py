@@ -49,7 +49,7 @@ from femops.io.vtk.vtu import Owner, file_names, first_space, lagrange_piece, sa
 from femops.io.vtk.vtu_file import Piece, check_name
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import Communicator, communicator
-from femops_meshes.arguments import checked, names_checked, number_of, shown
+from femops_common.arguments import checked, names_checked, number_of, shown
 
 
 @final

@@ -13,7 +13,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.device.device import Device, Network, StagingBuffer
+from femops_kernels.device import Device, Network, StagingBuffer
 from femops_kernels.errors import KernelValueError
 from support.cuda.host_device import HostDevice, host_device
 from support.cuda.nccl import network_of

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
+from femops_kernels.device import Device, Function, Network, StagingBuffer
 from femops_kernels.errors import DeviceError, KernelValueError
 from support.cuda.building import build, compiler
 from support.cuda.launches import Launch, pointers_of
