@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import final
 
@@ -77,10 +78,15 @@ class GmshArrays:
 
     def side_nodes(self, dim: int, entity: int) -> NDArray[np.int64]:
         """Return the numbers (n,) of all nodes of a geometric entity's elements, ascending."""
-        mine = [
-            side.nodes.ravel() for side in self.sides if (side.dim, side.entity) == (dim, entity)
-        ]
-        return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *mine]))
+        return self._side_nodes.get((dim, entity), np.zeros(0, dtype=np.int64))
+
+    @cached_property
+    def _side_nodes(self) -> dict[tuple[int, int], NDArray[np.int64]]:
+        """Nodes of each geometric entity, by its dimension and number."""
+        found: dict[tuple[int, int], list[NDArray[np.int64]]] = defaultdict(list)
+        for side in self.sides:
+            found[side.dim, side.entity].append(side.nodes.ravel())
+        return {key: np.unique(np.concatenate(parts)) for key, parts in found.items()}
 
 
 def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
