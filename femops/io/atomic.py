@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from femops.errors import FileError
-from femops_meshes.formats.temporary import temporary_file
+from femops_meshes.formats.temporary import temporary_file, unlinked
 
 try:
     import fcntl
@@ -95,6 +95,12 @@ def replacing(target: Path) -> Iterator[Path]:
     with refused(target), temporary_file(target) as temporary:
         yield temporary
         os.replace(temporary, target)
+
+
+def fill(temporary: Path, content: str | bytes) -> None:
+    """Write a temporary file, and follow no link in its place."""
+    with open(temporary, "wb", opener=unlinked) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import make_folder, refused, remove, replacing, to_disk
+from femops.io.atomic import fill, make_folder, refused, remove, replacing, to_disk
 from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
 from femops.parallel.collective_checks import check, listed
 from femops.parallel.comm import Communicator
@@ -86,7 +86,7 @@ def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
 
 def _write_index(target: Path, text: str) -> None:
     with replacing(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        fill(temporary, text)
         to_disk(temporary)
 
 
