@@ -168,9 +168,14 @@ def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
             more += ["--checkpoint", str(state), "--checkpoint-every", str(10**17)]
         command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]
         environment = os.environ | same_imports()
-        done = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, text=True, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, env=environment, stdout=subprocess.PIPE, text=True, check=False
+            )
+        except (OSError, ValueError) as error:  # words that the system passes to no program
+            raise typer.BadParameter(
+                f"the run cannot be started ({error}): {_CURE}", param_hint="RUN.json"
+            ) from error
     if done.returncode:
         tell("the run cannot be repeated here, see above")
         raise typer.Exit(OTHER)

@@ -170,8 +170,15 @@ def test_an_option_that_does_not_shape_the_result_is_not_repeated(run, recorded,
 
 @pytest.mark.parametrize(
     "words",
-    [["solve"], ["solve", "poisson", "disc.mesh", "--no-such"], ["hydro", "--verify", "1"]],
-    ids=str,
+    [
+        ["solve"],
+        ["solve", "poisson", "disc.mesh", "--no-such"],
+        ["hydro", "--verify", "1"],
+        ["solve", "poisson", "\0"],
+        ["solve", "poisson", "\ud800"],
+        ["solve", "poisson", "x" * 200_000],
+    ],
+    ids=range(6),
 )
 def test_words_that_are_no_run_are_not_repeated(run, recorded, words):
     path, _ = recorded("solve", "poisson", "disc.mesh", "--order", 1)
