@@ -17,7 +17,7 @@ from femops.bench.peers.interface import PEER_MESHES, PEER_PROBLEMS, PEERS, SOLV
 from femops.bench.problems import PROBLEMS, Progress, check_asked, default_dofs
 from femops.bench.solvers.multigrid import run_beside
 from femops.errors import FileError
-from femops.io.atomic import replacing
+from femops.io.atomic import fill, replacing
 
 FORMAT = 1
 """Number of the format of files, which changes when their keys change."""
@@ -137,7 +137,7 @@ def save_comparison(folder: str | os.PathLike[str], document: Document) -> Path:
     words = re.sub(r"[^a-z0-9]+", "-", document["machine"]["processor"].lower()).strip("-")
     target = check_folder(folder) / f"{words or 'unknown'}_{document['date']}.json"
     with replacing(target) as temporary:
-        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        fill(temporary, json.dumps(document, indent=1) + "\n")
     return target
 
 

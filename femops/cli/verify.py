@@ -32,6 +32,9 @@ _KEYS = {
     "versions": dict,
 }
 
+_LONGEST = 2**24
+"""Most characters of a record that are read."""
+
 _CURE = "give the output of `femops solve ... --json` or `femops hydro ... --json`"
 
 
@@ -87,7 +90,8 @@ def verify(
 def _read(path: Path) -> dict[str, Any]:
     """Read the document of a run."""
     try:
-        document = json_format.loads(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:  # a pipe, perhaps; a device would never end
+            document = json_format.loads(file.read(_LONGEST))
     except (OSError, ValueError, RecursionError) as error:
         raise typer.BadParameter(
             f"{path} cannot be read ({error}): {_CURE}", param_hint="RUN.json"
@@ -164,9 +168,14 @@ def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
             more += ["--checkpoint", str(state), "--checkpoint-every", str(10**17)]
         command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]
         environment = os.environ | same_imports()
-        done = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, text=True, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, env=environment, stdout=subprocess.PIPE, text=True, check=False
+            )
+        except (OSError, ValueError) as error:  # words that the system passes to no program
+            raise typer.BadParameter(
+                f"the run cannot be started ({error}): {_CURE}", param_hint="RUN.json"
+            ) from error
     if done.returncode:
         tell("the run cannot be repeated here, see above")
         raise typer.Exit(OTHER)

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar, final
 
-from femops.io.atomic import replacing
+from femops.io.atomic import fill, replacing
 
 Found = TypeVar("Found")
 Row = dict[str, Any]
@@ -35,7 +35,7 @@ def one_line(error: BaseException) -> str:
 def write_json(file: Path, values: Row) -> None:
     """Write values as JSON to a file, which is replaced only when complete."""
     with replacing(file) as temporary:
-        temporary.write_text(json.dumps(values, indent=1, allow_nan=False), encoding="utf-8")
+        fill(temporary, json.dumps(values, indent=1, allow_nan=False))
 
 
 @final

@@ -20,6 +20,7 @@ from femops.errors import FileError
 from femops.io.atomic import (
     alone_in,
     checked_path,
+    fill,
     make_folder,
     refused,
     remove,
@@ -127,7 +128,7 @@ class PvdFiles(Store):
 
     def _write_index(self) -> None:
         with replacing(self.path) as temporary:
-            temporary.write_text(self._index(), encoding="utf-8")
+            fill(temporary, self._index())
             to_disk(temporary)
 
     def _check_files(self) -> None:
