@@ -131,7 +131,7 @@ def test_numbers_that_differ_between_ranks_are_refused(comm):
     ):
         with pytest.raises(femops.errors.SolverError, match="ranks disagree about"):
             work()
-    given = {"preconditioner": M, "warn": False}
+    given = {"preconditioner": M, "maxiter": 3, "warn": False}
     states = [lobpcg(A, femops.mass(V), 2, guard=g, **given).state for g in (1, 2)]
     with pytest.raises(femops.errors.SolverError, match="ranks disagree about the state"):
         lobpcg(A, femops.mass(V), 2, preconditioner=M, state=states[comm.rank])
