@@ -36,7 +36,7 @@ def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 def launches(name: str) -> list[Launch]:
     """Of each kernel that a use launches, the launch with the most blocks."""
-    device, found = host_device(options=["-O0"]), dict[str, Launch]()
+    device, found = host_device(), dict[str, Launch]()
     with device.recording() as recorded:
         USES[name](device)
     for launch in recorded:

@@ -220,7 +220,7 @@ def guarded_device(**options: Any) -> GuardedDevice:
 
 
 def _small() -> GuardedDevice:
-    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+    return guarded_device(shared_bytes=12 * 1024)
 
 
 @pytest.fixture(scope="module")
