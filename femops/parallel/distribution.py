@@ -243,7 +243,8 @@ def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
         got = "reproducible=True" if reproducible else f"method={method!r}"
         raise MeshArgumentError(
             f"{got} says how ranks share a mesh, but comm is None: give a communicator, as "
-            "MPI.COMM_WORLD, or femops.parallel.Serial() for this process alone"
+            "MPI.COMM_WORLD, or for this process alone femops.parallel.Serial() (it needs "
+            "import femops.parallel)"
         )
 
 

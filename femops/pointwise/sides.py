@@ -85,6 +85,10 @@ class TwoSided(Symbolic):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return called(function, args, kwargs)
 
+    def clip(self, *limits: Any, **options: Any) -> Any:
+        """See `numpy.clip`, which calls this."""
+        return np.clip(self._single, *limits, **options)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(self._single, dtype=object)
 

@@ -164,7 +164,7 @@ class Mesh:
         around = "; corners that go around a quadrilateral need corner_order='vtk'"
         checks.geometry(mesh.coordinates, around * (corner_order == "lexicographic" and dim > 1))
         if coordinates is None:
-            checks.folds(mesh.elements, mesh.topology)
+            checks.folds(mesh.elements, mesh.coordinates, mesh.topology)
         return mesh
 
     @classmethod

@@ -137,7 +137,7 @@ def mesh_of(content: GmshArrays) -> Mesh:
     checks.geometry(coordinates)
     boundary, topology = _with_exterior(corners, vertices, sides)
     _check_joined(coordinates, topology)
-    checks.folds(corners, topology)
+    checks.folds(corners, coordinates, topology)
     links = vertex_links(content, tags[used], content.positions[first[used]])
     if links:
         one = glued(corners, vertices, sides, links)
