@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from importlib.metadata import version
-from time import perf_counter
 from typing import Any, final
 
-from femops.bench.peers.interface import PeerOperator, first_function, second_function
+from femops.bench.peers.interface import PeerOperator, first_function, second_function, solved
 from femops.bench.problems import RTOL, Problem, bent
-from femops.bench.timing import call_seconds
+from femops.bench.timing import call_seconds, stopwatch
 from femops.spaces.h1_l2 import H1
 
 
@@ -77,23 +76,17 @@ def solve(order: int, n: int) -> dict[str, Any]:
     V = ng.H1(mesh, order=order, dirichlet=".*")
     u, v = V.TnT()
     load = ng.LinearForm(1 * v * ng.dx).Assemble()
-    begin = perf_counter()
+    lap = stopwatch()
     form = ng.BilinearForm(ng.grad(u) * ng.grad(v) * ng.dx, condense=True)
     precondition = ng.Preconditioner(form, "bddc")
     form.Assemble()
-    ready = perf_counter()
+    setup = lap()
     right, found = load.vec.CreateVector(), ng.GridFunction(V)
     right.data = load.vec + form.harmonic_extension_trans * load.vec
     inverse = CGSolver(form.mat, precondition.mat, maxiter=10_000, tol=RTOL)
     found.vec.data = inverse * right
     found.vec.data += form.harmonic_extension * found.vec
     found.vec.data += form.inner_solve * right
-    end = perf_counter()
-    return {
-        "label": f"ngsolve {version('ngsolve')} BDDC",
-        "dofs": V.ndof,
-        "iterations": inverse.iterations,
-        "seconds_setup": ready - begin,
-        "seconds_solve": end - ready,
-        "integral": float(ng.Integrate(found, mesh)),
-    }
+    seconds = setup, lap()
+    label, integral = f"ngsolve {version('ngsolve')} BDDC", float(ng.Integrate(found, mesh))
+    return solved(label, V.ndof, inverse.iterations, *seconds, integral)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from itertools import count
-from time import perf_counter
 from typing import Any, final
 
 import numpy as np
 
-from femops.bench.peers.interface import PeerOperator, first_function, second_function
+from femops.bench.peers.interface import PeerOperator, first_function, second_function, solved
 from femops.bench.problems import RTOL, Problem, bend
+from femops.bench.timing import stopwatch
 from femops.spaces.h1_l2 import H1
 
 
@@ -61,19 +61,12 @@ def solve(order: int, n: int) -> dict[str, Any]:
 
     basis = _basis(n, order, 2 * order + 3, bent=True)
     load = unit_load.assemble(basis)
-    begin = perf_counter()
+    lap = stopwatch()
     A = _matrix("diffusion", basis)
     kept, b, x, inside = skfem.condense(A, load, D=basis.get_dofs())
     precondition = smoothed_aggregation_solver(kept.tocsr()).aspreconditioner()
-    ready = perf_counter()
-    steps = count()
+    setup, steps = lap(), count()
     x[inside], _ = cg(kept, b, rtol=RTOL, M=precondition, callback=lambda _: next(steps))
-    end = perf_counter()
-    return {
-        "label": f"scikit-fem {version('scikit-fem')} PyAMG",
-        "dofs": int(basis.N),
-        "iterations": next(steps),
-        "seconds_setup": ready - begin,
-        "seconds_solve": end - ready,
-        "integral": float(load @ x),
-    }
+    seconds = setup, lap()
+    label = f"scikit-fem {version('scikit-fem')} PyAMG"
+    return solved(label, int(basis.N), next(steps), *seconds, float(load @ x))
