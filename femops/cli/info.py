@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from femops.cli.options import JsonOption, paragraphs
 from femops.cli.output import Output, one_line_warnings, quantity
+from femops.cli.record import version_of
 
 if TYPE_CHECKING:
     from femops.parallel import Communicator
@@ -67,7 +67,7 @@ def describe() -> dict[str, Any]:
         "femops": femops.__version__,
         "python": platform.python_version(),
     }
-    versions |= {name: _version(name) for name in PACKAGES}
+    versions |= {name: version_of(name) for name in PACKAGES}
     facts = {k: v for k, v in machine.describe().items() if k not in versions}
     return {
         "machine": facts,
@@ -105,7 +105,7 @@ def describe_ranks(comm: Communicator) -> dict[str, Any]:
         "threads": threads.tolist(),
         "cores": int(cores[leads].sum()),
         "mpi": launch.library(),
-        "mpi4py": _version("mpi4py"),
+        "mpi4py": version_of("mpi4py"),
     }
 
 
@@ -119,10 +119,3 @@ def _rank_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("MPI", facts["mpi"]),
         ("mpi4py", facts["mpi4py"] or "absent"),
     ]
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -78,6 +78,10 @@ class Output:
     def facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
         """Print pairs of a name and a value, one per line, unless the output is JSON."""
         self.table(title, [("", "left"), ("", "left")], rows)
+
+    def named(self, title: str, facts: Mapping[str, Any]) -> None:
+        """Print values by name, one per line, unless the output is JSON."""
+        self.facts(title, [(name.replace("_", " "), _text(each)) for name, each in facts.items()])
 
     def table(
         self, title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
@@ -186,6 +190,33 @@ class Output:
             sys.stderr.flush()
 
         yield tell
+
+
+def _text(value: Any) -> str:
+    """Text of a fact: a number, a name, or several of these."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, dict):
+        names = (f"{name} = " + " + ".join(map(_text, group)) for name, group in value.items())
+        return ", ".join(names) or "none"
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
+
+
+def check_files(*files: tuple[Any, ...]) -> None:
+    """Check, before the work starts, that files can be written, and that pictures can be drawn.
+
+    A file is its path, or None, and the suffixes that it may have.
+    """
+    from femops.io.atomic import check_writable, checked_path
+    from femops.io.plots.with_matplotlib import check_matplotlib
+
+    for path, *suffixes in files:
+        if path is not None:
+            check_writable(checked_path(path, *suffixes))
+    if any(path is not None and suffix in (".png", ".gif") for path, suffix, *_ in files):
+        check_matplotlib()
 
 
 def printable(text: str) -> str:

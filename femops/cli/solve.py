@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, final
 import typer
 
 from femops.cli.options import (
+    POSITIVE,
     JsonOption,
     LevelOption,
     MeshArgument,
@@ -24,12 +25,12 @@ from femops.cli.options import (
     ThreadsOption,
     documentation,
     number,
+    option,
     paragraphs,
-    positive,
     set_threads,
     share_mesh,
 )
-from femops.cli.output import Output, one_line_warnings
+from femops.cli.output import Output, check_files, one_line_warnings
 from femops.cli.problems.make import Make
 from femops.cli.record import record_of
 
@@ -55,37 +56,25 @@ class _Asked:
     options: dict[str, Any]  # values of all options, by the names of their parameters
 
 
+_RTOL = "Relative residual, below 1, at which the iteration stops."
+_BY = "Multigrid if omitted, where it has all that it needs; or the diagonal."
+_SAVE = "Write the solution for ParaView: u.vtu, or u.pvtu with a file of each rank."
+_WAVE = "Wave number, 1 / length; 8 over the mesh's longest side if omitted."
+
+
 def _solve(
     asked: _Asked,
     mesh: MeshArgument,
     order: OrderOption = 4,
     refine: RefineOption = 0,
-    rtol: Annotated[
-        float,
-        typer.Option(
-            parser=number(0.0, 1.0),
-            metavar="R",
-            help="Relative residual, below 1, at which the iteration stops.",
-        ),
-    ] = 1e-10,
+    rtol: Annotated[float, option(number(0.0, 1.0), "R", _RTOL)] = 1e-10,
     level: LevelOption = "partial",
-    preconditioner: Annotated[
-        Preconditioner | None,
-        typer.Option(help="Multigrid if omitted, where it has all that it needs; or the diagonal."),
-    ] = None,
+    preconditioner: Annotated[Preconditioner | None, typer.Option(help=_BY)] = None,
     threads: ThreadsOption = None,
     partition: PartitionOption = Method.CURVE,
     reproducible: ReproducibleOption = False,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the solution for ParaView: u.vtu, or u.pvtu with a file of each rank.",
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw the solution.")
-    ] = None,
+    save: Annotated[Path | None, option(None, "FILE", _SAVE)] = None,
+    picture: Annotated[Path | None, option(None, "FILE.png", "Draw the solution.")] = None,
     json: JsonOption = False,
 ) -> None:
     from femops.cli.problems.base import solve
@@ -134,12 +123,8 @@ def problem(own: Callable[..., Make]) -> Callable[..., None]:
     return app.command()(paragraphs(command))
 
 
-LamOption = Annotated[
-    float, typer.Option(parser=number(0.0, float("inf")), metavar="L", help="Lame's first, stress.")
-]
-MuOption = Annotated[
-    float, typer.Option(parser=positive, metavar="M", help="Shear modulus, stress.")
-]
+LamOption = Annotated[float, option(number(0.0), "L", "Lame's first, stress.")]
+MuOption = Annotated[float, option(POSITIVE, "M", "Shear modulus, stress.")]
 
 
 @problem
@@ -164,16 +149,7 @@ def poisson() -> Make:
 
 
 @problem
-def helmholtz(
-    k: Annotated[
-        float | None,
-        typer.Option(
-            parser=positive,
-            metavar="K",
-            help="Wave number, 1 / length; 8 over the mesh's longest side if omitted.",
-        ),
-    ] = None,
-) -> Make:
+def helmholtz(k: Annotated[float | None, option(POSITIVE, "K", _WAVE)] = None) -> Make:
     """Solve a Helmholtz problem on a mesh.
 
     The equation is -div grad u - k^2 u = f, which is indefinite. The solver is MINRES, with a
@@ -246,16 +222,10 @@ def stokes() -> Make:
 
 def _check_paths(save: Path | None, picture: Path | None, comm: Communicator) -> None:
     """Check, before the work starts, that all files can be written. Collective."""
-    from femops.io.atomic import check_writable, checked_path
-    from femops.io.plots.with_matplotlib import check_matplotlib
     from femops.parallel import check
 
     with check(comm):
-        if save is not None:
-            check_writable(checked_path(save, ".vtu", ".pvtu"))
-        if picture is not None:
-            check_writable(checked_path(picture, ".png"))
-            check_matplotlib()
+        check_files((save, ".vtu", ".pvtu"), (picture, ".png"))
 
 
 def _shown(facts: dict[str, Any], result: Result) -> list[tuple[str, str]]:
