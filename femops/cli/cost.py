@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from femops.cli.options import COUNT, JsonOption, numbers, option, whole_number
+from femops.cli.options import COUNT, JsonOption, PngOption, numbers, option, whole_number
 from femops.cli.output import Output, check_files, one_line_warnings, quantity
 
 Form = StrEnum("Form", ["MASS", "DIFFUSION", "CONVECTION", "ELASTICITY"])
@@ -25,7 +25,7 @@ def cost(
     order: Annotated[str, option(None, "LIST", "Polynomial degrees: 2-10 or 2,4,6.")] = "2-6",
     q1d: Annotated[str, option(None, "Q", _Q1D)] = "p1d",
     elements: Annotated[int, option(COUNT, "N", "Elements per direction.")] = 2,
-    plot: Annotated[str | None, option(None, "FILE", "Draw it into this PNG file.")] = None,
+    plot: PngOption = None,
     json: JsonOption = False,
 ) -> None:
     """Print what each level of assembly costs as the order grows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,39 +14,35 @@ from femops.bench.timing import stopwatch
 from femops.spaces.h1_l2 import H1
 
 
-@final
-class MfemOperator(PeerOperator):
+def operator(problem: Problem, kind: str, space: H1) -> PeerOperator:
     """Mass or diffusion by partial assembly, dofs in MFEM's order."""
+    import mfem.ser as mfem
 
-    def __init__(self, problem: Problem, kind: str, space: H1) -> None:
-        import mfem.ser as mfem
+    n = round(space.mesh.num_elements ** (1.0 / space.dim))
+    mesh = _mesh(mfem, n, bend=kind != "cartesian")
+    collection = mfem.H1_FECollection(space.order, space.dim)
+    dofs = mfem.FiniteElementSpace(mesh, collection)
+    mass = problem.form == "mass"
+    one = mfem.ConstantCoefficient(1.0)
+    integrator = (mfem.MassIntegrator if mass else mfem.DiffusionIntegrator)(one)
+    degree = 2 * problem.rule(space.order).q1d - 1
+    integrator.SetIntRule(mfem.IntRules.Get(mfem.Geometry.CUBE, degree))
+    form = mfem.BilinearForm(dofs)
+    form.SetAssemblyLevel(mfem.AssemblyLevel_PARTIAL)
+    form.AddDomainIntegrator(integrator)
+    form.Assemble()
+    vectors = [mfem.Vector(dofs.GetTrueVSize()) for _ in range(2)]
+    x, y = (vector.GetDataArray() for vector in vectors)
+    positions = _positions(mesh, space)
+    x[:] = first_function(positions, space.order)
 
-        self.label = f"mfem {version('mfem')} partial assembly (PyPI build, no AVX)"
-        n = round(space.mesh.num_elements ** (1.0 / space.dim))
-        mesh = _mesh(mfem, n, bend=kind != "cartesian")
-        collection = mfem.H1_FECollection(space.order, space.dim)
-        dofs = mfem.FiniteElementSpace(mesh, collection)
-        mass = problem.form == "mass"
-        one = mfem.ConstantCoefficient(1.0)
-        integrator = (mfem.MassIntegrator if mass else mfem.DiffusionIntegrator)(one)
-        degree = 2 * problem.rule(space.order).q1d - 1
-        integrator.SetIntRule(mfem.IntRules.Get(mfem.Geometry.CUBE, degree))
-        form = mfem.BilinearForm(dofs)
-        form.SetAssemblyLevel(mfem.AssemblyLevel_PARTIAL)
-        form.AddDomainIntegrator(integrator)
-        form.Assemble()
-        size = dofs.GetTrueVSize()
-        vectors = mfem.Vector(size), mfem.Vector(size)
-        self.x, self.y = (vector.GetDataArray() for vector in vectors)
-        positions = _positions(mesh, space)
-        self.x[:] = first_function(positions, space.order)
-        self.v = second_function(positions, space.order)
-        self._form, self._vectors = form, vectors
-        self._alive = mesh, collection, dofs, one, integrator
+    def apply() -> Any:
+        form.Mult(*vectors)
+        return y
 
-    def apply(self) -> None:
-        """Set y = A x."""
-        self._form.Mult(*self._vectors)
+    label = f"mfem {version('mfem')} partial assembly (PyPI build, no AVX)"
+    alive = mesh, collection, dofs, one, integrator
+    return PeerOperator(label, apply, x, second_function(positions, space.order), alive=alive)
 
 
 def _mesh(mfem: Any, n: int, *, bend: bool) -> Any:

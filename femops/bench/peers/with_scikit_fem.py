@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from itertools import count
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -14,25 +14,15 @@ from femops.bench.timing import stopwatch
 from femops.spaces.h1_l2 import H1
 
 
-@final
-class ScikitFemOperator(PeerOperator):
+def operator(problem: Problem, kind: str, space: H1) -> PeerOperator:
     """Mass or diffusion as SciPy's compressed rows, in scikit-fem's order of dofs."""
-
-    level = "full"
-
-    def __init__(self, problem: Problem, kind: str, space: H1) -> None:
-        n = round(space.mesh.num_elements ** (1.0 / space.dim))
-        degree = 2 * problem.rule(space.order).q1d - 1
-        basis = _basis(n, space.order, degree, bent=kind != "cartesian")
-        self._matrix = _matrix(problem.form, basis)
-        self.x = first_function(basis.doflocs, space.order)
-        self.v = second_function(basis.doflocs, space.order)
-        self.y = np.zeros_like(self.x)
-        self.label = f"scikit-fem {version('scikit-fem')} assembled matrix"
-
-    def apply(self) -> None:
-        """Set y = A x."""
-        self.y = self._matrix @ self.x
+    n = round(space.mesh.num_elements ** (1.0 / space.dim))
+    degree = 2 * problem.rule(space.order).q1d - 1
+    basis = _basis(n, space.order, degree, bent=kind != "cartesian")
+    matrix = _matrix(problem.form, basis)
+    x, v = (f(basis.doflocs, space.order) for f in (first_function, second_function))
+    label = f"scikit-fem {version('scikit-fem')} assembled matrix"
+    return PeerOperator(label, lambda: matrix @ x, x, v, "full")
 
 
 def _basis(n: int, order: int, degree: int, *, bent: bool) -> Any:

@@ -40,26 +40,23 @@ def load(s: fem.Sample, v: fem.Field):  # type: ignore[no-untyped-def]  # noqa: 
     return v(s)
 
 
-@final
-class WarpOperator(PeerOperator):
+def operator(problem: Problem, kind: str, space: H1) -> PeerOperator:
     """Mass or diffusion as a matrix of Warp, in Warp's order of dofs."""
+    n = round(space.mesh.num_elements ** (1.0 / space.dim))
+    q1d = problem.rule(space.order).q1d
+    parts = _Parts(n, space.order, q1d, bent=kind != "cartesian")
+    matrix = parts.integrated(mass if problem.form == "mass" else diffusion, "u", "v")
+    positions = parts.space.node_positions().numpy().T
+    x, v = (f(positions, space.order) for f in (first_function, second_function))
+    vectors = wp.array(x, dtype=wp.float64), wp.zeros(len(x), dtype=wp.float64)
+    x, y = (vector.numpy() for vector in vectors)  # views
 
-    level = "full"
+    def apply() -> Any:
+        bsr_mv(matrix, *vectors, alpha=1.0, beta=0.0)
+        return y
 
-    def __init__(self, problem: Problem, kind: str, space: H1) -> None:
-        n = round(space.mesh.num_elements ** (1.0 / space.dim))
-        q1d = problem.rule(space.order).q1d
-        self._parts = parts = _Parts(n, space.order, q1d, bent=kind != "cartesian")
-        self._matrix = parts.integrated(mass if problem.form == "mass" else diffusion, "u", "v")
-        positions = parts.space.node_positions().numpy().T
-        x, self.v = (f(positions, space.order) for f in (first_function, second_function))
-        self._vectors = wp.array(x, dtype=wp.float64), wp.zeros(len(x), dtype=wp.float64)
-        self.x, self.y = (vector.numpy() for vector in self._vectors)  # views
-        self.label = f"warp {version('warp-lang')} CPU, assembled matrix"
-
-    def apply(self) -> None:
-        """Set y = A x."""
-        bsr_mv(self._matrix, *self._vectors, alpha=1.0, beta=0.0)
+    label = f"warp {version('warp-lang')} CPU, assembled matrix"
+    return PeerOperator(label, apply, x, v, "full", (parts,))
 
 
 @final
