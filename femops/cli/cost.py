@@ -41,7 +41,7 @@ def cost(
       femops cost mass --dim 3 --order 2-10
       femops cost diffusion --dim 2 --order 2-12 --q1d p1d+1 --plot cost.png
       femops cost elasticity --order 1-4 --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     orders, more = numbers(order), _more(q1d)
     from femops.bench.cost import expected, table
 

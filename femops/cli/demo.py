@@ -38,7 +38,7 @@ def demo(
     Examples:
       femops demo
       femops demo --refine 3 --threads 1 --out /tmp/femops
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.base import solve
     from femops.cli.problems.poisson import Poisson
     from femops.errors import FileError

@@ -41,7 +41,7 @@ def info(mesh: MeshArgument, json: JsonOption = False) -> None:
     Examples:
       femops mesh info ball.mesh
       femops mesh info my.mesh --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     output = Output(json)
     facts = describe(load_mesh(mesh))
     output.json({"mesh": mesh, **facts})
@@ -64,7 +64,7 @@ def refine(
     Examples:
       femops mesh refine ball.mesh finer.mesh
       femops mesh refine ball.mesh finest.vtu --times 2
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     _write(mesh, out, times)
 
 
@@ -85,7 +85,7 @@ def convert(
       femops mesh convert ball.mesh ball.vtu
       femops mesh convert my.mesh my.png
       femops mesh convert --split tetrahedra.msh hexahedra.mesh
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     _write(mesh, out, split=split)
 
 
@@ -111,7 +111,7 @@ def partition(
       femops mesh partition ball.mesh --parts 4 --refine 1
       femops mesh partition 32x32x32 --parts 8 --method metis --order 4
       femops mesh partition my.mesh --parts 100 --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     import femops
 
     output = Output(json)

@@ -142,7 +142,7 @@ def poisson() -> Make:
       femops solve poisson my.mesh --order 6 --save out/u.vtu --picture out/u.png
       femops solve poisson my.mesh --order 2 --level full --json
       femops solve poisson my.mesh --preconditioner jacobi
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.poisson import Poisson
 
     return Poisson
@@ -160,7 +160,7 @@ def helmholtz(k: Annotated[float | None, option(POSITIVE, "K", _WAVE)] = None) -
     Examples:
       femops solve helmholtz disc.mesh --order 4 --refine 1
       femops solve helmholtz disc.mesh --order 6 --refine 1 --k 12 --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.helmholtz import Helmholtz
 
     return partial(Helmholtz, k=k)
@@ -177,7 +177,7 @@ def elasticity(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
     Examples:
       femops solve elasticity ball.mesh --order 3
       femops solve elasticity disc.mesh --order 4 --lam 10 --mu 0.5 --save u.vtu
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.elasticity import Elasticity
 
     return partial(Elasticity, lam=lam, mu=mu)
@@ -195,7 +195,7 @@ def neohookean(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
     Examples:
       femops solve neohookean ball.mesh --order 2
       femops solve neohookean disc.mesh --order 4 --lam 5 --picture u.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.neo_hookean import NeoHookean
 
     return partial(NeoHookean, lam=lam, mu=mu)
@@ -214,7 +214,7 @@ def stokes() -> Make:
     Examples:
       femops solve stokes disc.mesh --order 3 --refine 1
       femops solve stokes ball.mesh --order 2 --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.stokes import Stokes
 
     return Stokes

@@ -55,7 +55,7 @@ def verify(
     Examples:
       femops solve poisson ball.mesh --reproducible --json > run.json
       femops verify run.json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     output = Output(json)
     before = _read(run)
     _check_options(context, before["run"]["arguments"], run)

@@ -54,7 +54,7 @@ def warmup(
       femops warmup
       femops warmup --order 1-8 --dim 3
       femops warmup elasticity --order 2 --level matrix-free --mesh curved
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.operators.execution.host import LEVELS
 
     orders, dims = numbers(order), numbers(dim, "dimensions", option="--dim")

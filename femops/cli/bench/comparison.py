@@ -41,7 +41,7 @@ def machine(
     Examples:
       femops bench machine --quick
       femops bench machine --save docs/benchmarks
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.bench.comparison import check_folder, run_comparison, save_comparison
 
     if save is not None:
@@ -69,7 +69,7 @@ def compare(
     Examples:
       femops bench compare docs/benchmarks
       femops bench compare docs/benchmarks --plot machines.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.bench.comparison import markdown, read_comparisons, speed_rows
 
     documents, output = read_comparisons(folder), Output(json)

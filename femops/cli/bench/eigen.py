@@ -37,7 +37,7 @@ def eigen(
     Examples:
       femops bench eigen
       femops bench eigen --order 6 --elements 5 --states 20
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.bench.solvers.eigen import run_eigen
 
     methods = [name.replace("-", " ") for name in method]

@@ -43,7 +43,7 @@ def faces(
     Examples:
       femops bench faces --order 2,4
       femops bench faces --problem sip --footprint cache --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.bench.faces import run_faces
 
     names = [name.replace("-", " ") for name in problem]

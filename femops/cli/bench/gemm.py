@@ -61,7 +61,7 @@ def gemm(
       femops bench gemm --size 8,16,32 --members 20000 --search --plot search.png
       femops bench gemm --device cuda --members 1000000 --layout contiguous,interleaved --plot
       femops bench gemm --device cuda --members 1000000 --size 4,8,16 --search
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     if device is not None and threads != [1]:
         raise typer.BadParameter("--device has no use for --threads")
     if search and max(len(given) for given in (members, dtype, layout)) > 1:

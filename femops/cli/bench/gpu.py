@@ -121,7 +121,7 @@ def gpu(
       femops bench gpu --into results --budget 540 --plot
       femops bench gpu --order 3,6 --problem bp1,bp3
       femops bench gpu --sweep --order 3,6 --problem bp3
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     if sweep and plot is not None:
         raise typer.BadParameter("give --sweep or --plot, not both")
     if sweep and into is not None:

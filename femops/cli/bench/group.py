@@ -32,7 +32,7 @@ def group() -> None:
       femops bench bp1
       femops bench bp3 --order 2,4,6 --threads 1 --footprint cache
       femops bench all --json --plot
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
 
 
 for _name, _what in PROBLEMS.items():

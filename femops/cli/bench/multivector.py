@@ -47,7 +47,7 @@ def multivector(
       femops bench multivector --vectors 8,16,64,100,256,1024 --plot vectors.png
       femops bench multivector --width 8,16,32,64,100 --method panels,columns --plot widths.png
       femops bench multivector --cells 27000 --order 4 --method columns,one-by-one
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.bench.multivector import run_multivector
 
     methods = [name.replace("-", " ") for name in method]

@@ -125,7 +125,7 @@ def all_problems(
     Examples:
       femops bench all --json --plot
       femops bench all --order 2,4 --threads 1 --plot all.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops import bench
 
     return partial(bench.run_all, order, threads, peers=_peers(peers), rounds=rounds)
@@ -147,7 +147,7 @@ def cg(
     Examples:
       femops bench cg --order 3,6 --threads 1 --mesh cartesian,multilinear
       femops bench cg --order 1-8 --footprint cache --plot cg.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops import bench
 
     often: dict[str, Any] = {"meshes": mesh, "level": level, "rounds": rounds}

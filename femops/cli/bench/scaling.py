@@ -65,7 +65,7 @@ def scaling(
       femops bench scaling --ranks 1,2 --json --plot scaling.png
       femops bench scaling --ranks 1,2,4,8 --problem bp1 --mesh multilinear --memory
       femops bench scaling --vectors 300 --order 8 --dofs 274625 --plot vectors.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     size = dofs_of(dofs, footprint)
     from femops.bench.scaling import MEMORY_RANKS, Settings, run_scaling
 

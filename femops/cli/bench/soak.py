@@ -41,7 +41,7 @@ def soak(
     Examples:
       femops bench soak --minutes 5
       nice -n 19 femops bench soak --json > soak.json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.bench.soak import run_soak
 
     set_threads(threads)

@@ -60,7 +60,7 @@ def solve(
       femops bench solve --order 4 --threads 1 --mesh ball --dofs 2e5
       femops bench solve --order 4,6 --threads 1 --mesh multilinear --dofs 2.27e5 --peers
       femops bench solve --order 4 --device cuda --dofs 1e7
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops import bench
     from femops.bench.peers.interface import SOLVERS
 

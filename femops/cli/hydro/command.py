@@ -128,7 +128,7 @@ def hydro(
       femops hydro triple-point --refine 3 --picture triple.png --movie triple.gif
       femops hydro sedov --checkpoint run.state --checkpoint-every 50
       femops hydro --verify 1 3 5
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     given = {
         name: value.value if isinstance(value, StrEnum) else value
         for name, value in sorted(locals().items())

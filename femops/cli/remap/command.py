@@ -72,7 +72,7 @@ def remap(
       femops remap 5 --mesh periodic-square --refine 3 --t-final 0.8
       femops remap 14 --mesh inline-quad -ho 3 -lo 2 --picture disc.png
       femops remap --verify 5 9
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     given = dict(locals())
     if verify:
         others = given_options(context) - {"what", "verify", "threads", "json"}
