@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,16 +45,6 @@ def group() -> None:
     """Solve a problem with a known solution, and say how far off the result is."""
 
 
-@final
-@dataclass(frozen=True)
-class _Asked:
-    """Problem, words and options from a command line."""
-
-    make: Make  # function that makes the problem
-    command: list[str]  # words of the command, and the mesh
-    options: dict[str, Any]  # values of all options, by the names of their parameters
-
-
 _RTOL = "Relative residual, below 1, at which the iteration stops."
 _BY = "Multigrid if omitted, where it has all that it needs; or the diagonal."
 _SAVE = "Write the solution for ParaView: u.vtu, or u.pvtu with a file of each rank."
@@ -63,7 +52,9 @@ _WAVE = "Wave number, 1 / length; 8 over the mesh's longest side if omitted."
 
 
 def _solve(
-    asked: _Asked,
+    make: Make,
+    words: list[str],
+    options: dict[str, Any],
     mesh: MeshArgument,
     order: OrderOption = 4,
     refine: RefineOption = 0,
@@ -77,6 +68,7 @@ def _solve(
     picture: Annotated[Path | None, option(None, "FILE.png", "Draw the solution.")] = None,
     json: JsonOption = False,
 ) -> None:
+    """Make a problem and solve it; ``words`` are the command's, ``options`` all that it has."""
     from femops.cli.problems.base import solve
     from femops.fields.vector_hash import vector_hash
     from femops.parallel import world
@@ -90,13 +82,13 @@ def _solve(
         title = f"solving on {grid.num_elements} elements of order {order}"
         with output.iterating(title) as progress:
             chosen = None if preconditioner is None else preconditioner.value
-            result = solve(asked.make, grid, order, rtol, level, progress, chosen)
+            result = solve(make, grid, order, rtol, level, progress, chosen)
         facts = {"mesh": mesh, "elements": grid.num_elements, "order": order, **result.facts()}
         if comm.size > 1:
             facts["ranks"] = comm.size
         if json:
             hashed = vector_hash(result.problem.space, result.u)
-            run = record_of(asked.command, asked.options, grid, comm, hashed)
+            run = record_of(words, options, grid, comm, hashed)
             output.json(facts | {"run": run})
         title = result.problem.title
         output.facts(title[0].upper() + title[1:], _shown(facts, result))
@@ -105,13 +97,13 @@ def _solve(
 
 def problem(own: Callable[..., Make]) -> Callable[..., None]:
     """Make a command from a function that takes the options of one problem."""
-    _, *shared = inspect.signature(_solve, eval_str=True).parameters.values()
+    _, _, _, *shared = inspect.signature(_solve, eval_str=True).parameters.values()
     options = inspect.signature(own, eval_str=True).parameters
 
     def command(**given: Any) -> None:
         named = {name: value for name, value in given.items() if name != "mesh"}
         make = own(**{name: given.pop(name) for name in options})
-        _solve(_Asked(make, ["solve", own.__name__, given["mesh"]], named), **given)
+        _solve(make, ["solve", own.__name__, given["mesh"]], named, **given)
 
     command.__name__, command.__doc__ = own.__name__, documentation(own)
     command.__annotations__ = {}

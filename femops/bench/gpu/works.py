@@ -21,14 +21,7 @@ from femops.bench.gpu.cases import (
 from femops.bench.gpu.operators import Sizes, operator_rows
 from femops.bench.gpu.run import ROUND_OFF, Record, Row, Run, Step
 from femops.bench.gpu.tuning import tune
-from femops.bench.problems import (
-    FOOTPRINTS,
-    PROBLEMS,
-    Progress,
-    check_asked,
-    choose,
-    default_dofs,
-)
+from femops.bench.problems import FOOTPRINTS, PROBLEMS, Progress, check_asked, choose, default_dofs
 from femops.bench.solvers.multigrid import prepared
 from femops.bench.tensor.products import Products, mean_over_peers
 from femops.operators.execution.device import LEVELS
@@ -91,10 +84,16 @@ class GpuSettings:
 
 def _operators(settings: GpuSettings, prefix: str = "") -> list[Step]:
     """Steps that measure operators and conjugate gradients, one for each order."""
-    return [
-        Step(sizes.name, partial(operator_rows, sizes), sizes.effort)
-        for sizes in settings.sizes(prefix=prefix)
-    ]
+    return _orders(operator_rows, settings.sizes(prefix=prefix))
+
+
+def _shapes(settings: GpuSettings) -> list[Step]:
+    """Steps that tune launch shapes of the kernels, one for each order."""
+    return _orders(tune, settings.sizes(_SWEPT_DOFS, "shapes, "))
+
+
+def _orders(do: Callable[[Sizes, Run], None], sizes: Iterable[Sizes]) -> list[Step]:
+    return [Step(each.name, partial(do, each), each.effort) for each in sizes]
 
 
 def _solves(settings: GpuSettings) -> list[Step]:
@@ -113,14 +112,6 @@ def _solve_rows(name: str, case: tuple[str, int, float, str], run: Run) -> list[
     solves.round(run.seconds)
     found = solves.rows(machine.get_threads())
     return [{"name": f"{name}, {row['preconditioner']}"} | row for row in found]
-
-
-def _shapes(settings: GpuSettings) -> list[Step]:
-    """Steps that tune launch shapes of the kernels, one for each order."""
-    return [
-        Step(sizes.name, partial(tune, sizes), sizes.effort)
-        for sizes in settings.sizes(_SWEPT_DOFS, "shapes, ")
-    ]
 
 
 def _each(
@@ -186,9 +177,9 @@ def run_gpu(
     Cases that fail are listed in ``failures``. The benchmark goes on while the GPU answers.
     """
     settings.check()
-    found = found or Record()
+    found, show = found or Record(), progress or (lambda _: None)
     given = settings.device, settings.seconds, settings.budget, settings.amounts
-    run = Run(*given, found, progress or (lambda _: None))
+    run = Run(*given, found, show)
     for work in works:
         run.do(WORKS[work](settings))
     found.complete = not found.notes and not found.dead
