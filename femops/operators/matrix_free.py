@@ -45,7 +45,7 @@ _COMPILED = ("compiled", "_transposed", "_panelled", "_views")
 
 
 class VectorMap(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
-    """What SciPy's solvers call of operators and preconditioners, with checks of the vectors.
+    """Linear map of the vectors of spaces: all that SciPy's solvers call, with checks of vectors.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class VectorMap(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no type
         return check_factor(space, space.memory.factor(x, "x"))
 
 
-class MatrixFree(VectorMap):
+class MatrixFree(VectorMap, ABC):
     """Linear operator that compiled kernels apply."""
 
     _given_as = "a femops operator, as femops.mass(V) (SciPy's solvers take others)"

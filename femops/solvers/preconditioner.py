@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from numbers import Number, Real
 from typing import Any, final
 
@@ -16,7 +17,7 @@ from femops.spaces.product import Product
 from femops_kernels.cuda.device.device import Device
 
 
-class Preconditioner(VectorMap):
+class Preconditioner(VectorMap, ABC):
     """Preconditioner that SciPy's and CuPy's solvers accept.
 
     A product checks its vector as a product with an operator does.

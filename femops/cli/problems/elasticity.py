@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import ClassVar, final
 
 import numpy as np
@@ -11,7 +12,7 @@ from femops.cli.problems.base import Problem, Vector
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 
 
-class Solid(Problem):
+class Solid(Problem, ABC):
     """Elastic solid. The exact displacement is a product of waves in each component."""
 
     least_dim = 2
