@@ -158,8 +158,8 @@ def pc(M: Preconditioner) -> Any:
     SolverError
         M is no preconditioner of femops, not in float64, or on a device.
     """
-    _check(M._space, M.dtype, "M")
-    made = PETSc.PC().create(_comm(M._space))
+    _check(M.space, M.dtype, "M")
+    made = PETSc.PC().create(_comm(M.space))
     made.setType(PETSc.PC.Type.PYTHON)
     made.setPythonContext(_Applied(M))
     return made

@@ -37,6 +37,17 @@ def call_seconds(call: Callable[[], object]) -> float:
     return perf_counter() - begin
 
 
+def stopwatch() -> Callable[[], float]:
+    """Return a function that returns the seconds since its last call, at first since now."""
+    times = [perf_counter()]
+
+    def lap() -> float:
+        times.append(perf_counter())
+        return times[-1] - times[-2]
+
+    return lap
+
+
 def repeated(measure: Callable[[], float], seconds: float, least: int = LEAST) -> list[float]:
     """Measure ``least`` times, and more until the sum is ``seconds``. Return all times."""
     times: list[float] = []

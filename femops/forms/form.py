@@ -56,25 +56,8 @@ def form(
 @overload
 def form(
     function: FormFunction | Mapping[str, FormFunction],
-    trial: Space,
+    trial: Space | Product,
     test: Space | None = None,
-    *,
-    boundary: bool | int | str | Iterable[int | str] | None = None,
-    faces: str | None = None,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    data_dtype: DTypeLike | None = None,
-    lanes: int | None = None,
-    level: str = "partial",
-    **coefficients: Any,
-) -> Operator: ...
-
-
-@overload
-def form(
-    function: FormFunction | Mapping[str, FormFunction],
-    trial: Product,
-    test: None = None,
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
     faces: str | None = None,

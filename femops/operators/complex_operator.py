@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError, VectorError
 from femops.fields.multivector import MultiVector
-from femops.operators.execution.vectors import check_many, check_output
+from femops.operators.execution.vectors import check_many
 from femops.operators.integrals.complex_coefficients import paired
 from femops.operators.integrals.constraints import Constraints, read_only
 from femops.operators.integrals.integral import Integral
@@ -99,16 +99,9 @@ class ComplexOperator(MatrixFree):
 
     # --- application -----------------------------------------------------------------------------
 
-    def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Compute A x (test_space.size,) for a complex vector (size,); see `Operator.apply`."""
-        x, real = self._check(x, "x", self.space), self.real.dtype
-        if out is None:
-            result: NDArray[Any] = self._arrays.empty(self.test_space.size, self.dtype)
-        else:
-            result = self._check(out, "out", self.test_space)
-            check_output(self.space, x, result, out)
-        self.real.apply(x.view(real), result.view(real))
-        return result
+    def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
+        real = self.real.dtype
+        self.compiled.apply(x.view(real), result.view(real))
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         pairs = self._arrays.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
@@ -116,7 +109,6 @@ class ComplexOperator(MatrixFree):
         return result
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the product (test size, nvec) with many vectors x (size, nvec)."""
         given = as_pairs(self._arrays.ascontiguousarray(x, dtype=self.dtype))
         return from_pairs(self.real._matmat(given))
 

@@ -44,7 +44,7 @@ class DenseBlocks(BlockJacobi):
 
     def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
         shape = (*self.inverse.shape[:2], 1)
-        self._space.memory.xp.matmul(self.inverse, x.reshape(shape), out=result.reshape(shape))
+        self.space.memory.xp.matmul(self.inverse, x.reshape(shape), out=result.reshape(shape))
 
 
 @final

@@ -74,7 +74,7 @@ class BlockTriangular(Preconditioner):
         return BlockTriangular, (self.operator, self.parts)
 
     def _apply(self, x: Vector, result: Vector) -> None:
-        xp, found = self._space.memory.xp, dict[str, Vector]()
+        xp, found = self.space.memory.xp, dict[str, Vector]()
         for name, M in self.parts.items():
             right = x[self._W.slice(name)]
             for trial, block in self._before[name]:

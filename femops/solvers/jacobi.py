@@ -33,10 +33,10 @@ class Jacobi(Preconditioner):
 
     def __abs__(self) -> Jacobi:
         """Preconditioner with the absolute values of the diagonal, which is positive definite."""
-        return Jacobi(abs(self.inverse), self._space)
+        return Jacobi(abs(self.inverse), self.space)
 
     def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
-        self._space.memory.xp.multiply(self.inverse, x, out=result)
+        self.space.memory.xp.multiply(self.inverse, x, out=result)
 
 
 @checked(SolverError)
