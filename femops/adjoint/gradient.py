@@ -445,7 +445,7 @@ class _Problem:
 
     @property
     def linear(self) -> tuple[tuple[LinearEquations, LinearEquations], Operator]:
-        """Linear equations with the Jacobian and with its transpose, and the Jacobian."""
+        """Linear equations with the Jacobian and with its transpose, and then the Jacobian."""
         assert self._equations is not None
         assert self.F is not None
         return self._equations, self._equations[0].jacobian(self.F, self.state)

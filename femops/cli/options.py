@@ -118,7 +118,7 @@ RefineOption = Annotated[
     typer.Option(
         parser=whole_number(0),
         metavar="N",
-        help="Split every element in two along each direction, so many times.",
+        help="Split every element in two along each direction, N times.",
     ),
 ]
 OrderOption = Annotated[

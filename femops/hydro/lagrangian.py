@@ -248,7 +248,7 @@ def _tensor(matrices: list[Floats]) -> Floats:
 
 Assembly = Literal["partial", "full"]
 
-_EXACT, _MOST_ITERATIONS = 1e-14, 1000  # of solves whose momentum is to be kept
+_EXACT, _MOST_ITERATIONS = 1e-14, 1000  # tolerance and limit of solves that conserve momentum
 
 
 @final
@@ -692,7 +692,7 @@ def _check(problem: Problem, dim: int, assembly: Assembly, device: DeviceLike) -
 
 
 def _check_orders(order_kinematic: int, order_thermo: int) -> None:
-    most = 3 * order_kinematic - 1  # beyond, the energy has more dofs than quadrature points
+    most = 3 * order_kinematic - 1  # above, energy would have more dofs than quadrature points
     if order_thermo > most:
         raise HydroError(
             f"order_thermo is {order_thermo} beside order_kinematic {order_kinematic}: give at "

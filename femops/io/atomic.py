@@ -93,7 +93,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Let no other process be in such a block for the same folder. Wait until it is left.
+    """Exclude other processes from a folder. Wait until the process that has it leaves it.
 
     Does nothing on Windows, and on file systems that do not lock folders.
     """

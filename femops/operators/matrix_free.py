@@ -79,7 +79,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy or another process, without compiled code."""
         kept = {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
-        return {k: v for k, v in kept.items() if not isinstance(v, ModuleType)}  # SciPy's
+        return {k: v for k, v in kept.items() if not isinstance(v, ModuleType)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

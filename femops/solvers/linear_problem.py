@@ -182,7 +182,7 @@ class LinearProblem:
         if A.space.comm.max(int(bool(held))):
             norm = norm_of(A, right, sums)
         if guess is None or not norm:  # zero solves A x = 0, of which no residual is small enough
-            guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # pages not touched
+            guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # touches no page of memory
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         tolerance = max(rtol * norm, atol)
         return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own, held)

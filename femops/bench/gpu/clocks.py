@@ -39,7 +39,7 @@ def clocks(device: Device) -> dict[str, Any]:
 
 
 def _value(word: str) -> float | str | None:
-    """Convert a word to a number, hexadecimal words to text, and others such as "[N/A]" to None."""
+    """Convert a word: numbers to float, hexadecimal words to text, "[N/A]" and the like to None."""
     if word.startswith("0x"):
         return hex(int(word, 16))
     try:

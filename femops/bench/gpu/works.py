@@ -78,7 +78,7 @@ def _shapes(settings: GpuSettings) -> list[Step]:
 
 
 def _each(table: str, cases: Iterable[Case], rows: Callable[[Case, Run], list[Row]]) -> list[Step]:
-    """Make a step for each case, which adds rows to a table if the limits are known."""
+    """Make a step for each case. The step adds rows to a table if the limits were measured."""
 
     def do(case: Case, run: Run) -> None:
         if run.rates is not None:

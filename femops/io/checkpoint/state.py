@@ -226,7 +226,7 @@ class StateReader:
         self._check_gaps()
 
     def _read_text(self, length: int) -> bytes:
-        """Read the text. A file with holes stops it early, before these take memory."""
+        """Read the text. Stop early at holes of a sparse file, before they take memory."""
         parts = []
         for part in self._blocks(length):
             if b"\0" in part:
@@ -366,7 +366,7 @@ def checked_values(values: Any) -> dict[str, Any]:
         json.dumps(plain)
     except CheckpointError:
         raise
-    except (ValueError, RecursionError) as error:  # of too many digits, or that hold themselves
+    except (ValueError, RecursionError) as error:  # numbers too long, cycles
         raise CheckpointError(f"values cannot be written as JSON: {error}") from error
     return plain
 

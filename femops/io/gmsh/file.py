@@ -338,7 +338,7 @@ def _old_text(section: Section, _: str) -> Iterable[tuple[int, int, Ints]]:
 
 
 def _check_partitions(cursor: Text, tags: Ints, rows: Ints) -> None:
-    """Raise if the third tag is not the number of the partitions behind it."""
+    """Raise if the third tag is not the number of partition tags that follow it."""
     if tags.shape[1] > 3 and (tags[:, 2] != tags.shape[1] - 3).any():
         wrong = rows[tags[:, 2] != tags.shape[1] - 3][0]
         raise cursor.fail("its third tag is not the number of partitions", int(wrong))

@@ -196,7 +196,7 @@ class Text(Cursor):
         except (ValueError, OverflowError):
             raise self._bad(words, int) from None
         if kind == "i" and values.size and abs(values).max() >= 2**31:
-            raise self.fail(f"{values[abs(values).argmax()]} is no number of 4 bytes")
+            raise self.fail(f"{values[abs(values).argmax()]} does not fit into 4 bytes")
         self._check_plain(words)
         return values
 

@@ -186,7 +186,7 @@ def _entries(journal: IO[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def journaled(path: Path, end: int) -> Iterator[JournaledFile]:
-    """Open a file for changes that take place at once, at the end of the block."""
+    """Open a file for changes that all take place together when the block ends."""
     file = JournaledFile(path, end)
     try:
         yield file

@@ -67,7 +67,7 @@ class Lane:
 
     @property
     def suffix(self) -> str:
-        """End of the names of LLVM's functions of such vectors."""
+        """End of the names of LLVM's functions for vectors of this type."""
         return f"v{self.width}f{8 * self.itemsize}"
 
     @property
@@ -190,7 +190,7 @@ def store_at(lane: Lane, base: Any, offset: Any, value: Any) -> None:
 
 
 def load(lane: Lane, base: Any, offset: Any) -> Traced:
-    """``load(LANE, address, k)``: lane vector number ``k`` behind ``address``."""
+    """``load(LANE, address, k)``: lane vector number ``k`` from ``address`` on."""
     return Traced(lane, load_at(lane, base, offset))
 
 

@@ -139,7 +139,7 @@ def numbers(source, modes, across, k, k1):
 
 
 def asked(x_lines, steps_in, point_steps, steps_out):
-    """Return when and where a batch asks for the stored numbers behind its own.
+    """Return when and where a batch prefetches the stored numbers of later batches.
 
     Memory brings them to the second-level cache during all of a batch's work, not only while
     numbers are read. Where a batch has less than FAR bytes of numbers, it asks at the points alone.
@@ -163,6 +163,6 @@ def ask_numbers(begin, k, lines):
 
 @inner
 def ask_modes(modes):
-    """Prefetch the modes that are FAR behind those of a batch."""
+    """Prefetch the modes that begin FAR after a batch's own modes."""
     for i in range(MODE_LANES * LANE_BYTES // CACHE_LINE if PREFETCH else 0):
         prefetch(modes, FAR + i * CACHE_LINE, 2)

@@ -13,7 +13,7 @@ USE_INVERSE = 13  # whether there is one
 EDGES, SEGMENTS = 14, 15  # address: where segments of vectors begin, and the end; how many
 PARTIAL, SECOND = 16, 17  # addresses, per segment: float64 sums of two kinds
 STATE, SUMS = 18, 19  # addresses
-MORE_ROWS = 20  # of SUMS, that a merged sweep leaves behind the first; 0 without
+MORE_ROWS = 20  # rows of SUMS that a merged sweep leaves after the first; else 0
 CLAIM = 21  # of several solves at once: FREE, TAKEN by a thread, or ENDED
 TABLE_SIZE = 22
 
