@@ -502,7 +502,7 @@ class _Problem:
         return found
 
     def derivatives(self, adjoint: Vector | None) -> dict[str, Vector]:
-        """Derivatives by all controls, in the order in which they were asked for."""
+        """Derivatives by all controls, in the order in which the user named them."""
         names = tuple(self.controls)
         found = {}
         if names:

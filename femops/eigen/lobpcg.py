@@ -63,7 +63,7 @@ def default_preconditioner(A: Any) -> Preconditioner:
         `multigrid` refuses A.
     """
     try:
-        # multigrid of a singular A would measure relaxations, or factor, in vain
+        # if A is singular, multigrid of A would waste its measurements and factors
         made = None if is_singular(A) else multigrid(A)
         if made is None or made.hierarchy.solver.singular:
             made = multigrid(_with_mass(A))

@@ -100,7 +100,7 @@ def not_positive(problem: LinearProblem, count: int) -> SolverError:
 def _diverging(problem: LinearProblem, M: Multigrid, count: int) -> SolverError:
     """Return the error for a cycle that is not positive. Collective.
 
-    On a singular operator a cycle takes what is left of an impossible load to zero.
+    On a singular operator a cycle yields zero for the rest of a load that has no solution.
     """
     cause = singular_cause(problem.A, problem.right, problem.tolerance)
     if cause:

@@ -133,7 +133,7 @@ def opened(path: Path, piece: Piece | None = None) -> Iterator[Any]:
 
 @contextmanager
 def _opened_locked(path: Path, piece: Piece) -> Iterator[Any]:
-    """Open a file that is not under its name yet: it may be lost."""
+    """Open a temporary file, which may be lost without harm."""
     _make_room(path, piece)
     with h5py().File(path, "r+", locking=False) as file:
         yield file[ROOT]
@@ -143,7 +143,7 @@ def _make_room(path: Path, piece: Piece | None) -> None:
     """Reserve disk space at the end of a file for a piece, or for the counts of a step.
 
     HDF5 loses the file, and often the process, if the disk is full when it writes. So the file is
-    not opened unless there is room. HDF5 gives back what it does not use when it closes the file.
+    not opened unless there is room. When HDF5 closes the file it gives unused space back.
     Does nothing where the system cannot reserve space: on macOS and Windows.
     """
     if sys.platform == "darwin" or sys.platform == "win32":

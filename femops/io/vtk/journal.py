@@ -1,7 +1,7 @@
 """Changes of a file that take place at once: all of them, or none if the program is killed.
 
 HDF5 overwrites heads of arrays in no order. Killed in between, it leaves a file that cannot be
-read. So what it overwrites is held in memory, and goes into a journal before it goes to the file.
+read. So overwritten bytes are held in memory, and go into a journal before they go to the file.
 The journal is a file beside it, which is there only while the file is overwritten.
 """
 

@@ -150,7 +150,7 @@ _WARM = 1e-3
 _SETTLE = 1e-4
 # Number of first tries, and the multiple of the best time beyond which a level is then dropped.
 _TRIES, _CLOSE = 2, 1.5
-_AS_FAST = 1.05  # times the best: within what two measurements differ by
+_AS_FAST = 1.05  # times the best: two measurements differ by as much
 # Number of copies of the sample, in different memory, on which close levels are compared.
 _PLACES = 3
 # Optimistic limits of one thread, for bounds: bytes and operations per second.
@@ -343,7 +343,7 @@ def _work(level: str, sample: Sum, nvec: int = 1) -> tuple[float, float]:
 def _least_entries(term: Term) -> float:
     """Estimate the entries of the matrix by those of a large Cartesian mesh with as many dofs."""
     columns = (term.trial.order + 1.0) ** term.trial.dim
-    coupled = np.count_nonzero(entry_numbers(term).any(axis=(0, 2)))  # components, one by one
+    coupled = np.count_nonzero(entry_numbers(term).any(axis=(0, 2)))  # pairs of components
     return term.test.touched * columns * coupled
 
 

@@ -244,7 +244,7 @@ def _factor_seconds(M: Changeable) -> float:
 def _iteration_seconds(M: Changeable) -> float:
     """Expected time of an iteration of a solve with cycles by points."""
     space = M.operator.space
-    each = _DOF * (1 + (space.ncomp > 1)) * M.precision.itemsize / 4.0  # twice in float64
+    each = _DOF * (1 + (space.ncomp > 1)) * M.precision.itemsize / 4.0  # by bytes of a number
     return float(each * space.global_size + _CALLS)
 
 

@@ -213,7 +213,7 @@ def _in_type(
     Shapes: returned (operator, its type, reason for the type).
     """
     level = cycle_level(A, A.space)
-    with np.errstate(over="ignore", invalid="ignore"):  # the product shows what is lost
+    with np.errstate(over="ignore", invalid="ignore"):  # the trial product shows losses
         rounded = in_precision(A, dtype, level)
         well = dtype.itemsize >= A.dtype.itemsize or rounds_well(product, rounded)
     if well:

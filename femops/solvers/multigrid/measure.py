@@ -117,7 +117,7 @@ def factor(M: Cycle, k: int, cycles: int | None = None) -> float:
     """
     level, r = M.levels[k], M.rights[k]
     level.dual(level.scattered_error())
-    if M.hierarchy.solver.singular:  # take what is in the null space out of the load
+    if M.hierarchy.solver.singular:  # remove the null space from the load
         level.compiled.apply(M.cycle_from(k), r)
     direction, product = (M.updates.vector(level.size.own, r.dtype) for _ in range(2))
     alphas, betas, before, found = list[float](), list[float](), 0.0, 0.0

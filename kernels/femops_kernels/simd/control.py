@@ -201,7 +201,7 @@ class _Carried:
                 lost = True
                 values += [ir.Constant(one.llvm, ir.Undefined) for one in _each(kind)]
             if lost and not self._fresh[k]:
-                raise KernelError("a loop carries what is no number of the kernel, and changes it")
+                raise KernelError("a loop changes a variable that is no number of the kernel")
             self._lost.append(lost)
         for (_, phi), value in zip(self._phis, values, strict=True):
             phi.add_incoming(value, build().block)

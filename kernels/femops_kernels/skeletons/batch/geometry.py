@@ -16,14 +16,14 @@ from femops_kernels.skeletons.chunk.table import *
 
 # </defaults>
 
-LINES_ASK = 6  # with more points, memory is asked for line by line
+LINES_ASK = 6  # with more points, memory is prefetched line by line
 OVER_VECTORS = False  # a slot of a lane is an element
 MAPPED = NJACOBIAN + NPOSITION > 0
 G2 = G1D * G1D
 MODE_LANES = DIM * G1D**DIM  # of an element
 PLANE_MODE_LANES = 2 * DIM * G2 if MAPPED and DIM > 2 else 0
 LINE_MODE_LANES = DIM * DIM * G1D if MAPPED else 0
-# How far ahead quadrature data is asked for by the first-level cache: two lines of points.
+# How far ahead quadrature data is prefetched to the first-level cache: two lines of points.
 NEAR = 2 * Q1D * NQDATA * STORED_BYTES
 DATA_LINES = -(-POINTS * NQDATA * STORED_BYTES // CACHE_LINE)  # cache lines of a batch's numbers
 

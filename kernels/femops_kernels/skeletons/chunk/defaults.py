@@ -47,7 +47,7 @@ BY_ELEMENT = True  # results are added element by element, see ``by_element.py``
 BY_CHUNK = False  # other work on the vectors is done for a chunk at once, not batch by batch
 PREFETCH = True  # ask for the next batch's quadrature data while working on this one
 FAR = 2**14  # how many bytes ahead, for the second-level cache
-ROWS_AHEAD = 1200  # with many vectors: rows between those asked for and those worked on
+ROWS_AHEAD = 1200  # with many vectors: rows from those worked on to those prefetched
 
 B = Matrix1D(((1.0, 0.0), (0.0, 1.0)))
 # collocated derivative at the quadrature points, (Q1D, Q1D), and its transpose

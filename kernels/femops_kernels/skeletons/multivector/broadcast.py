@@ -101,7 +101,7 @@ def point_line(table, b, k):
 
 
 def asked(x_lines, steps_in, point_steps, steps_out):
-    """Return zeros: nothing is asked for."""
+    """Return zeros: nothing is prefetched."""
     return 0, 0, 0, 0, 0
 
 

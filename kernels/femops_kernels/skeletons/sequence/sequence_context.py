@@ -3,9 +3,9 @@
 Both are int64; SECONDS and scalars are float64 in the same eight bytes.
 """
 
-# What all instructions know: addresses of the scalars and of work space; bytes of it for each
-# thread; threads, and their team; the driver of operators; the system's clock, or 0, its argument,
-# and room for what it says.
+# Words of the context: addresses of the scalars and of the work space; bytes of it for each thread;
+# threads, and their team; the driver of operators; the system's clock, or 0, its argument, and room
+# for its result.
 SCALARS, SPACE, SPACE_BYTES, USABLE, SHARERS, DRIVE, CLOCK, CLOCK_NAME, STAMP = range(9)
 CONTEXT_SIZE = STAMP + 2
 
