@@ -182,7 +182,7 @@ def _members(c: Term, a: Term, b: Term) -> int:
     counts = {c.view.members} | {one.view.members for one in (a, b) if not one.view.shared}
     if len(counts) > 1:
         raise TensorError(
-            f"batches of {sorted(counts)} members: give equal numbers, or one tensor for all"
+            f"batches of {sorted(counts)} members: give all the same number, or one tensor"
         )
     kinds = {one.view.dtype for one in (a, b, c)}
     if len(kinds) > 1:
