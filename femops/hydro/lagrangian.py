@@ -593,7 +593,7 @@ class Lagrangian:
         spent = {"_force_seconds": 0.0, "_sweeps": 0, "_solves": 0, "_zero": Clock()}
         return self.__dict__ | spent | {"sequences": []}
 
-    # --- what was spent --------------------------------------------------------------------------
+    # --- times and counts ------------------------------------------------------------------------
 
     def count(self, *, sweeps: int = 0, solves: int = 0) -> None:
         """Add counts of force evaluations (sweeps) and rate evaluations (solves) to the clock."""
@@ -618,7 +618,7 @@ class Lagrangian:
         times = spent["force"], spent["mass"], spent["energy"]
         return Clock(*times, self._sweeps, iterations, self._solves)
 
-    # --- what is reported ------------------------------------------------------------------------
+    # --- reports ---------------------------------------------------------------------------------
 
     def total_energy(self, state: Floats) -> float:
         """Kinetic, internal and potential energy of a state (space.size,), summed. Collective."""

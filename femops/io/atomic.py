@@ -21,7 +21,7 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
     """Return `path` after a check of its suffix and of its folder."""
     target = Path(path)
     if "\0" in str(target):
-        raise FileError(f"cannot write {str(target)!r}: there is a zero in it, choose another name")
+        raise FileError(f"cannot write {str(target)!r}: leave the zero character out of the name")
     if target.suffix.lower() not in suffixes:
         listed = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]][not suffixes[:-1] :])
         raise FileError(

@@ -266,12 +266,12 @@ def checked_preconditioner(solver: Solver, A: Operator, M: Any) -> Preconditione
         raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
     if solver != "gmres" and not A.symmetric:
         raise SolverError(
-            f"{A!r} is not symmetric: {solver} needs that, femops.gmres not (a tensor "
-            "coefficient is symmetric only if it is so to the last bit: give (K + K.T) / 2)"
+            f"{A!r} is not symmetric, as {solver} needs: use femops.gmres (a tensor coefficient "
+            "counts as symmetric only if it is so to the last bit: give (K + K.T) / 2)"
         )
     if solver != "gmres" and not getattr(M, "symmetric", True):
         raise SolverError(
-            f"M is not symmetric: {solver} needs that, femops.gmres not; "
+            f"M is not symmetric, as {solver} needs: use femops.gmres, or "
             "of a product of spaces give femops.block_diagonal(W, ...)"
         )
     return as_preconditioner(M, A.space, A.dtype)

@@ -58,7 +58,7 @@ def _solves(settings: GpuSettings) -> list[Step]:
 
 
 def _solve(name: str, case: tuple[str, int, float, str], run: Run) -> None:
-    """Measure one problem (mesh, order, about how many dofs, level) with each preconditioner."""
+    """Measure one problem (mesh, order, approximate dofs, level) with each preconditioner."""
 
     def rows() -> list[Row]:
         solves = prepared(*case, run.device)

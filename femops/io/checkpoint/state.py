@@ -558,7 +558,7 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
     return State(vectors, dict(reader.contents.values))
 
 
-# --- what is written ------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def _field(space: Space, dtype: np.dtype[Any]) -> Field:
@@ -651,7 +651,7 @@ def _flush(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-# --- what is read ---------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -142,8 +142,8 @@ def _check_own(journal: Path, path: Path) -> None:
     user = getattr(os, "geteuid", lambda: own)()  # Windows has no numbers of users
     if not stat.S_ISREG(found.st_mode) or found.st_uid not in (own, user):
         raise FileError(
-            f"'{journal}' is no plain file, or is another user's than '{path}', whose changes "
-            "have such names: remove it, or let its owner continue the series"
+            f"'{journal}' is no plain file, or has another owner than '{path}', whose changes it "
+            "should hold: remove it, or let its owner continue the series"
         )
 
 

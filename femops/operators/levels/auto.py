@@ -266,7 +266,7 @@ def measure_levels(
     for level in sorted(bounds, key=lambda name: bounds[name]):
         if times and bounds[level] > min(times.values()):
             break
-        if not _fits(level, sample):  # other samples may have taken the memory meanwhile
+        if not _fits(level, sample):  # earlier samples may have taken the memory
             continue
         runs[level] = _runner(level, sample, panels, None if cached[level] else flush)
         times[level] = min(runs[level]() for _ in range(_TRIES))

@@ -38,7 +38,7 @@ _EMITTED = {"add": "fadd", "sub": "fsub", "mul": "fmul", "truediv": "fdiv"}
 
 @final
 class Lane:
-    """A lane format: how many slots, of which float type. It is the kind of lane vectors."""
+    """A lane format: the number of slots, and their float type. It is the kind of lane vectors."""
 
     rank = 0  # complex numbers in lanes decide on operations with lane vectors
 

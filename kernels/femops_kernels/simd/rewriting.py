@@ -3,8 +3,8 @@
 A function of a kernel is Python, and means what Python means. Before it runs, its conditions and
 loops are replaced by those of ``control.py``, and ``min``, ``sqrt`` and the like by functions that
 take traced numbers. Refused are ``break``, ``continue``, ``else`` of loops and a ``return`` in a
-loop. Lists and other objects of Python are constants: what changes them changes them once, when the
-code is written. The variable of a loop of the kernel has no value after the loop.
+loop. Lists and other objects of Python are constants: a statement changes them once, when the code
+is written. The variable of a loop of the kernel has no value after the loop.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class _Run:
             stored.set_metadata("nontemporal", once)
 
     def each(self, pieces: list[tuple[int, int]], emit: Callable[[Any, int], object]) -> None:
-        """Emit pieces (first number, how many), the longest ones in a loop."""
+        """Emit pieces (first number, count of numbers), the longest ones in a loop."""
         longest = max((n for _, n in pieces), default=0)
         whole = [first for first, n in pieces if n == longest]
         if whole:

@@ -8,7 +8,7 @@ other.  Block k has IN of field k and OUT of the test function of number k, or e
 there is none.  Entries that do not depend on the field are read from the first block.
 """
 
-NCHUNKS = 0  # how many chunks
+NCHUNKS = 0  # number of chunks
 FIRST_BATCH = 1  # address, per chunk: first batch
 QDATA = 2  # address: (batch, point, number, slot)
 BUFFER = 3  # address: contributions to non-owned dofs of OUT, components together
@@ -49,7 +49,7 @@ IN_ORIGIN = 35  # where in x the field begins, bytes
 OUT_ORIGIN = 36  # where in y the test function begins
 IN_COMPONENTS = 37  # of the field
 OUT_COMPONENTS = 38  # of the test function
-BLOCKS = 39  # how many blocks the table has
+BLOCKS = 39  # number of blocks of the table
 FUNCTIONALS = 40  # address: functionals of elements, (batch, functional, slot)
 IN_TURNS = 41  # address: how elements lie behind their faces, see ``batch/face_nodes.py``
 OUT_TURNS = 42

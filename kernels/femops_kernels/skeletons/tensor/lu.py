@@ -169,8 +169,8 @@ def minus_multiples(row, shape, factors, upper):
 def change_columns(table, step, shape, a, j, moved, reduced):
     """Exchange rows in columns of a table as in the panel from row j on.
 
-    ``shape`` is how many columns the panel has, and how many are changed. ``reduced`` tells whether
-    the panel's multiples of rows are subtracted.
+    ``shape``: columns of the panel, and columns that are changed. ``reduced`` tells whether the
+    panel's multiples of rows are subtracted.
     """
     places, top = places_of(shape[0], shape[1]), table + j * (step * BYTES)
     before = load_tile(top, places, step)
