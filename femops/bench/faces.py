@@ -117,7 +117,7 @@ def _solves(facts: dict[str, Any], operators: dict[str, Operator]) -> list[dict[
         b, begin = B.rhs(load(B.space, 1.0)), perf_counter()
         M = multigrid(B)
         more[name] = {"seconds_setup": perf_counter() - begin}
-        cg(B, b, M=M, rtol=_RTOL, warn=False)  # compiles
+        cg(B, b, M=M, rtol=_RTOL, warn=False)  # compiles the kernels
         begin = perf_counter()
         _, info = cg(B, b, M=M, rtol=_RTOL, warn=False)
         times[name], more[name]["iterations"] = perf_counter() - begin, info.iterations

@@ -71,7 +71,7 @@ def gas_rows(case: GasCase, run: Run) -> list[Row]:
     off = relative_difference(case.compared(run.device), case.compared(None))
     gas = case.run(case.refine, run.device)
     equations = gas.equations
-    gas.run(_END, max_steps=1)  # compiles
+    gas.run(_END, max_steps=1)  # compiles the kernels
 
     def forces() -> None:
         equations.forces(gas.state)  # the host looks at its time step
@@ -127,7 +127,7 @@ def vectors_rows(case: VectorsCase, run: Run) -> list[Row]:
     result = many.empty_like(space)
     times = batch_times(device, partial(operator.apply_many, many, result), run.seconds)
     last, alone = case.nvec - 1, space.zeros()
-    x = device.upload(device.download(many[last]))  # contiguous
+    x = device.upload(device.download(many[last]))  # a contiguous copy
     single = batch_times(device, partial(operator.apply, x, alone), run.seconds).median
     bound = Demand.of(operator).of_vectors(case.nvec, space.size).bound(rates)
     facts = {"name": case.name, "problem": case.problem, "mesh": _MESH, "order": case.order}

@@ -57,9 +57,9 @@ def _measures(A: Operator, b: Vector, seconds: float) -> dict[str, Callable[[], 
 def _iteration(A: Operator, b: Vector, merged: bool) -> float:
     """Seconds of an iteration, without the start of the solve."""
     compiled = A.compiled
-    assert isinstance(compiled, HostOperator)  # one rank
+    assert isinstance(compiled, HostOperator)  # there is one rank
     solve = ConjugateGradients(compiled, b, None, None, merged)
-    solve.advance(0.0, 2, 2, show=False)  # warms up
+    solve.advance(0.0, 2, 2, show=False)  # warms caches
     more = partial(solve.advance, 0.0, 2 + _ITERATIONS, _ITERATIONS, show=False)
     return call_seconds(more) / (solve.iterations - 2)
 

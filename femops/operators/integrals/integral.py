@@ -73,7 +73,7 @@ class Integral:
 
     def _copied(self, given: FormCoefficient) -> FormCoefficient:
         """The form's copy of a coefficient. Collective: all ranks raise if one does."""
-        given = given.read(on_sides=self.domain.two_sided)  # messages
+        given = given.read(on_sides=self.domain.two_sided)  # exchanges values between ranks
         with check(self.fields.whole.comm):
             return given.keep(self.geometry)
 

@@ -35,7 +35,7 @@ def for_many(kernel: CudaKernel, device: Device, nvec: int) -> CudaKernel:
 
 
 def _groups(nvec: int) -> list[int]:
-    """Numbers of vectors of a block, the fastest first. A block costs about one vector more."""
+    """Possible numbers of vectors of a block, fastest first. A block costs one vector more."""
     sizes = [VECTORS, VECTORS // 2, VECTORS // 4]
     return sorted(sizes, key=lambda size: -(-nvec // size) * (size + 1))
 
