@@ -33,7 +33,7 @@ MOST_DEGREE = 64
 """Highest order of a basis. Above it, unrolled kernels would take minutes to compile."""
 
 
-_FAR = 1e3  # where polynomials of high degree still are numbers
+_FAR = 1e3  # largest coordinate of a point: beyond, polynomials of high degree overflow
 
 MOST_POINTS = 1024
 """Maximum number of points of a rule. An element has a power of this number."""

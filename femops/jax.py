@@ -33,7 +33,7 @@ except ImportError as error:
 __all__ = ["functional", "operator", "residual", "solve"]
 
 _PLATFORMS = {False: "cpu", True: "gpu"}
-_ALIGNMENT = 16  # bytes, of what JAX takes on a GPU; on the host it copies what is not aligned
+_ALIGNMENT = 16  # bytes, of arrays that JAX takes on a GPU; on the host it copies others
 
 
 @checked(OperatorError)

@@ -273,7 +273,7 @@ def _operand(function: Map, name: str, value: Any) -> Any:
     wanted = "cpu" if function.space.memory.device is None else "cuda"
     if not isinstance(value, torch.Tensor):
         on_host = number_of(value) is not None
-        # a copy: what is saved for derivatives must not change with the user's array
+        # a copy: vectors saved for derivatives must not change with the user's array
         value = _tensor(function.array(name, value, on_host=on_host).copy())
         value = value.to(wanted) if value.ndim else value
     dtype = str(function.dtype)

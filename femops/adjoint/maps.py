@@ -121,7 +121,7 @@ class Map(ABC):
             An input is missing or given twice, or there is no such input.
         """
         for name in (name for name in named if name not in self.inputs):
-            self.array(name, None)  # raises
+            self.array(name, None)  # raises the error
         given = dict(zip(self.inputs, inputs, strict=False))
         if len(inputs) > len(self.inputs) or given.keys() & named:
             has = ", ".join(self.inputs)

@@ -30,7 +30,7 @@ from femops_common.arguments import Count, Fraction, checked, shown
 
 Vector = NDArray[Any]
 STORED = frozenset({"RAM", "DISK"})
-"""Storages of a schedule besides the states at work."""
+"""Places where a schedule can store states for later."""
 
 
 @final

@@ -14,7 +14,7 @@ from typing import Any, final
 from femops.errors import OperatorError
 from femops_kernels.codegen.ahead import same_imports
 
-_SHOWN = 300  # characters of what a failed process has printed last
+_SHOWN = 300  # characters of the last output of a failed process
 
 
 def run_once(command: Sequence[str], patience: float) -> tuple[str, str]:

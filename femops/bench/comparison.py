@@ -189,7 +189,7 @@ def machine_name(document: Document) -> str:
 
 
 def speed_rows(documents: Iterable[Document]) -> list[dict[str, Any]]:
-    """Rows of all documents, with the name of the ``machine`` and the ``library``, to be drawn."""
+    """Rows to draw from all documents. Each row also names its ``machine`` and ``library``."""
     return [
         row | {"machine": machine_name(document), "library": row["implementation"].split()[0]}
         for document in documents

@@ -360,7 +360,7 @@ def auto_check(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         if "auto" not in group or not times:
             continue
         chosen, best = group["auto"]["level"], min(times, key=lambda name: times[name])
-        # if the chosen level has a row of its own, that was timed like the rows of other levels
+        # prefer the row of the chosen level, because other levels were timed in the same way
         loss = times.get(chosen, group["auto"]["seconds_median"]) / times[best] - 1.0
         found = {"chosen": chosen, "best": best, "loss": loss, "close": loss <= CLOSE}
         checks.append(dict(zip(same, key, strict=True)) | found | {"seconds": times})

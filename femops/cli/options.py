@@ -105,7 +105,7 @@ Preconditioner = StrEnum("Preconditioner", ["MULTIGRID", "JACOBI"])
 Preconditioner.__doc__ = "Preconditioners of `femops solve`."
 
 _MESH = "A mesh file, the name of a sample (ball.mesh), or the elements of a box (8x8x8)."
-_REFINE = "Split every element in two along each direction, so many times."
+_REFINE = "Split every element in two along each direction, N times."
 _LEVELS = (
     "What operators keep: full (a matrix), element, partial (numbers at the quadrature points), "
     "matrix-free, or auto (measured)."

@@ -50,7 +50,7 @@ def tune(
     dofs: DofsOption = None,
     threads: ThreadsOption = 1,
     rounds: RoundsOption = 9,
-    again: Annotated[bool, typer.Option("--again", help="Measure what is known, too.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure known settings, too.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Measure which settings of kernels are fastest on this machine, and keep them.

@@ -18,7 +18,7 @@ NEW_SEED = 2**32  # added to the seed: a state may have begun with random vector
 def vectors_of_state(
     pencil: Pencil, state: SubspaceState, k: int, most: int, seed: int
 ) -> MultiVector:
-    """Return a copy of a state's vectors, with random ones behind them. Collective.
+    """Return a copy of a state's vectors, followed by random vectors. Collective.
 
     Parameters
     ----------

@@ -290,7 +290,7 @@ def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
     """Check a user's arguments, and copy the points to an array (n, dim)."""
     if not isinstance(mesh, Mesh):
         raise ProbeError(
-            f"a probe was given {type_name(type(mesh))} for a mesh: give that of the space, V.mesh"
+            f"a probe was given {type_name(type(mesh))} for a mesh: give V.mesh of the space V"
         )
     if outside not in get_args(Outside):
         raise ProbeError(f"outside is {outside!r}: take 'error' or 'nan'")

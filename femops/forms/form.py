@@ -265,7 +265,7 @@ def scalars(*, positive: bool = False, **given: Coefficient) -> dict[str, FormCo
 
 
 def check_displacements(V: Space, maker: Callable[..., Any]) -> None:
-    """Raise unless a space has as many components as dimensions, along them. Collective."""
+    """Raise unless a space has one component along each dimension. Collective."""
     if sides_turn(V):
         raise OperatorError(
             f"{maker.__name__} has vectors, whose components do not turn with the sides that this "

@@ -26,7 +26,7 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
     """Return `path` after a check of its suffix and of its folder."""
     target = Path(path)
     if "\0" in str(target):
-        raise FileError(f"cannot write {str(target)!r}: there is a zero in it, choose another name")
+        raise FileError(f"cannot write {str(target)!r}: leave the zero character out of the name")
     if target.suffix.lower() not in suffixes:
         listed = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]][not suffixes[:-1] :])
         raise FileError(
@@ -105,7 +105,7 @@ def fill(temporary: Path, content: str | bytes) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Let no other process be in such a block for the same folder. Wait until it is left.
+    """Exclude other processes from a folder. Wait until the process that has it leaves it.
 
     Does nothing on Windows, and on file systems that do not lock folders.
     """

@@ -270,7 +270,7 @@ class ComplexOperator(MatrixFree):
         terms = []
         for factor, term in self.real.summands:
             turned = Operator.of_form(times_minus_i(term.source), self.real.dtype)
-            sign = 1.0 if term.original is None else -1.0  # of a conjugate transpose
+            sign = 1.0 if term.original is None else -1.0  # i A^H is -(i A)^H
             terms += [(sign * factor * a, part) for a, part in turned.summands]
         held = self.real.constraints
         return Operator(terms, Constraints(held.rows, held.columns, symmetric=held.symmetric))
@@ -356,7 +356,7 @@ def times_minus_i(form: Integral) -> Integral:
 
 
 def _turned(parts: Objects) -> Objects:
-    """Real and imaginary parts (2 ncomp, ...), one after the other, of numbers times -i."""
+    """Real and imaginary parts (2 ncomp, ...), in turns, of numbers times -i."""
     out = np.empty_like(parts)
     out[::2], out[1::2] = parts[1::2], -parts[::2]
     return out

@@ -28,7 +28,7 @@ class Summable(ABC):
     __array_ufunc__ = None  # NumPy must not multiply entry by entry: array * residual is refused
     space: Any
     dtype: np.dtype[Any]
-    _remedies: ClassVar[Mapping[type, str]] = {}  # what to do instead of adding such an object
+    _remedies: ClassVar[Mapping[type, str]] = {}  # advice in place of adding an object of a type
 
     @abstractmethod
     def _plus(self, other: Self) -> Self:

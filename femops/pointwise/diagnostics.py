@@ -81,7 +81,7 @@ def explain(error: BaseException) -> str:
             "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh and the like"
         )
     if "array element with a sequence" in text and isinstance(error.__cause__, TraceError):
-        asked = str(error.__cause__)  # of the symbol: its truth, as by np.where, or its value
+        asked = str(error.__cause__)  # NumPy asked a symbol for its truth or its value
         return asked if "where" in asked else _ARRAYS
     if "condlist" in text:
         return "numpy.select and piecewise do not take symbols: write femops.where(condition, a, b)"

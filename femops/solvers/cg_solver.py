@@ -411,7 +411,7 @@ def _warn_of(
     rtol: float,
     limit: int,
 ) -> None:
-    """Warn of solves that failed, of ``counts``: how many of how many. Collective.
+    """Warn of solves that failed. ``counts``: failed solves and all solves. Collective.
 
     Each has its solver, its report and its right-hand side.
     """

@@ -121,7 +121,7 @@ def minres(
     ) -> tuple[Vector, int]:
         part = max(_MARGIN * problem.tolerance / norm, least)
         told = None if seen is None else _times(norm, seen)
-        unit = residual / norm  # for squares in the preconditioner's norm to be in range
+        unit = residual / norm  # squares in the preconditioner's norm stay in range
         update, count = _reduced(problem, precondition, unit, part, least, flat, steps, told)
         return norm * update, count
 

@@ -30,12 +30,12 @@ from femops_kernels.cg import LEAST_NORM
 _FORCING, _GAMMA = 0.1, 0.9
 _SHORTEST = 2.0**-12  # step length at which the search gives up
 _DECREASE = 1e-4  # Armijo's constant
-_FLATTER = 0.8  # what the slope along a step must fall to
+_FLATTER = 0.8  # part of the first slope to which the slope along a step must fall
 _SMALL = 1e-12  # a residual that may be rounding, where coefficients are of size 1
-_ROUNDING = 4.0  # times the residual that rounding u causes; up to 1.0 was seen, for p to 7
+_ROUNDING = 4.0  # allowed over the residual that rounding u causes; measured: 1.0 for p to 7
 _ROUNDED = "converged to round-off"
 _NO_PROGRESS = "no step along the Newton direction makes progress"
-_SOLVED, _STALLED = 1e-6, 3  # of the first residual, and steps that do not halve it: round-off
+_SOLVED, _STALLED = 1e-6, 3  # below this part, if these steps do not halve it, it is round-off
 
 
 @final

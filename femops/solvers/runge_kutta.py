@@ -361,7 +361,7 @@ def runge_kutta(
     _check_method(method)
     _check_functions(f, limiter, callback, start, u)
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
-        raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
+        raise SolverError(f"dt = {dt:g} from {start:g} to {end:g}: give dt > 0 and end >= start")
     ranks, vectors = communicator(comm), StageVectors(u if start < end else u.copy())
     callback = on_all_ranks(callback, ranks)
     rate, u, start, dt = vectors.rate(f), vectors.start, float(start), float(dt)

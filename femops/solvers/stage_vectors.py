@@ -14,7 +14,7 @@ from femops_common.arguments import shown
 
 Vector = NDArray[Any]
 
-_ROW = 16  # rows of work space begin at multiples of so many numbers, which are full cache lines
+_ROW = 16  # rows of work space begin at multiples of 16 numbers, which are full cache lines
 
 
 @final

@@ -49,7 +49,7 @@ def values_of_field(source: Any, vector: NDArray[Any], target: Any) -> Floats:
     if (source.ncomp, source.dim) != (target.ncomp, target.dim):
         raise SpaceError(
             f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
-            f"to {target!r}: take a space with as many"
+            f"to {target!r}: take a space with the same numbers"
         )
     same = source.mesh is target.mesh and source.distributed is target.distributed
     if not same and max(source.comm.size, target.comm.size) > 1:

@@ -80,7 +80,7 @@ class DomainSpace(ABC):
 
     @property
     def p1d(self) -> int:
-        """Nodes in each direction, where all directions have as many."""
+        """Nodes in each direction, if all directions have the same number."""
         return self.basis.p1d
 
     @property

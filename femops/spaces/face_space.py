@@ -58,7 +58,7 @@ class FaceSpace(DomainSpace, ABC):
         """Node numbers (nf, p1d**dim) of the element at each face, layer by layer from the face.
 
         Only for functions with derivatives. The restriction has the nodes in this order. With
-        ``layers`` only the nodes of so many layers are returned.
+        ``layers`` only the nodes of the first layers are returned.
         """
 
     def turns(self) -> Ints:

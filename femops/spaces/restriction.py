@@ -78,7 +78,7 @@ def _instead_of(value: object, what: str) -> str:
 
 def refuse_unreadable(array: object, what: str) -> None:
     """Raise `VectorError` if an array is on a GPU, or has masked entries."""
-    if type(array) is np.ndarray:  # what follows would take part of the time of a small product
+    if type(array) is np.ndarray:  # the checks below cost time of a small product
         return
     if hasattr(array, "__cuda_array_interface__"):
         raise VectorError(f"{what} is on a GPU: this is done on the host, give {what}.get()")

@@ -59,7 +59,7 @@ def _torn(space: Space, corners: Floats) -> bool:
     size = (high + low).max()
     if comm.size > 1:
         gaps = _gaps(_like(space, 1), corners)
-    else:  # in less time
+    else:  # the same, in less time
         shared = np.empty((mesh.num_vertices, space.dim))
         shared[mesh.elements] = corners
         gaps = np.abs(corners - shared[mesh.elements])

@@ -209,7 +209,7 @@ def _cut(block: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
 
 def _pairs(a: Group, b: Group, letters: tuple[str, str]) -> list[tuple[Term, Term]]:
     if len(a) != len(b):
-        raise TensorError(f"groups of {len(a)} and {len(b)} matrices: give as many in each")
+        raise TensorError(f"groups of {len(a)} and {len(b)} matrices: give both the same number")
     check_devices(*a.views[:1], *b.views[:1])
     if len(a) and a[0].dtype != b[0].dtype:
         raise TensorError(f"groups of {a[0].dtype} and {b[0].dtype}: convert them to one type")

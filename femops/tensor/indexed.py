@@ -146,7 +146,7 @@ class Indexed:
         if isinstance(value, Update):
             if not self._same_as(value.target):
                 raise TensorError(
-                    "what += or -= gave is set to other entries: write C[i, j] += A[i, k] * B[k, j]"
+                    "+= or -= gave a value for other entries: write C[i, j] += A[i, k] * B[k, j]"
                 )
             self._set(value.added, 1.0)
         else:

@@ -420,7 +420,7 @@ def _check(status: NDArray[Any] | None, result: Any, what: str) -> None:
     shown = ", ".join(map(str, failed[:5])) + (", ..." if len(failed) > 5 else "")
     raise SingularError(
         f"{len(failed)} of {len(status)} matrices are {what} (members {shown}): the error's "
-        "'result' has those of the others",
+        "'result' has the results of the other matrices",
         failed,
         result,
     )

@@ -114,7 +114,7 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     device = terms[0].view.device
     counts = sorted({term.view.members for term in terms if not term.view.shared}) or [1]
     if counts[0] < 1 or len(counts) > 1:
-        raise TensorError(f"batches of {counts} members: give as many of each, and one or more")
+        raise TensorError(f"batches of {counts} members: give all the same number, one or more")
     kind, members = terms[0].view.dtype, counts[0]
     written = float(kind.itemsize * members * prod(sizes[x] for x in result))
     read = sum(float(kind.itemsize * _numbers(term)) for term in terms)

@@ -24,7 +24,7 @@ NUMBERS = ("float64", "float32", "complex128", "complex64")
 """Types of numbers that tensors can have."""
 
 _DERIVED = "layout", "parts"  # attributes of a view
-_EFFORT = 10_000  # of the search for a place that two strided views share
+_EFFORT = 10_000  # limit of the search for a place that two strided views share
 
 _NAMES = {np.dtype(name): name for name in NUMBERS}  # the attribute `name` of a dtype is slow
 

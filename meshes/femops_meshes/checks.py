@@ -244,13 +244,13 @@ def _overlaps(elements: Ints, coordinates: Floats, topology: Topology) -> Ints:
 
 
 def gaps(coordinates: Floats, topology: Topology) -> NDArray[np.bool_]:
-    """True (ne,) for elements that put a node of a shared face or edge elsewhere than others do."""
+    """True (ne,) for elements whose position of a shared node differs from a neighbour's."""
     n = geometry_degree(coordinates.shape[1], topology.dim)
     numbers = topology.lattice(n)
     shared = np.empty((topology.lattice_size(n), topology.dim))
     shared[numbers] = coordinates
     gap = np.abs(shared[numbers] - coordinates)
-    # of each element's own extent in each direction: a period may be much shorter than others
+    # relative to the element's extent in each direction: one period may be far shorter than another
     size = np.ptp(coordinates, axis=1, keepdims=True)
     round_off = 8 * np.finfo(np.float64).eps * np.abs(coordinates)
     return np.asarray((gap > 1e-10 * size + round_off).any(axis=(1, 2)))

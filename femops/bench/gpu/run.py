@@ -194,7 +194,7 @@ class Run:
         found.answers = device.synchronize
 
     def do(self, steps: Sequence[Step]) -> None:
-        """Do the steps that are left: always the first, and others that are likely to fit in."""
+        """Do the steps that are left: the first always, the others if they are likely to fit in."""
         rate = 0.0
         for step in steps:
             begin = perf_counter()

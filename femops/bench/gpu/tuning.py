@@ -20,8 +20,7 @@ from femops_kernels.tuning.database import TuningKey
 _THREADS = (64, 128, 192, 256)
 _RESIDENT = (256, 384, 512, 640, 768, 1024)
 _STAGED = (1152, 1536, 2048)
-"""Further numbers of threads of a multiprocessor, for staged shapes. These keep no qdata that is on
-its way in registers.
+"""More threads of a multiprocessor, for staged shapes, whose registers hold no qdata on its way.
 
 The compiler gives a loop over portions all registers that it may use. Without a loop, small
 elements need only as many as these numbers of threads leave.

@@ -46,7 +46,7 @@ def operator(problem: Problem, kind: str, space: H1) -> PeerOperator:
 
 
 def _mesh(mfem: Any, n: int, *, bend: bool) -> Any:
-    """Make n**3 hexahedra in the unit cube, or bent as those of femops."""
+    """Make n**3 hexahedra in the unit cube, or bend them as femops' benchmark does."""
     mesh = mfem.Mesh.MakeCartesian3D(n, n, n, mfem.Element.HEXAHEDRON, 1.0, 1.0, 1.0)
     for k in range(mesh.GetNV() if bend else 0):
         vertex = mesh.GetVertexArray(k)

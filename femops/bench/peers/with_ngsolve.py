@@ -55,7 +55,7 @@ def operator(problem: Problem, kind: str, space: H1) -> PeerOperator:
 
 
 def _mesh(n: int, *, bend: bool) -> Any:
-    """Make n**3 hexahedra in the unit cube, or bent as those of femops."""
+    """Make n**3 hexahedra in the unit cube, or bend them as femops' benchmark does."""
     from ngsolve.meshes import MakeStructured3DMesh
 
     mapping = bent if bend else None

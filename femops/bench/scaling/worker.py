@@ -187,7 +187,7 @@ def peak_of() -> Iterator[list[int]]:
     """Measure how much peak memory this process needs inside the block. Linux only."""
     peak: list[int] = []
     gc.collect()
-    with suppress(AttributeError):  # only the GNU C library gives back what was freed before
+    with suppress(AttributeError):  # only the GNU C library gives freed memory back
         ctypes.CDLL(None).malloc_trim(0)
     try:
         (_PROCESS / "clear_refs").write_text(_RESET, encoding="ascii")

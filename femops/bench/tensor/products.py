@@ -70,7 +70,7 @@ class ProductCase:
         return row | {"fraction_of_limit": bound.seconds / seconds}
 
     def operands(self) -> list[NDArray[Any]]:
-        """Two operands (members, n, n), neither zero nor alike."""
+        """Two different operands (members, n, n) of pseudo-random numbers."""
         found = []
         for seed in (0, 1):
             rng = np.random.default_rng(seed)

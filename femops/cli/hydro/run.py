@@ -127,7 +127,7 @@ def _restarted(
     from femops.hydro import NUMERICS, RUN, load_run
 
     run, changed = load_run(options["restart"], equations), {}
-    here = options | {"device": options["device"] and "cuda"}  # the checkpoint has no number
+    here = options | {"device": options["device"] and "cuda"}  # checkpoints name no GPU
     for key in ("ode", *NUMERICS, *RUN):
         now, before = here[key], saved[key]
         if now != before:

@@ -65,7 +65,7 @@ class NeoHookean(Solid):
         options: dict[str, Any] = {"level": self.level, "progress": self.progress, "warn": False}
         options["preconditioner"] = self.preconditioner
         u, info = femops.newton(self.form, guess, b, rtol=0.0, atol=goal, **options)
-        if info.residuals[-1] > goal:  # what round-off leaves is not what was asked for
+        if info.residuals[-1] > goal:  # round-off kept the residual above the goal
             raise SolverError(
                 f"Newton's method came from a residual of {info.residuals[0]:.1e} to "
                 f"{info.residuals[-1]:.1e}: {info.reason}; ask for less (--rtol 1e-6), or refine"

@@ -227,7 +227,7 @@ def _with_part(mesh: AnyMesh, change: Callable[[Mesh], Mesh]) -> AnyMesh:
         return change(mesh)
     with check(mesh.comm):
         part = replace(mesh.part, mesh=change(mesh.mesh))
-    with warnings.catch_warnings():  # of ranks without elements, as when the mesh was made
+    with warnings.catch_warnings():  # the first mesh warned of ranks without elements
         warnings.simplefilter("ignore")
         return DistributedMesh.of(mesh.comm, part, mesh.element_groups)
 

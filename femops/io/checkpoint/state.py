@@ -228,7 +228,7 @@ class StateReader:
         self._check_gaps()
 
     def _read_text(self, length: int) -> bytes:
-        """Read the text. A file with holes stops it early, before these take memory."""
+        """Read the text. Stop early at holes of a sparse file, before they take memory."""
         parts = []
         for part in self._blocks(length):
             if b"\0" in part:
@@ -368,7 +368,7 @@ def checked_values(values: Any) -> dict[str, Any]:
         json.dumps(plain)
     except CheckpointError:
         raise
-    except (ValueError, RecursionError) as error:  # of too many digits, or that hold themselves
+    except (ValueError, RecursionError) as error:  # numbers too long, cycles
         raise CheckpointError(f"values cannot be written as JSON: {error}") from error
     return plain
 
@@ -560,7 +560,7 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
     return State(vectors, dict(reader.contents.values))
 
 
-# --- what is written ------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def _field(space: Space, dtype: np.dtype[Any]) -> Field:
@@ -654,7 +654,7 @@ def _flush(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-# --- what is read ---------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -198,7 +198,7 @@ class Text(Cursor):
             raise self._bad(words, int) from None
         wide = values[values != values.astype(np.int32)] if kind == "i" else values[:0]
         if len(wide):
-            raise self.fail(f"{wide[0]} is no number of 4 bytes")
+            raise self.fail(f"{wide[0]} does not fit into 4 bytes")
         return values
 
     def as_floats(self, words: list[bytes]) -> Floats:

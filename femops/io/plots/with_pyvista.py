@@ -148,7 +148,7 @@ class PyVistaPicture(Picture):
         file.write_text(content, encoding="utf-8")
 
     def _drawn(self) -> AbstractContextManager[Any]:
-        """Plotter with the picture: that which the caller may have changed, else one for now."""
+        """Plotter of the picture: the caller's, if any, because the caller may have changed it."""
         if "figure" in self.__dict__:
             return nullcontext(self.figure)
         return closing(self._plotter(off_screen=True))

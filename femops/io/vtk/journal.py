@@ -1,7 +1,7 @@
 """Changes of a file that take place at once: all of them, or none if the program is killed.
 
 HDF5 overwrites heads of arrays in no order. Killed in between, it leaves a file that cannot be
-read. So what it overwrites is held in memory, and goes into a journal before it goes to the file.
+read. So overwritten bytes are held in memory, and go into a journal before they go to the file.
 The journal is a file beside it, which is there only while the file is overwritten.
 """
 
@@ -142,8 +142,8 @@ def _check_own(journal: Path, path: Path) -> None:
     user = getattr(os, "geteuid", lambda: own)()  # Windows has no numbers of users
     if not stat.S_ISREG(found.st_mode) or found.st_uid not in (own, user):
         raise FileError(
-            f"'{journal}' is no plain file, or is another user's than '{path}', whose changes "
-            "have such names: remove it, or let its owner continue the series"
+            f"'{journal}' is no plain file, or has another owner than '{path}', whose changes it "
+            "should hold: remove it, or let its owner continue the series"
         )
 
 
@@ -186,7 +186,7 @@ def _entries(journal: IO[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def journaled(path: Path, end: int) -> Iterator[JournaledFile]:
-    """Open a file for changes that take place at once, at the end of the block."""
+    """Open a file for changes that all take place together when the block ends."""
     file = JournaledFile(path, end)
     try:
         yield file

@@ -173,7 +173,7 @@ _MESH = "femops_mesh"
 
 @final
 class HdfFile(Store):
-    """Series in one file, to which ranks write one after the other."""
+    """Series in one file. The ranks write to it in turns."""
 
     def __init__(self, path: Path, comm: Communicator) -> None:
         with check(comm):

@@ -129,7 +129,7 @@ class Products:
 
 
 def inverse_sweep(device: Device, term: KernelTerm, work: Work) -> DeviceSweep:
-    """See `Backend.launch_inverse`, on a rank that has elements. Points are as many as nodes."""
+    """See `Backend.launch_inverse`, on a rank with elements. It has a point for each node."""
     (host, data), space = work, term.trial
     if isinstance(host, SeparableKernel):  # its matrices multiply nodes
         bases, numbers = (np.eye(space.p1d), host.mass[0]), QFunctionInputs(element=1)

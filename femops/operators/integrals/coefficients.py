@@ -298,7 +298,7 @@ def _evaluate(
 ) -> NDArray[np.float64]:
     n = place[0].shape[1]
     if any(shape and shape[-1] == n for shape in shapes):
-        # with one point more, values of points can't be taken for components
+        # one point more, so that the number of points is no number of components
         place = _one_more(place)
     return evaluate_any(coefficient, place, shapes, name, OperatorError)[:n]
 

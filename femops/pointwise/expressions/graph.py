@@ -334,7 +334,7 @@ class Node(Symbolic):
         if any(isinstance(value, Symbolic) for value in others):
             return NotImplemented  # a field, whose own method then continues with its value
         for value in others:
-            self.graph.node(value)  # raises
+            self.graph.node(value)  # raises the error
         if ufunc is np.matmul:
             raise TraceError("`@` multiplies vectors and matrices, one of these is a scalar: use *")
         op = UFUNCS.get(ufunc)

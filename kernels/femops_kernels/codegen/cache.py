@@ -151,7 +151,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     Without ``wait`` it is an error if another process holds the lock.
     """
     with _kept(path.parent), ExitStack() as stack:
-        # for reading too: who only writes to a pipe waits for a reader
+        # for reading too: a writer of a pipe waits for a reader
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others could lock it for ever
         stack.callback(os.close, handle)
         if fcntl is not None:

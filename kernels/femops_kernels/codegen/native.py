@@ -247,9 +247,9 @@ def _announce() -> None:
     """Give LLVM the addresses of the functions in `_API`, on Windows also of two symbols more."""
     symbols = {name: getattr(_SYSTEM, name) for name in _API}
     if os.name == "nt":
-        windows: Any = ctypes  # type checkers elsewhere do not see what Windows has
-        symbols["__chkstk"] = windows.WinDLL("ntdll")["__chkstk"]  # of functions with large frames
-        symbols["_fltused"] = ctypes.byref(_FLOAT_USED)  # of code with real numbers
+        windows: Any = ctypes  # type checkers do not know Windows' names
+        symbols["__chkstk"] = windows.WinDLL("ntdll")["__chkstk"]  # for large frames
+        symbols["_fltused"] = ctypes.byref(_FLOAT_USED)  # code with real numbers refers to it
     for name, symbol in symbols.items():
         llvm.add_symbol(name, ctypes.cast(symbol, ctypes.c_void_p).value or 0)
 

@@ -45,7 +45,7 @@ def private_folder(folder: Path) -> Path:
         step = here / left.pop()
         found = _found_or_made(step)
         if not (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-            raise NotADirectoryError(f"'{step}' is no folder")  # before the check who can write it
+            raise NotADirectoryError(f"'{step}' is no folder")  # before its owner is checked
         _check(step, found, on_the_way=bool(left) or stat.S_ISLNK(found.st_mode))
         if stat.S_ISLNK(found.st_mode):
             links += 1

@@ -30,7 +30,7 @@ RESIDENT = 5
 PIECE_BYTES = 16
 """Bytes of a vector that a thread loads at once."""
 _BURST = 8  # iterations
-_ROW = 32  # vectors have a multiple of so many numbers, so that they begin on cache lines
+_ROW = 32  # vectors have a multiple of 32 numbers, so that they begin on cache lines
 
 
 @final

@@ -325,7 +325,7 @@ class CudaKernel:
 
     @property
     def slab(self) -> int:
-        """Distance, in numbers, from an element's work arrays to those of the next element."""
+        """Numbers from the begin of an element's work arrays to the begin of the next element's."""
         return self.work_arrays * self.volume + self.strides.more
 
     @property

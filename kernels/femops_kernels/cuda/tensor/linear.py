@@ -16,7 +16,7 @@ from femops_kernels.device import Device, Function
 MOST_ROWS = 32
 """Most rows of a matrix. A larger matrix does not fit a thread's local memory."""
 
-_REGISTERS = 192  # of a thread for its matrices; larger matrices are in its local memory
+_REGISTERS = 192  # registers for a thread's matrices; larger matrices are in local memory
 _THREADS = (128, 64, 32)
 _SHARED = 48 * 1024  # bytes of shared memory that a block has without a request
 _SWEEPS = 30
