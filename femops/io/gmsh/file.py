@@ -343,7 +343,7 @@ def _old_text(section: Section, _: str) -> Iterable[tuple[int, int, Ints]]:
 
 
 def _check_tags(cursor: Text, tags: Ints, rows: Ints) -> None:
-    """Raise if a tag is too large, or the third is not the number of partition tags that follow it."""
+    """Raise if a tag is too large, or the third is not the number of partition tags behind it."""
     wide = (tags != tags.astype(np.int32)).any(axis=1)
     if wide.any():
         raise cursor.fail("a tag is no number of 4 bytes", int(rows[wide][0]))
