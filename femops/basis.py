@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import BasisError
 from femops.hermite import hermite_derivative_matrix, hermite_matrix
-from femops_meshes.arguments import checked, numbers_of, whole_numbers
+from femops_common.arguments import checked, numbers_of, whole_numbers
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
     gauss_lobatto,

@@ -20,7 +20,7 @@ from femops.errors import MissingExtraError, OperatorError, VectorError
 from femops.operators import Functional, Operator, Residual
 from femops.operators.matrix_free import MatrixFree
 from femops.solvers.newton_steps import Linear, Preconditioning
-from femops_meshes.arguments import Fraction, checked, number_of
+from femops_common.arguments import Fraction, checked, number_of
 
 try:
     import jax

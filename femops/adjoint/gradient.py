@@ -25,7 +25,7 @@ from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import Linear, Preconditioning
 from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.base import Space
-from femops_meshes.arguments import Fraction, checked, shown
+from femops_common.arguments import Fraction, checked, shown
 
 Vector = NDArray[Any]
 LOAD, DIRICHLET = "load", "dirichlet"

@@ -18,8 +18,8 @@ from femops.operators.integrals.snapshots import Field
 from femops.operators.matrix_free import MatrixFree
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.product import Product
+from femops_common.arguments import checked, number_of, shown
 from femops_kernels.pointwise.qdata import aligned_array
-from femops_meshes.arguments import checked, number_of, shown
 
 Vector = NDArray[Any]
 Values = Mapping[str, Any]

@@ -14,7 +14,7 @@ from femops.basis import Quadrature1D, gauss, lobatto
 from femops.errors import OperatorError
 from femops.forms import diffusion, mass
 from femops.operators import Operator
-from femops.operators.levels.level_data import CHOICES
+from femops.operators.levels.dispatch import CHOICES
 from femops.parallel import Communicator, DistributedMesh, Serial, distribute
 from femops.parallel import box as box_of_ranks
 from femops.spaces.h1_l2 import H1

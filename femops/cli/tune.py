@@ -64,7 +64,7 @@ def tune(
       femops tune --order 4 --problem bp3 --setting prefetch,chunks
       femops tune --order 1-3 --setting level --threads 2
       femops tune --setting products --size 4,8,16
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.bench.tune import TuneSettings, run_tune
 
     given = problem, mesh, level, setting, order, size, dofs, threads or 1, rounds, again

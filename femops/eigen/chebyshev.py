@@ -42,7 +42,7 @@ from femops.parallel.collective_checks import check_same
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.multigrid.precision import SINGLE
 from femops.solvers.watch import Progress, Watch
-from femops_meshes.arguments import dtype_of, names_checked
+from femops_common.arguments import dtype_of, names_checked
 
 _FEWEST = 2**18  # entries of the vectors: below, compiling kernels in float32 takes longer
 _MARGIN = 16.0

@@ -44,7 +44,7 @@ from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.singular import is_singular
 from femops.solvers.watch import Progress, Watch
 from femops.spaces.base import Space
-from femops_meshes.arguments import names_checked
+from femops_common.arguments import names_checked
 
 # Factor of the mass that is added to A, over the mass with which a stretched body would have the
 # eigenvalue one. Factors from a millionth to ten take about equally many iterations.

@@ -10,7 +10,7 @@ from femops.errors import SolverError
 from femops.fields.multivector import MultiVector
 from femops.fields.reproducible import random_columns
 from femops.parallel.collective_checks import check, check_same
-from femops_meshes.arguments import type_name
+from femops_common.arguments import type_name
 
 NEW_SEED = 2**32  # added to the seed: a state may have begun with random vectors of the same seed
 

@@ -29,7 +29,7 @@ from femops.fields.reproducible import group_edges, group_totals, random_columns
 from femops.spaces.base import Space
 from femops.spaces.memory import Memory, check_layout
 from femops.spaces.product import Product
-from femops_meshes.arguments import Count, checked, shown
+from femops_common.arguments import Count, checked, shown
 
 Chosen = int | range | NDArray[np.int64]
 """Number of one vector, or numbers of several vectors. All numbers are >= 0."""

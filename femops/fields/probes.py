@@ -21,7 +21,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
 from femops.spaces.functions import parts_of
 from femops.spaces.vectors import as_doubled, has_complex, is_complex, vector_type
-from femops_meshes.arguments import checked, dtype_of, numbers_of, refuse_masked, type_name
+from femops_common.arguments import checked, dtype_of, numbers_of, refuse_masked, type_name
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 

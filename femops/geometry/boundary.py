@@ -22,9 +22,9 @@ from femops.geometry.face_groups import BATCH, size_of_groups
 from femops.geometry.outer import has_outer, listed_are_inner, outer_faces
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
+from femops_common.arguments import as_list, checked, number_of, shown
 from femops_kernels.cpu.in_order import computed_once
 from femops_meshes import MeshTopologyError
-from femops_meshes.arguments import as_list, checked, number_of, shown
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers

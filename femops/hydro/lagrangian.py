@@ -28,7 +28,7 @@ from femops.hydro.sequence import OperationSequence, Scalar
 from femops.parallel import Communicator
 from femops.spaces.functions import evaluate
 from femops.spaces.memory import DeviceLike
-from femops_meshes.arguments import Count, Degree, Fraction, checked, whole_numbers
+from femops_common.arguments import Count, Degree, Fraction, checked, whole_numbers
 from femops_meshes.coordinates.interpolation import tensor_apply
 
 Floats = NDArray[np.float64]

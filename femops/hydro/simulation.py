@@ -14,7 +14,7 @@ from femops.hydro.diagnosis import instability, trouble
 from femops.hydro.integrators import method
 from femops.hydro.lagrangian import Forces, Lagrangian
 from femops.hydro.steps import Stepped, TimeStep
-from femops_meshes.arguments import Count, checked
+from femops_common.arguments import Count, checked
 
 Floats = NDArray[np.float64]
 

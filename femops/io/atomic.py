@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from femops.errors import FileError
-from femops_meshes.formats.temporary import temporary_file
+from femops_meshes.formats.temporary import temporary_file, unlinked
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+
+LONGEST_WAIT = 600.0
+"""Seconds for which a program waits for the lock of a folder."""
 
 
 def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
@@ -32,8 +37,9 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
             raise FileError(
                 f"cannot write '{target}': there is no folder '{target.parent}', make it"
             )
-        if target.is_dir():
-            raise FileError(f"cannot write '{target}': this is a folder, choose another name")
+        if target.exists() and not target.is_file():
+            what = "a folder" if target.is_dir() else "a pipe or device"
+            raise FileError(f"cannot write '{target}': this is {what}, choose another name")
     return target
 
 
@@ -91,6 +97,12 @@ def replacing(target: Path) -> Iterator[Path]:
         os.replace(temporary, target)
 
 
+def fill(temporary: Path, content: str | bytes) -> None:
+    """Write a temporary file, and follow no link in its place."""
+    with open(temporary, "wb", opener=unlinked) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Exclude other processes from a folder. Wait until the process that has it leaves it.
@@ -98,17 +110,34 @@ def alone_in(folder: Path) -> Iterator[None]:
     Does nothing on Windows, and on file systems that do not lock folders.
     """
     handle = None
-    with suppress(OSError):
-        if fcntl is not None:
-            handle = os.open(folder, os.O_RDONLY)
-            fcntl.flock(handle, fcntl.LOCK_EX)
     try:
+        with suppress(OSError):
+            handle = None if fcntl is None else os.open(folder, os.O_RDONLY)
+        if handle is not None:
+            _lock(handle, folder)
         yield
     finally:
         if fcntl is not None and handle is not None:
             with suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_UN)  # a process forked meanwhile has the handle too
             os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    """Lock an open folder. Any user who can read it may hold the lock: the waiting has an end."""
+    end = time.monotonic() + LONGEST_WAIT
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if not isinstance(error, BlockingIOError):
+                return None  # the file system does not lock folders
+            if time.monotonic() > end:
+                raise FileError(
+                    f"'{folder}' is locked by another program for {LONGEST_WAIT:g} s: end that "
+                    "program, or choose another folder"
+                ) from None
+            time.sleep(0.01)
 
 
 def to_disk(path: Path) -> None:

@@ -22,16 +22,16 @@ from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Sum, Term, updated
 from femops.operators.levels.auto import Auto
 from femops.operators.levels.cost import Cost
-from femops.operators.levels.dispatch import Blocks, level_data_of
-from femops.operators.levels.level_data import LevelData, base_level, check_level, same_terms
+from femops.operators.levels.dispatch import Blocks, check_level, level_data_of
+from femops.operators.levels.level_data import LevelData, same_terms
 from femops.operators.matrix_free import MatrixFree, check_sum
 from femops.pointwise.linear import Pair
 from femops.pointwise.sides import base_name
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
+from femops_common import html
+from femops_common.arguments import checked, names_checked, number_of, shown
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
-from femops_meshes import html
-from femops_meshes.arguments import checked, names_checked, number_of, shown
 
 
 @final
@@ -84,11 +84,11 @@ class Operator(MatrixFree):
         data_dtype: DTypeLike | None = None,
     ) -> Operator:
         """Make the operator of a single form."""
-        check_level(level)
+        base = check_level(level)
         space = form.fields.whole
         if not form.state.spaces:
             form = replace(form, state=backend_of(space).state({}, {}), traced=form.qfunction)
-        term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype))
+        term = in_range(Term.make(form, dtype, lanes, base, data_dtype))
         backend_of(space).compile_ahead(partial(shared_parts, term), space.comm.size)
         return Operator([(1.0, term.ready_everywhere(level))], FREE, level)
 
@@ -130,10 +130,9 @@ class Operator(MatrixFree):
             If the level is unknown, or does not fit into memory. The message gives the memory
             needed.
         """
-        check_level(level)
+        base = check_level(level)
         if level == self.asked:
             return self
-        base = base_level(level)
         terms = [(factor, in_range(term.at_level(base))) for factor, term in self._summands]
         return Operator(terms, self.constraints, level)
 

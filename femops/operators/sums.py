@@ -11,7 +11,7 @@ import numpy as np
 
 from femops.errors import OperatorError
 from femops.operators.matrix_free import ONE_SPACE
-from femops_meshes.arguments import shown
+from femops_common.arguments import shown
 
 
 class Summable(ABC):

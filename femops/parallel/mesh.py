@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, communicator
+from femops_common.arguments import type_name
 from femops_meshes import Mesh, MeshArgumentError, Part
-from femops_meshes.arguments import type_name
 from femops_meshes.checks import element_ranges
 from femops_meshes.names import Names
 from femops_meshes.partitioning.pieces import equal_pieces

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from femops.errors import TraceError
-from femops_meshes.hints import did_you_mean
+from femops_common.hints import did_you_mean
 
 _FEMOPS = Path(__file__).parent.parent
 _NUMPY = Path(np.__file__).parent

@@ -35,8 +35,8 @@ from femops.solvers.multigrid import Multigrid
 from femops.solvers.multigrid.precision import SINGLE, in_single
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
+from femops_common.arguments import Count, Fraction, NotNegative, checked
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
-from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 Vector = NDArray[Any]
 _INNER = 1e-4  # reduction of the residual by a solve in float32, measured

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from femops.errors import Errors, SolverError
 from femops.operators import Operator
-from femops.operators.levels.level_data import check_level
+from femops.operators.levels.dispatch import check_level
 from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator
 from femops.solvers.convergence import warn_of_fields, warn_of_setup, warn_unconverged
@@ -22,9 +22,9 @@ from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch, read_only
+from femops_common import html
+from femops_common.arguments import Count, Fraction, NotNegative, checked
 from femops_kernels.cg import LEAST_NORM
-from femops_meshes import html
-from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
 _FORCING, _GAMMA = 0.1, 0.9

@@ -19,7 +19,7 @@ from femops.parallel import Communicator, communicator
 from femops.solvers.stage_vectors import StageVectors
 from femops.solvers.watch import on_all_ranks
 from femops.spaces.restriction import FLOAT_TYPES
-from femops_meshes.arguments import NotNegative, check_takes, checked, shown
+from femops_common.arguments import NotNegative, check_takes, checked, shown
 
 Vector = NDArray[Any]
 _SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0  # factors of the next step

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.spaces.weighted_sums import Term, memory_of_array, short, sums_of
-from femops_meshes.arguments import shown
+from femops_common.arguments import shown
 
 Vector = NDArray[Any]
 

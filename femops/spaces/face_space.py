@@ -13,7 +13,7 @@ from femops.element import Element, TensorElement
 from femops.errors import SpaceError
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 Ints = NDArray[np.int64]
 

@@ -23,9 +23,9 @@ from femops.tensor.lowering import (
 )
 from femops.tensor.memory import DeviceName, check_stream, find_device, functions_of, is_array
 from femops.tensor.places import View, check_devices
-from femops_kernels.cuda.device.device import Device
+from femops_common.arguments import checked, shown
 from femops_kernels.cuda.tensor.kernel import Batches
-from femops_meshes.arguments import checked, shown
+from femops_kernels.device import Device
 
 Array = NDArray[Any]
 

@@ -15,7 +15,7 @@ from femops.tensor.calls import found, remember
 from femops.tensor.lowering import Term, sizes_of
 from femops.tensor.pairs import contract
 from femops.tensor.places import View, check_devices
-from femops_meshes.arguments import checked, shown
+from femops_common.arguments import checked, shown
 
 _MOST = 64  # most cached parts of a tensor
 

@@ -19,9 +19,9 @@ from femops.tensor.known import remembered
 from femops.tensor.places import Places, View, check_devices
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Launch
 from femops_kernels.cuda.device.arguments import Place
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.tensor.contraction import DeviceContraction
 from femops_kernels.cuda.tensor.kernel import Batches, DeviceContractionKernel
+from femops_kernels.device import Device
 from femops_kernels.simd.lanes import WIDEST
 from femops_kernels.simd.tensor.offsets import Offsets, offsets
 

@@ -21,13 +21,13 @@ from femops.tensor.gemm import Operand
 from femops.tensor.lowering import Term, sizes_of
 from femops.tensor.pairs import steps_of
 from femops.tensor.places import check_devices
+from femops_common.arguments import checked
 from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.private import read_private
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.limits import Limits
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Rates
-from femops_meshes.arguments import checked
+from femops_kernels.device import Device
 
 # Bandwidth is measured for these numbers of bytes, and these fractions of them written.
 _FOOTPRINTS = tuple(2**k for k in range(16, 30, 2))

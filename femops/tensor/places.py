@@ -15,8 +15,8 @@ from femops.errors import TensorError
 from femops.tensor.known import remembered
 from femops.tensor.layouts import Shape, Table, check_apart
 from femops.tensor.memory import functions_of, is_array, located, name_of
-from femops_kernels.cuda.device.device import Device
-from femops_meshes.arguments import array_of, shown
+from femops_common.arguments import array_of, shown
+from femops_kernels.device import Device
 
 Array = NDArray[Any]
 

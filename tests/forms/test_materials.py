@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.operators.execution.host import LEVELS
+from femops.operators.levels.dispatch import LEVELS
 from support.cases.kernels import bend
 
 

@@ -22,7 +22,7 @@ from femops.hydro.remap.neighbours import Lattice
 from femops.hydro.remap.tables import tensor
 from femops.hydro.simulation import Simulation
 from femops.parallel import Communicator
-from femops_meshes.arguments import Count, checked, whole_numbers
+from femops_common.arguments import Count, checked, whole_numbers
 
 Floats = NDArray[np.float64]
 

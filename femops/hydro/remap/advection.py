@@ -23,7 +23,7 @@ from femops.parallel import DistributedMesh, check
 from femops.solvers.runge_kutta import runge_kutta
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import L2
-from femops_meshes.arguments import Degree, checked
+from femops_common.arguments import Degree, checked
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]

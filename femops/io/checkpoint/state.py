@@ -29,9 +29,11 @@ from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.restriction import Vector
 from femops.spaces.vectors import any_vector, has_complex
+from femops_common.arguments import checked, type_name
 from femops_kernels.derived import Derived
 from femops_meshes import Mesh
-from femops_meshes.arguments import checked, type_name
+from femops_meshes.formats.files import regular
+from femops_meshes.formats.temporary import unlinked
 
 Array = NDArray[Any]
 Sums = NDArray[np.uint32]
@@ -548,7 +550,7 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
     check_same_facts(comm, source, {f"vector {name!r}": True for name in names})
     with ExitStack() as stack:
         with check(comm), _reading(source):
-            file = stack.enter_context(source.open("rb"))
+            file = stack.enter_context(open(source, "rb", opener=regular))
             reader = StateReader(file, source)
         check_same_facts(comm, source, {"the file's checksum": reader.checksum})
         with check(comm):
@@ -614,11 +616,12 @@ def _new_file(stack: ExitStack, target: Path, size: int, comm: Communicator) -> 
     with check(comm), refused(target):
         if comm.rank == 0:
             made = stack.enter_context(replacing(target)).absolute()
-            os.truncate(made, size)
+            with open(made, "r+b", opener=unlinked) as file:
+                file.truncate(size)
     temporary: Path = comm.broadcast(made)
     with check(comm):
         try:
-            return stack.enter_context(temporary.open("r+b"))
+            return stack.enter_context(open(temporary, "r+b", opener=unlinked))
         except OSError as error:
             raise FileError(
                 f"rank {comm.rank} cannot open '{temporary}', which rank 0 has made "

@@ -22,8 +22,8 @@ from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space
 from femops.spaces.vectors import as_doubled, has_complex
+from femops_common.arguments import checked, number_of, type_name
 from femops_meshes import Mesh
-from femops_meshes.arguments import checked, number_of, type_name
 
 Backend = Literal["pyvista", "matplotlib"]
 Part = Literal["real", "imag", "abs"]

@@ -17,7 +17,7 @@ from femops.errors import MissingExtraError, SpaceError
 from femops.io.plots.picture import Picture
 from femops.io.plots.scene import VIEW, Scene, arrows_of, is_flat, view_axes
 from femops.io.vtk.vtu import Owner, checked_fields, first_space, lagrange_piece
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 if TYPE_CHECKING:
     import pyvista

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import FileError, MissingExtraError
-from femops.io.atomic import refused, replacing, to_disk
+from femops.io.atomic import fill, refused, replacing, to_disk
 from femops.io.vtk.journal import journaled, recover
 from femops.io.vtk.vtu_file import Piece
 from femops.parallel.collective_checks import check
@@ -174,7 +174,7 @@ def write_empty(path: Path, attributes: dict[str, str], *, series: bool = False)
         file[ROOT].attrs.update(attributes)
         if series:
             _make_steps(file[ROOT])
-    path.write_bytes(memory.getvalue())
+    fill(path, memory.getvalue())
 
 
 def check_layout(file: Any) -> None:

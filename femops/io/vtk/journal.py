@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, final
 
 from femops.errors import FileError
-from femops.io.atomic import replacing, to_disk
+from femops.io.atomic import fill, replacing, to_disk
 
 _PAGE = 4096  # bytes that are held together
 _LENGTH = struct.Struct("<Q")  # length of the file
@@ -116,7 +116,7 @@ class JournaledFile(io.RawIOBase):
         )
         length, journal = _LENGTH.pack(self._length), _journal(self._path)
         with replacing(journal) as temporary:
-            temporary.write_bytes(length + _SUM.pack(zlib.crc32(length + entries)) + entries)
+            fill(temporary, length + _SUM.pack(zlib.crc32(length + entries)) + entries)
             to_disk(temporary)
         to_disk(journal.parent)
         recover(self._path)

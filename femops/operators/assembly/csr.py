@@ -18,8 +18,8 @@ from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Sum, Term
+from femops_common.memory import available_memory
 from femops_kernels.cpu.in_order import in_order
-from femops_meshes.memory import available_memory
 
 Ints = NDArray[np.int64]
 Cells = Callable[[Sum], tuple[NDArray[np.float64], Ints, Ints]]
@@ -66,13 +66,6 @@ def element_bytes(term: Term) -> int:
     rows, columns = _local_shape(term)
     batches = -(-term.domain.num_elements // term.width)
     return int(batches * term.width * rows * columns * term.dtype.itemsize)
-
-
-def level_bytes(level: str, summands: Sum) -> int:
-    """Bytes needed to set up a level that may exceed the available memory; 0 for other levels."""
-    if level == "full":
-        return csr_bytes(flat(summands))
-    return element_bytes(summands.first) if level == "element" else 0
 
 
 def csr_bytes(summands: Sum) -> int:

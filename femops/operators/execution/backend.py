@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from femops.errors import OperatorError
 from femops.operators.execution.modes import ElementModes
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints
@@ -73,7 +74,7 @@ class Step:
 class Backend(ABC):
     """Machine that operators are compiled for: the host, or a device."""
 
-    levels: tuple[str, ...]  # levels that the machine has kernels for
+    levels: tuple[str, ...] = ()  # those that the machine has kernels for; () for all
     # whether the level "auto" is chosen by measured times. Else it is chosen by bytes read.
     measures: bool
     # whether there are kernels for element matrices that are sums of Kronecker products
@@ -102,9 +103,13 @@ class Backend(ABC):
 
     # --- checks of options -----------------------------------------------------------------------
 
-    @abstractmethod
     def check_level(self, level: str) -> None:
         """Raise if the machine has no kernels for a level."""
+        if self.levels and level not in self.levels:
+            raise OperatorError(
+                f"level {level!r} on a GPU: choose one of {', '.join(self.levels)} or auto; a "
+                "matrix for cupyx.scipy.sparse comes from assemble()"
+            )
 
     @abstractmethod
     def check_lanes(self, lanes: int | None) -> None:

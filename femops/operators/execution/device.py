@@ -48,7 +48,6 @@ from femops_kernels.compiled import (
 from femops_kernels.cpu.kernels.kernel import Kernel
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.cuda.device.ahead import Ahead
-from femops_kernels.cuda.device.device import Device, DeviceChannel
 from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates, compile_updates_later
 from femops_kernels.cuda.operator.data import FilledData, host_streams, joined_streams
@@ -73,6 +72,7 @@ from femops_kernels.cuda.operator.sweep import (
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
 from femops_kernels.derived import Derived
+from femops_kernels.device import Device, DeviceChannel
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
@@ -297,13 +297,6 @@ class DeviceBackend(Backend):
     def __init__(self, device: Device) -> None:
         self._device = device
         self.updates = DeviceUpdates(device)
-
-    def check_level(self, level: str) -> None:
-        if level not in LEVELS:
-            raise OperatorError(
-                f"level {level!r} on a GPU: choose one of {', '.join(LEVELS)} or auto; a matrix "
-                "for cupyx.scipy.sparse comes from assemble()"
-            )
 
     def compile_ahead(
         self,

@@ -28,6 +28,7 @@ from femops.operators.integrals.state import HostState, NoState, State
 from femops.operators.integrals.term import Sum
 from femops.pointwise.sides import is_side
 from femops.spaces.base import Space
+from femops_common.arguments import shown
 from femops_kernels.channel import Channel
 from femops_kernels.codegen.ahead import compile_kernels_ahead
 from femops_kernels.codegen.specialize import Parts
@@ -53,20 +54,14 @@ from femops_kernels.cpu.sequence import least_instruction
 from femops_kernels.cpu.sweep import HostLaunch, NoOp, Sweep
 from femops_kernels.instruction import Instruction
 from femops_kernels.simd.lanes import WIDEST, WIDTHS
-from femops_meshes.arguments import shown
-
-LEVELS = ("full", "element", "partial", "matrix-free")
 
 
 @final
 class HostBackend(Backend):
     """Backend of the host."""
 
-    levels, measures, separates, updates = LEVELS, True, True, HostUpdates()
+    measures, separates, updates = True, True, HostUpdates()
     compiles_sequences = True
-
-    def check_level(self, level: str) -> None:
-        """See `Backend.check_level`. The host has kernels for all levels."""
 
     def check_lanes(self, lanes: int | None) -> None:
         if lanes is not None and lanes not in WIDTHS:

@@ -18,8 +18,8 @@ from femops.pointwise.trace import OPTIONS, CoefficientShape
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, columns, evaluate_any, place_of
 from femops.spaces.restriction import refuse_unreadable
-from femops_meshes.arguments import plain_numbers
-from femops_meshes.hints import did_you_mean
+from femops_common.arguments import plain_numbers
+from femops_common.hints import did_you_mean
 
 Function = Callable[..., Any]
 Place = tuple[NDArray[np.float64], ...]

@@ -26,11 +26,9 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
 from femops.geometry.legendre import LegendreGeometry
-from femops.operators.assembly.csr import domains, element_bytes
-from femops.operators.assembly.point_matrices import entry_numbers
+from femops.operators.assembly.csr import domains
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.host import LEVELS
 from femops.operators.integrals.arguments import FIELD, Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import FREE, Constraints
@@ -39,7 +37,7 @@ from femops.operators.integrals.snapshots import Field, Sampled
 from femops.operators.integrals.state import NO_STATE, HostState, State
 from femops.operators.integrals.term import Sum, Term
 from femops.operators.levels.cost import Cost
-from femops.operators.levels.dispatch import level_data_of
+from femops.operators.levels.dispatch import KINDS, LEVELS, level_data_of
 from femops.operators.levels.level_data import LevelData
 from femops.parallel.collective_checks import check
 from femops.spaces.base import Space
@@ -328,23 +326,7 @@ def _bandwidth(flush: Callable[[], float]) -> float:
 
 def _work(level: str, sample: Sum, nvec: int = 1) -> tuple[float, float]:
     """Least bytes moved and flops of one application. Nothing is compiled or assembled."""
-    term = sample.first
-    if level == "full":
-        entries = sum(_least_entries(block) for block in term.blocks())
-        return entries * (term.dtype.itemsize + 4), 2 * entries * nvec
-    if level == "element":
-        size = float(sum(element_bytes(block) for block in term.blocks()))
-        return size, 2 * size / term.dtype.itemsize * nvec
-    cost = level_data_of(level, sample.at_level(level), FREE).cost()
-    vectors = sum(space.size for space in term.spaces) * term.dtype.itemsize * nvec
-    return vectors + cost.bytes_moved, cost.flops * nvec
-
-
-def _least_entries(term: Term) -> float:
-    """Estimate the entries of the matrix by those of a large Cartesian mesh with as many dofs."""
-    columns = (term.trial.order + 1.0) ** term.trial.dim
-    coupled = np.count_nonzero(entry_numbers(term).any(axis=(0, 2)))  # pairs of components
-    return term.test.touched * columns * coupled
+    return KINDS[level].least_work(sample, level, nvec)
 
 
 def _runner(

@@ -10,73 +10,48 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Self, final
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
-
-from femops.operators.assembly.csr import domains, flat, level_bytes, require_memory
-from femops.operators.assembly.distributed_csr import Columns, assembled_rows, split_rows
+from femops.errors import OperatorError
+from femops.operators.assembly.csr import domains, flat, require_memory
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.ranks import forward_of
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Sum
 from femops.operators.levels.cost import Cost
-from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, same_terms
-from femops.operators.levels.matrices import CompressedRows, Elements, Rows, placed_csr
+from femops.operators.levels.level_data import (
+    LevelData,
+    Storage,
+    block_steps,
+    blocks_of,
+    same_terms,
+)
+from femops.operators.levels.matrices import Elements, Rows
 from femops.operators.levels.points import Points
+from femops_common.arguments import shown
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, Panels
-from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.separable import SeparableKernel
-from femops_kernels.cpu.rows import GatheredVector, RowProduct
+
+KINDS: dict[str, type[Storage]] = {
+    "full": Rows,
+    "element": Elements,
+    "partial": Points,
+    "matrix-free": Points,
+}
+"""The levels, and the class of the data of each: all that is to be told of a new level."""
+
+LEVELS = tuple(KINDS)
+CHOICES = (*LEVELS, "auto")
+"""Levels that a user may ask for. "auto" chooses the fastest by measurement."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class RankRows(CompressedRows):
-    """Data of the level "full": the matrix rows of the dofs that this rank owns."""
-
-    @cached_property
-    def _rows(self) -> tuple[csr_array, csr_array, Columns]:
-        """The matrix, the constrained columns removed from it, and the dofs of its columns."""
-        matrix, columns = assembled_rows(self.summands)
-        kept, removed = split_rows(matrix, columns, self.constraints, self.summands.first.dtype)
-        return placed_csr(kept), removed, columns
-
-    @property
-    def _parts(self) -> tuple[csr_array, csr_array]:
-        return self._rows[:2]
-
-    def steps(self, panels: Panels = ONE) -> list[Step]:
-        """A single step: the product with the rows."""
-        kept, _, columns = self._rows
-        term = self.summands.first
-        nvec = panels.nvec
-        given, gathered = (kept.indptr, kept.indices, kept.data, term.row_width), None
-        if columns.space.comm.max(columns.halo.ghosts):
-            joined = placed_array((len(columns.whole) * nvec,), term.dtype)
-            forward = forward_of(columns.space, columns.halo, term.dtype, nvec)
-            gathered = GatheredVector(forward, columns.low * nvec, joined)
-        return [Step(1.0, RowProduct(*given, gathered, nvec), *self.sides, True)]
-
-    def moved_bytes(self) -> int:
-        """See `LevelData.moved_bytes`: the matrix, and the copy of the vector with its ghosts."""
-        kept, _, columns = self._rows
-        return int(super().moved_bytes() + 2 * kept.dtype.itemsize * len(columns.whole))
-
-    def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """See `LevelData.lift`. Multiplies by the removed columns."""
-        _, removed, columns = self._rows
-        return np.asarray(removed @ columns.forward(g))
-
-
-JOINT = ("partial", "matrix-free")
-"""Levels at which one sweep reads and writes all fields of a product."""
+def check_level(level: str) -> str:
+    """Check the level that a user asks for. Return that of the terms: "auto" chooses later."""
+    if not isinstance(level, str) or level not in CHOICES:
+        raise OperatorError(f"level {shown(level)}: choose one of {', '.join(CHOICES)}")
+    return "partial" if level == "auto" else level
 
 
 def level_data_of(
@@ -86,13 +61,12 @@ def level_data_of(
 
     Blocks with the same terms as a block of ``before`` are shared with it.
     """
-    first = summands.first
-    backend = backend_of(first.spaces[0])
-    backend.check_level(level)
-    if first.fields.on_product and (level not in JOINT or separable(level, summands)):
+    first, kind = summands.first, KINDS[level]
+    backend_of(first.spaces[0]).check_level(level)
+    if first.fields.on_product and (not kind.joint or separable(level, summands)):
         return Blocks.of(level, summands, constraints, before)
-    groups = domains(summands if level in JOINT else flat(summands))
-    if level == "full" or (len(groups) == 1 and first.domain.covers):
+    groups = domains(summands if kind.joint else flat(summands))
+    if kind.whole or (len(groups) == 1 and first.domain.covers):
         return _storage_of(level, summands, constraints)
     parts = {
         k: _storage_of(level, group, _share_of(constraints, first=k == 0))
@@ -119,18 +93,11 @@ def separable(level: str, summands: Sum) -> bool:
 
 
 def _storage_of(level: str, summands: Sum, constraints: Constraints) -> LevelData:
-    """Data object of integrals over the same elements, or over any domains at level "full"."""
-    needed = level_bytes(level, summands)
+    """Data object of integrals over the same elements, or over any if the level has all in one."""
+    needed = KINDS[level].setup_bytes(summands)
     if needed:
         require_memory(needed, f"level={level!r}")
-    if level == "full":
-        alone = summands.first.spaces[0].distributed is None
-        return Rows(summands, constraints) if alone else RankRows(summands, constraints)
-    return (
-        Elements(summands, constraints)
-        if level == "element"
-        else Points(summands, constraints, level)
-    )
+    return KINDS[level].of(summands, constraints, level)
 
 
 def _share_of(constraints: Constraints, *, first: bool) -> Constraints:
@@ -204,7 +171,7 @@ class Blocks(Composite):
     ) -> Blocks:
         """Make the data object of a sum at a level; see `level_data_of`."""
         groups = blocks_of(summands)
-        needed = sum(level_bytes(level, terms) for terms in groups.values())
+        needed = sum(KINDS[level].setup_bytes(terms) for terms in groups.values())
         if needed:
             require_memory(needed, f"level={level!r}")
         product = summands.first.spaces[0]

@@ -16,18 +16,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from femops.errors import OperatorError
 from femops.operators.assembly.csr import assemble_csr, split
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.execution.backend import Backend, Step
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.host import LEVELS
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints
@@ -38,10 +36,6 @@ from femops.pointwise.linear import Pair
 from femops.pointwise.sides import base_name
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
-from femops_meshes.arguments import shown
-
-CHOICES = (*LEVELS, "auto")
-"""Levels that a user may ask for. "auto" chooses the fastest by measurement."""
 
 _CACHED = (
     "fused",
@@ -159,6 +153,28 @@ class LevelData(ABC):
         return split(whole, self.constraints, self.summands.first.dtype)[0]
 
 
+class Storage(LevelData, ABC):
+    """Data of one level, for integrals over the same elements."""
+
+    joint: ClassVar[bool] = False  # whether one sweep reads and writes all fields of a product
+    whole: ClassVar[bool] = False  # whether one object has the integrals over all domains
+
+    @classmethod
+    @abstractmethod
+    def of(cls, summands: Sum, constraints: Constraints, level: str) -> Storage:
+        """Make the data. Nothing is allocated yet."""
+
+    @staticmethod
+    def setup_bytes(summands: Sum) -> int:  # noqa: ARG004
+        """Bytes needed for the setup if they may exceed the available memory, else 0."""
+        return 0
+
+    @staticmethod
+    @abstractmethod
+    def least_work(summands: Sum, level: str, nvec: int) -> tuple[float, float]:
+        """Least bytes moved and flops of one application. Nothing is compiled or assembled."""
+
+
 def blocks_of(summands: Sum) -> dict[Pair, Sum]:
     """Terms of each operator block that is not zero, by test function and field, row by row."""
     names = summands.first.spaces[0].names
@@ -204,17 +220,6 @@ def block_steps(
             found.append(Step(step.alpha, step.launch, *ends, begins, place))
             begun.add(test)
     return found
-
-
-def check_level(level: str) -> None:
-    """Check the name of a level that a user asks for."""
-    if not isinstance(level, str) or level not in CHOICES:
-        raise OperatorError(f"level {shown(level)}: choose one of {', '.join(CHOICES)}")
-
-
-def base_level(level: str) -> str:
-    """Level of an operator's terms: ``level``, but "partial" for "auto", which chooses later."""
-    return "partial" if level == "auto" else level
 
 
 def share(old: LevelData, new: LevelData, name: str) -> None:

@@ -13,34 +13,53 @@ from scipy.sparse import csr_array
 
 from femops.operators.assembly.csr import (
     assemble_csr,
+    csr_bytes,
     domains,
+    element_bytes,
+    flat,
     require_memory,
     split,
 )
+from femops.operators.assembly.distributed_csr import Columns, assembled_rows, split_rows
 from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.operators.assembly.point_matrices import entry_numbers
 from femops.operators.execution.backend import Step
 from femops.operators.execution.kernels import index_bytes, plan_bytes, sides, sweep
+from femops.operators.execution.ranks import forward_of
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Sum, Term
 from femops.operators.levels.cost import Cost
-from femops.operators.levels.level_data import LevelData, share
+from femops.operators.levels.level_data import Storage, share
 from femops.spaces.face_space import FaceSpace
 from femops_kernels.compiled import ONE, Launch, Panels
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.dense import ElementKernel
-from femops_kernels.cpu.rows import RowProduct, placed_rows
+from femops_kernels.cpu.rows import GatheredVector, RowProduct, placed_rows
 from femops_kernels.pointwise.qdata import Data, store_interleaved
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Elements(LevelData):
+class Elements(Storage):
     """Data of the level "element": dense element matrices."""
 
     summands: Sum
     constraints: Constraints
     level: str = "element"
+
+    @classmethod
+    def of(cls, summands: Sum, constraints: Constraints, level: str) -> Elements:
+        return cls(summands, constraints, level)
+
+    @staticmethod
+    def setup_bytes(summands: Sum) -> int:
+        return element_bytes(summands.first)
+
+    @staticmethod
+    def least_work(summands: Sum, level: str, nvec: int) -> tuple[float, float]:  # noqa: ARG004
+        size = float(sum(element_bytes(block) for block in summands.first.blocks()))
+        return size, 2 * size / summands.first.dtype.itemsize * nvec
 
     @cached_property
     def matrices(self) -> NDArray[Any]:
@@ -127,12 +146,28 @@ class Elements(LevelData):
 
 
 @dataclass(frozen=True, eq=False)
-class CompressedRows(LevelData, ABC):
+class CompressedRows(Storage, ABC):
     """Data of the level "full": the matrix in compressed rows, with the essential conditions."""
 
     summands: Sum
     constraints: Constraints
     level: str = "full"
+    whole = True
+
+    @classmethod
+    def of(cls, summands: Sum, constraints: Constraints, level: str) -> Storage:
+        alone = summands.first.spaces[0].distributed is None
+        return (Rows if alone else RankRows)(summands, constraints, level)
+
+    @staticmethod
+    def setup_bytes(summands: Sum) -> int:
+        return csr_bytes(flat(summands))
+
+    @staticmethod
+    def least_work(summands: Sum, level: str, nvec: int) -> tuple[float, float]:  # noqa: ARG004
+        blocks = summands.first.blocks()
+        entries = sum(_least_entries(block) for block in blocks)
+        return entries * (summands.first.dtype.itemsize + 4), 2 * entries * nvec
 
     @property
     @abstractmethod
@@ -191,6 +226,52 @@ class Rows(CompressedRows):
         kind = np.int32 if kept.nnz < 2**31 else np.int64
         indices = kept.indices.astype(kind), kept.indptr.astype(kind)
         return csr_array((kept.data.copy(), *indices), shape=kept.shape)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RankRows(CompressedRows):
+    """Data of the level "full": the matrix rows of the dofs that this rank owns."""
+
+    @cached_property
+    def _rows(self) -> tuple[csr_array, csr_array, Columns]:
+        """The matrix, the constrained columns removed from it, and the dofs of its columns."""
+        matrix, columns = assembled_rows(self.summands)
+        kept, removed = split_rows(matrix, columns, self.constraints, self.summands.first.dtype)
+        return placed_csr(kept), removed, columns
+
+    @property
+    def _parts(self) -> tuple[csr_array, csr_array]:
+        return self._rows[:2]
+
+    def steps(self, panels: Panels = ONE) -> list[Step]:
+        """A single step: the product with the rows."""
+        kept, _, columns = self._rows
+        term = self.summands.first
+        nvec = panels.nvec
+        given, gathered = (kept.indptr, kept.indices, kept.data, term.row_width), None
+        if columns.space.comm.max(columns.halo.ghosts):
+            joined = placed_array((len(columns.whole) * nvec,), term.dtype)
+            forward = forward_of(columns.space, columns.halo, term.dtype, nvec)
+            gathered = GatheredVector(forward, columns.low * nvec, joined)
+        return [Step(1.0, RowProduct(*given, gathered, nvec), *self.sides, True)]
+
+    def moved_bytes(self) -> int:
+        """See `LevelData.moved_bytes`: the matrix, and the copy of the vector with its ghosts."""
+        kept, _, columns = self._rows
+        return int(super().moved_bytes() + 2 * kept.dtype.itemsize * len(columns.whole))
+
+    def lift(self, g: NDArray[Any]) -> NDArray[Any]:
+        """See `LevelData.lift`. Multiplies by the removed columns."""
+        _, removed, columns = self._rows
+        return np.asarray(removed @ columns.forward(g))
+
+
+def _least_entries(term: Term) -> float:
+    """Estimate the entries of the matrix by those of a large Cartesian mesh with as many dofs."""
+    columns = (term.trial.order + 1.0) ** term.trial.dim
+    coupled = np.count_nonzero(entry_numbers(term).any(axis=(0, 2)))  # components, one by one
+    return term.test.touched * columns * coupled
 
 
 def placed_csr(matrix: csr_array) -> csr_array:

@@ -9,12 +9,12 @@ from typing import final
 from femops.operators.execution.backend import Step, Work
 from femops.operators.execution.kernels import index_bytes, plan_bytes, point_kernel
 from femops.operators.execution.separable import separated
-from femops.operators.integrals.constraints import Constraints
+from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import AT_POINTS, Sum, Term
 from femops.operators.levels.cost import Cost
-from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, share
+from femops.operators.levels.level_data import Storage, block_steps, blocks_of, share
 from femops.pointwise.linear import Pair
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, Launch, Panels
@@ -25,12 +25,23 @@ from femops_kernels.pointwise.qdata import Data
 
 @final
 @dataclass(frozen=True, eq=False)
-class Points(LevelData):
+class Points(Storage):
     """Data of the levels "partial" and "matrix-free": stored inputs of the q-function."""
 
     summands: Sum
     constraints: Constraints
     level: str
+    joint = True
+
+    @classmethod
+    def of(cls, summands: Sum, constraints: Constraints, level: str) -> Points:
+        return cls(summands, constraints, level)
+
+    @staticmethod
+    def least_work(summands: Sum, level: str, nvec: int) -> tuple[float, float]:
+        cost, term = Points(summands.at_level(level), FREE, level).cost(), summands.first
+        vectors = sum(space.size for space in term.spaces) * term.dtype.itemsize * nvec
+        return vectors + cost.bytes_moved, cost.flops * nvec
 
     @cached_property
     def fused(self) -> list[tuple[float, KernelTerm]]:

@@ -26,7 +26,7 @@ from femops.pointwise.expressions.operations import (
     ON_NUMBERS,
     UFUNCS,
 )
-from femops_meshes.arguments import type_name
+from femops_common.arguments import type_name
 
 # Integer powers up to this are computed by multiplications.
 _MOST_FACTORS = 16

@@ -28,9 +28,9 @@ from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
+from femops_common import html
+from femops_common.arguments import Degree, checked
 from femops_kernels.exclusive import Exclusive
-from femops_meshes import html
-from femops_meshes.arguments import Degree, checked
 
 
 def as_table(M: Any, coarsest: str) -> str:

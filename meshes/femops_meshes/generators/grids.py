@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.arguments import as_list, numbers_of, shown
+from femops_common.arguments import as_list, numbers_of, shown
 from femops_meshes.checks import whole
 from femops_meshes.coarsening import Coarsening
 from femops_meshes.coordinates.interpolation import gauss_lobatto

@@ -99,7 +99,7 @@ def test_levels_keep_it_or_know_nothing_of_it() -> None:
     for level in ("full", "element"):
         assert difference(exact, short.at_level(level)) < 1e-14
     chosen = short.at_level("auto")
-    assert chosen.level in femops.operators.levels.level_data.LEVELS
+    assert chosen.level in femops.operators.levels.dispatch.LEVELS
     assert difference(exact, chosen) < 1e-6
     assert difference(short, pickle.loads(pickle.dumps(short))) == 0.0
 

@@ -9,9 +9,9 @@ import pytest
 import femops
 from femops.operators.assembly import csr as assembly
 from femops.operators.assembly.element_matrices import ElementAssembly
-from femops.operators.execution.host import LEVELS
 from femops.operators.levels import auto
 from femops.operators.levels.auto import first_terms
+from femops.operators.levels.dispatch import LEVELS
 from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu import machine
 from support.cases.kernels import bend, random_vector, smooth, turned, wave

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any, final
 
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 _MOST = min(16, os.cpu_count() or 1)  # threads
 _IDLE_SECONDS = 0.5  # time after which a thread without work ends

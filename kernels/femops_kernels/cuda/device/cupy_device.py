@@ -19,8 +19,8 @@ from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.cubins import Cubin, cubin
 from femops_kernels.cuda.compiler.report import ENTRY
 from femops_kernels.cuda.device.ahead import Compilers
-from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
 from femops_kernels.cuda.device.nccl import NcclNetwork, library
+from femops_kernels.device import Device, Function, Network, StagingBuffer
 from femops_kernels.errors import DeviceError, KernelValueError
 
 _WARP = 32  # threads

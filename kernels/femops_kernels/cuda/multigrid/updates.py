@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.cg.cg import PIECE_BYTES, RESIDENT, blocks_of, memory_of_sums
 from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, TYPES, simple_text
+from femops_kernels.device import Device, Function
 from femops_kernels.vector_updates import (
     CoarsestVectors,
     Directions,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel, is_possible, unspilled
 from femops_kernels.cuda.operator.shapes import SPILLED, Shape
+from femops_kernels.device import Device
 
 VECTORS = 8
 """Most vectors of a block: two sectors of memory, 64 bytes, of numbers in float64."""

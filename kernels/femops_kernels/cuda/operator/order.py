@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 
 @final

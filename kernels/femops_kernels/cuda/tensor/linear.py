@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 
 from femops_kernels.cuda.device.arguments import Layout, Place
-from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.tensor.contraction import Image, image_of
+from femops_kernels.device import Device, Function
 
 MOST_ROWS = 32
 """Most rows of a matrix. A larger matrix does not fit a thread's local memory."""
