@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from femops.errors import FileError
 from femops_meshes.formats.temporary import temporary_file, unlinked
@@ -95,6 +96,13 @@ def replacing(target: Path) -> Iterator[Path]:
     with refused(target), temporary_file(target) as temporary:
         yield temporary
         os.replace(temporary, target)
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[BinaryIO]:
+    """Yield a temporary file as `replacing` does, open. No link in its place is followed."""
+    with replacing(target) as temporary, open(temporary, "wb", opener=unlinked) as file:
+        yield file
 
 
 def fill(temporary: Path, content: str | bytes) -> None:

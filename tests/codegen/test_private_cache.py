@@ -165,6 +165,22 @@ def test_a_pipe_in_place_of_a_lock_is_not_waited_for(tmp_path):
         pass
 
 
+def test_a_process_that_was_forked_meanwhile_holds_no_lock(tmp_path, monkeypatch):
+    """It has all open files of this process, and with them their locks."""
+    made, held = os.open, []
+
+    def opened(*arguments):
+        held.append(made(*arguments))
+        return os.dup(held[-1])
+
+    monkeypatch.setattr(os, "open", opened)
+    for _ in range(2):
+        with cache.locked(tmp_path / "tuning.lock", wait=False):
+            pass
+    for handle in held:
+        os.close(handle)
+
+
 @as_root
 def test_files_of_another_are_refused(tmp_path):
     (tmp_path / "kernel").write_bytes(b"code")

@@ -1,14 +1,16 @@
 """VTKHDF files, of one state or of a series: VTK reads what femops wrote, also from ranks."""
 
+import os
 import sys
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 import femops
 from femops.errors import FileError, MissingExtraError, RankError
-from femops.io.vtk import journal
+from femops.io.vtk import hdf_file, journal
 from support import fixtures
 from support.cases.series import saved
 from support.vtk import needs_vtk, read_vtk
@@ -172,11 +174,11 @@ def test_a_program_killed_while_it_overwrites(tmp_path, monkeypatch):
     series = femops.io.TimeSeries(path)
     series.save(0.0, V, u=V.zeros())
 
-    def killed(file):
+    def killed(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "recover", killed)
+        patch.setattr(journal, "_finish", killed)
         with pytest.raises(KeyboardInterrupt):
             series.save(1.0, V, u=V.zeros() + 1.0)
     assert len(list(tmp_path.iterdir())) == 2
@@ -185,6 +187,46 @@ def test_a_program_killed_while_it_overwrites(tmp_path, monkeypatch):
         series.save(2.0, V, u=V.zeros() + 2.0)
     assert [path] == list(tmp_path.iterdir())
     assert [grid["u"].max() for _, grid in steps_of(path)] == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+@pytest.mark.parametrize("place", [(hdf_file, "recover"), (hdf_file, "_make_room"), (os, "fsync")])
+def test_a_link_that_another_user_puts_in_place_of_the_series(tmp_path, monkeypatch, place):
+    """It is put there while a step is saved, and leads to another file of this user."""
+    path, V = tmp_path / "run.vtkhdf", femops.H1(femops.box((2, 2)), 2)
+    series, own = femops.io.TimeSeries(path), tmp_path / "own"
+    series.save(0.0, V, u=V.zeros())
+    own.write_text("precious")
+    work, names = getattr(*place), sorted(file.name for file in tmp_path.iterdir())
+
+    def exchanged(*arguments):
+        result = work(*arguments)
+        if not path.is_symlink():
+            path.rename(tmp_path / "away")
+            path.symlink_to(own)
+        return result
+
+    monkeypatch.setattr(*place, exchanged)
+    with suppress(FileError):
+        series.save(1.0, V, u=V.zeros())
+    assert own.read_text() == "precious"
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted([*names, "away"])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+def test_a_link_in_place_of_the_temporary_file(tmp_path, monkeypatch):
+    V, own, work = femops.H1(femops.box((2, 2)), 1), tmp_path / "own", hdf_file.write_empty
+    own.write_text("precious")
+
+    def exchanged(path, *arguments):
+        work(path, *arguments)
+        path.unlink()
+        path.symlink_to(own)
+
+    monkeypatch.setattr(hdf_file, "write_empty", exchanged)
+    with pytest.raises(FileError, match="symbolic links"):
+        femops.save(tmp_path / "run.vtkhdf", V, u=V.zeros())
+    assert own.read_text() == "precious"
 
 
 @pytest.mark.parametrize("name", ["a/b", "."])
@@ -311,6 +353,13 @@ def linked(file, other):
     file["VTKHDF/Points"] = h5py.ExternalLink(str(other), "/x")
 
 
+def linked_to_a_pipe(file, other):
+    pipe = other.with_name("pipe")
+    os.mkfifo(pipe)
+    file.move("VTKHDF", "elsewhere")
+    file["VTKHDF"] = h5py.ExternalLink(str(pipe), "/x")
+
+
 def stored_elsewhere(file, other):
     del file["VTKHDF/Points"]
     space = {"external": [(str(other), 0, h5py.h5f.UNLIMITED)], "maxshape": (None, 3)}
@@ -356,6 +405,10 @@ def no_places(file, _):
 
 
 CHANGES = [linked, stored_elsewhere, bomb, another_kind, without, more_steps, no_number]
+
+
+if os.name == "posix":
+    CHANGES.append(linked_to_a_pipe)
 
 
 @pytest.mark.parametrize("change", [*CHANGES, large_chunks, no_time, no_places])

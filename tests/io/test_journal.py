@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,19 @@ import pytest
 
 from femops.errors import FileError
 from femops.io.vtk import journal as module
-from femops.io.vtk.journal import journaled, recover
+from femops.io.vtk.journal import JournaledFile, journaled, recover
 
 OLD = np.random.default_rng(0).bytes(10_000)
 
 
-def made(folder: Path, reserved: int = 0) -> Path:
+def made(folder: Path) -> Path:
     path = folder / "data"
-    path.write_bytes(OLD + bytes(reserved))
+    path.write_bytes(OLD)
     return path
+
+
+def opened(path: Path, reserved: int = 0) -> AbstractContextManager[JournaledFile]:
+    return journaled(path, lambda file: file.truncate(len(OLD) + reserved))
 
 
 def names(folder: Path) -> list[str]:
@@ -42,9 +47,9 @@ def change(file: Any, seed: int) -> None:
 @pytest.mark.parametrize("reserved", [0, 7000])
 @pytest.mark.parametrize("seed", range(5))
 def test_it_is_a_file(tmp_path: Path, seed: int, reserved: int) -> None:
-    path, plain = made(tmp_path, reserved), tmp_path / "plain"
-    plain.write_bytes(path.read_bytes())
-    with plain.open("r+b", buffering=0) as model, journaled(path, len(OLD)) as file:
+    path, plain = made(tmp_path), tmp_path / "plain"
+    plain.write_bytes(OLD + bytes(reserved))
+    with plain.open("r+b", buffering=0) as model, opened(path, reserved) as file:
         change(file, seed)
         change(model, seed)
         for whence in (os.SEEK_SET, os.SEEK_END):
@@ -61,7 +66,7 @@ def test_a_change_that_fails_is_none(tmp_path: Path) -> None:
     path = made(tmp_path)
 
     def fail() -> None:
-        with journaled(path, len(OLD)) as file:
+        with opened(path) as file:
             change(file, 1)
             raise KeyboardInterrupt
 
@@ -77,8 +82,8 @@ def killed_while_overwriting(path: Path, monkeypatch: pytest.MonkeyPatch) -> byt
     with expected.open("r+b") as model:
         change(model, 2)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "recover", lambda _: None)
-        with journaled(path, len(OLD)) as file:
+        patch.setattr(module, "_finish", lambda *_: None)
+        with opened(path) as file:
             change(file, 2)
     assert path.read_bytes()[: len(OLD)] == OLD
     return expected.read_bytes()

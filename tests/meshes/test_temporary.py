@@ -98,6 +98,23 @@ def test_a_new_file_that_another_process_takes_for_abandoned(tmp_path, monkeypat
         assert file not in taken
 
 
+def test_a_new_file_that_another_user_locks(tmp_path, monkeypatch):
+    """Who can read a file may lock it for ever; the writer makes another."""
+    lock, theirs = temporary.fcntl.flock, []
+
+    def flock(handle, how):
+        if not theirs:
+            theirs.append(next(tmp_path.iterdir()).open())
+            lock(theirs[0], temporary.fcntl.LOCK_EX)
+            how |= temporary.fcntl.LOCK_NB  # as this test should end
+        lock(handle, how)
+
+    monkeypatch.setattr(temporary.fcntl, "flock", flock)
+    with temporary_file(tmp_path / "run.vtu") as file, theirs[0]:
+        assert names(tmp_path) == [file.name]
+        assert not os.path.samestat(os.fstat(theirs[0].fileno()), file.stat())
+
+
 def test_a_file_system_without_locks(tmp_path, monkeypatch):
     """Only age tells there."""
 
@@ -145,8 +162,8 @@ def test_all_writers_write_temporary_files(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has few symbolic links")
-@pytest.mark.parametrize("name", ["run.mesh", "run.vtu", "run.state", "run.pvd"])
-def test_no_writer_follows_a_link_in_place_of_its_file(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize("suffix", [".mesh", ".vtu", ".vtkhdf", ".state", ".pvd", ".png", ".gif"])
+def test_no_writer_follows_a_link_in_place_of_its_file(tmp_path, monkeypatch, suffix):
     """Who can write to the folder could lead it to any file of this user."""
     own, made = tmp_path / "own", os.open
     own.write_text("precious")
@@ -160,11 +177,15 @@ def test_no_writer_follows_a_link_in_place_of_its_file(tmp_path, monkeypatch, na
 
     monkeypatch.setattr(os, "open", exchanged)
     V = femops.H1(femops.box((2, 2)), 1)
-    calls = {".state": femops.io.save_state, ".pvd": lambda path, _: femops.io.TimeSeries(path)}
-    save = calls.get(name[3:], femops.save)
-    what = {"u": (V, V.zeros())} if name.endswith(".state") else V.mesh
+    calls = {
+        ".state": lambda path: femops.io.save_state(path, {"u": (V, V.zeros())}),
+        ".pvd": femops.io.TimeSeries,
+        ".png": femops.plot(V.mesh).save,
+        ".gif": lambda path: femops.io.movie(path, [("", V, V.zeros())]),
+    }
+    save = calls.get(suffix, lambda path: femops.save(path, V.mesh))
     with pytest.raises((FemopsError, MeshError), match="symbolic links"):
-        save(tmp_path / name, what)
+        save(tmp_path / f"run{suffix}")
     assert own.read_text() == "precious"
 
 

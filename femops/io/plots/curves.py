@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
-from femops.io.atomic import checked_path, replacing
+from femops.io.atomic import checked_path, writing
 from femops.io.plots.with_matplotlib import new_figure
 
 
@@ -48,6 +48,6 @@ def curves(
         axes.minorticks_off()
         axes.grid(True, alpha=0.3)
     figure.axes[0].legend()
-    with replacing(target) as temporary:
-        figure.savefig(temporary, format="png", dpi=130)
+    with writing(target) as file:
+        figure.savefig(file, format="png", dpi=130)
     return target

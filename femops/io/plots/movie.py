@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from femops.errors import FileError, SpaceError
-from femops.io.atomic import checked_path, replacing
+from femops.io.atomic import checked_path, writing
 from femops.io.plots.gathering import gathered, shared
 from femops.io.plots.plot import nodal_limits, part_of_field, plot
 from femops.io.plots.sampling import Sampler
@@ -113,10 +113,8 @@ def _write(
 
     first, *others = [Image.open(buffer).convert("RGB") for buffer in images]
     each = max(_SHORTEST, round(_MILLISECONDS * seconds / len(images)))
-    with replacing(target) as temporary:
-        first.save(
-            temporary, format="GIF", save_all=True, append_images=others, duration=each, loop=0
-        )
+    with writing(target) as file:
+        first.save(file, format="GIF", save_all=True, append_images=others, duration=each, loop=0)
 
 
 def _limits(frames: list[tuple[str, Space, Any]], part: Any) -> tuple[float, float] | None:

@@ -8,7 +8,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from femops.io.atomic import checked_path, replacing
+from femops.io.atomic import checked_path, writing
 
 
 class Picture(ABC):
@@ -27,7 +27,7 @@ class Picture(ABC):
         """Write the picture as PNG."""
 
     @abstractmethod
-    def write_html(self, file: Path) -> None:
+    def write_html(self, file: BinaryIO) -> None:
         """Write the picture as a page whose viewer turns it.
 
         Raises
@@ -72,8 +72,8 @@ class Picture(ABC):
         """
         target = checked_path(path, ".png", ".html")
         write = self.write_html if target.suffix.lower() == ".html" else self.write_png
-        with replacing(target) as temporary:
-            write(temporary)
+        with writing(target) as file:
+            write(file)
         return target
 
     def _repr_png_(self) -> bytes:

@@ -72,10 +72,10 @@ class MatplotlibPicture(Picture):
     def write_png(self, file: Path | BinaryIO) -> None:
         self.figure.savefig(file, format="png", dpi=130)
 
-    def write_html(self, file: Path) -> None:
+    def write_html(self, file: BinaryIO) -> None:  # noqa: ARG002
         """Refuse: Matplotlib draws pictures that do not turn."""
         raise FileError(
-            f"'{file.suffix}' is a page with a picture that turns, Matplotlib's does not: draw it "
+            "'.html' is a page with a picture that turns, Matplotlib's does not: draw it "
             "by femops.plot(..., interactive=True)"
         )
 

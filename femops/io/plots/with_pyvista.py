@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, final
 
@@ -135,7 +135,7 @@ class PyVistaPicture(Picture):
             image: Any = plotter.screenshot(return_img=True)
         imsave(file, image, format="png")
 
-    def write_html(self, file: Path) -> None:
+    def write_html(self, file: BinaryIO) -> None:
         with closing(self._plotter(off_screen=True)) as plotter:
             try:
                 # before 0.49, and without its extra, PyVista has no component trame
@@ -145,7 +145,7 @@ class PyVistaPicture(Picture):
                     f"pages with interactive pictures need PyVista's extra jupyter ({error}): "
                     "pip install 'pyvista[jupyter]'"
                 ) from error
-        file.write_text(content, encoding="utf-8")
+        file.write(content.encode())
 
     def _drawn(self) -> AbstractContextManager[Any]:
         """Plotter of the picture: the caller's, if any, because the caller may have changed it."""
@@ -161,10 +161,9 @@ class PyVistaPicture(Picture):
         """Return a frame with the page, for notebooks. None lets them show a PNG."""
         if not self._interactive:
             return None
-        with tempfile.TemporaryDirectory() as folder:
-            page = Path(folder, "picture.html")
-            self.write_html(page)
-            content = escape(page.read_text(encoding="utf-8"), quote=True)
+        page = BytesIO()
+        self.write_html(page)
+        content = escape(page.getvalue().decode(), quote=True)
         return f'<iframe srcdoc="{content}" style="width:100%;height:480px;border:0"></iframe>'
 
     def _plotter(self, *, off_screen: bool) -> Any:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from femops.io.vtk.journal import journaled, recover
 from femops.io.vtk.vtu_file import Piece
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
+from femops_meshes.formats.temporary import unlinked
 
 ROOT = "VTKHDF"
 _CHUNK = 1 << 16  # bytes of a chunk, in which HDF5 stores arrays that grow
@@ -125,21 +126,23 @@ def in_turns(
 def opened(path: Path, piece: Piece | None = None) -> Iterator[Any]:
     """Open the group of all arrays for a change, which the end of the block makes, or nothing."""
     recover(path)
-    end = path.stat().st_size
-    _make_room(path, piece)
-    with journaled(path, end) as raw, h5py().File(raw, "r+") as file:
+    with (
+        journaled(path, lambda file: _make_room(file, piece)) as raw,
+        h5py().File(raw, "r+") as file,
+    ):
         yield file[ROOT]
 
 
 @contextmanager
 def _opened_locked(path: Path, piece: Piece) -> Iterator[Any]:
     """Open a temporary file, which may be lost without harm."""
-    _make_room(path, piece)
-    with h5py().File(path, "r+", locking=False) as file:
-        yield file[ROOT]
+    with open(path, "r+b", opener=unlinked) as raw:
+        _make_room(raw, piece)
+        with h5py().File(raw, "r+") as file:
+            yield file[ROOT]
 
 
-def _make_room(path: Path, piece: Piece | None) -> None:
+def _make_room(file: IO[bytes], piece: Piece | None) -> None:
     """Reserve disk space at the end of a file for a piece, or for the counts of a step.
 
     HDF5 loses the file, and often the process, if the disk is full when it writes. So the file is
@@ -151,13 +154,12 @@ def _make_room(path: Path, piece: Piece | None) -> None:
     sections = [] if piece is None else [*piece.sections.values()]
     arrays = [array for section in sections for array in section.values()]
     size = sum(array.nbytes for array in arrays) + len(arrays) * _CHUNK  # last chunks are padded
-    with path.open("r+b") as file:
-        end = file.seek(0, os.SEEK_END)
-        try:
-            os.posix_fallocate(file.fileno(), end, size + size // 64 + _HEADS)
-        except OSError:
-            file.truncate(end)
-            raise
+    end = file.seek(0, os.SEEK_END)
+    try:
+        os.posix_fallocate(file.fileno(), end, size + size // 64 + _HEADS)
+    except OSError:
+        file.truncate(end)
+        raise
 
 
 def append_piece(root: Any, piece: Piece, extend: bool) -> dict[str, Any]:
@@ -177,6 +179,17 @@ def write_empty(path: Path, attributes: dict[str, str], *, series: bool = False)
     fill(path, memory.getvalue())
 
 
+def unlinked_root(file: Any) -> Any:
+    """Group of all arrays. A link of HDF5 in its place may lead to a pipe, without end."""
+    _check_link(file, ROOT)
+    return file[ROOT]
+
+
+def _check_link(group: Any, name: str) -> None:
+    if not isinstance(group.get(name, getlink=True), h5py().HardLink):
+        raise ValueError(f"{name!r} is a link")
+
+
 def check_layout(file: Any) -> None:
     """Raise unless femops can append to a file: it has the arrays of a series, and no links.
 
@@ -192,8 +205,7 @@ def check_layout(file: Any) -> None:
 def _check_group(group: Any, model: Any, numbers: str | None) -> None:
     """Compare a group with that of a new file. It may have more arrays, of a kind of numbers."""
     for name in {*model, *(group if numbers else ())}:
-        if not isinstance(group.get(name, getlink=True), h5py().HardLink):
-            raise ValueError(f"{name!r} is a link")
+        _check_link(group, name)
         item, due = group[name], model.get(name)
         if not isinstance(item, h5py().Dataset if due is None else type(due)):
             raise ValueError(f"{name!r} is of another kind")

@@ -12,13 +12,14 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, final
 
 from femops.errors import FileError
 from femops.io.atomic import fill, replacing, to_disk
+from femops_meshes.formats.files import regular
 
 _PAGE = 4096  # bytes that are held together
 _LENGTH = struct.Struct("<Q")  # length of the file
@@ -33,11 +34,10 @@ class JournaledFile(io.RawIOBase):
     New bytes are written behind the present end at once.
     """
 
-    def __init__(self, path: Path, end: int) -> None:
+    def __init__(self, file: IO[bytes], journal: Path, end: int) -> None:
         super().__init__()
-        self._path, self._old_end, self._place = path, end, 0
-        self._file: IO[bytes] = path.open("r+b", buffering=0)
-        self._length = path.stat().st_size
+        self._file, self._journal, self._old_end, self._place = file, journal, end, 0
+        self._length = os.fstat(file.fileno()).st_size
         self._pages: dict[int, bytearray] = {}
 
     def readable(self) -> bool:
@@ -114,68 +114,82 @@ class JournaledFile(io.RawIOBase):
             _PLACE.pack(number * _PAGE) + bytes(page[: self._old_end - number * _PAGE])
             for number, page in sorted(self._pages.items())
         )
-        length, journal = _LENGTH.pack(self._length), _journal(self._path)
-        with replacing(journal) as temporary:
+        length = _LENGTH.pack(self._length)
+        with replacing(self._journal) as temporary:
             fill(temporary, length + _SUM.pack(zlib.crc32(length + entries)) + entries)
             to_disk(temporary)
-        to_disk(journal.parent)
-        recover(self._path)
-
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
+        to_disk(self._journal.parent)
+        _finish(self._journal, self._file)
 
 
-def _journal(path: Path) -> Path:
-    """Path of the journal of a file: the same for all links to the file."""
+def _real(path: Path) -> tuple[Path, Path]:
+    """Paths of a file itself and of its journal: the same for all links to the file."""
     real = Path(os.path.realpath(path))
-    return real.with_name(f".{real.name}-femops-journal")
+    return real, real.with_name(f".{real.name}-femops-journal")
 
 
-def _check_own(journal: Path, path: Path) -> None:
-    """Raise if a journal is no plain file, or of neither this user nor the owner of the file.
+def _plain(path: str, flags: int) -> int:
+    """Opener of `open` for regular files, which follows no link."""
+    return regular(path, flags | getattr(os, "O_NOFOLLOW", 0))
+
+
+def _opened_journal(journal: Path, file: IO[bytes]) -> IO[bytes]:
+    """Open a journal if it is a plain file, and of this user or of the owner of the file.
 
     In a folder that others can write, as /tmp, they could have put it there.
     """
-    found, own = journal.lstat(), path.stat().st_uid
+    found, own = journal.lstat(), os.fstat(file.fileno()).st_uid
     user = getattr(os, "geteuid", lambda: own)()  # Windows has no numbers of users
-    if not stat.S_ISREG(found.st_mode) or found.st_uid not in (own, user):
-        raise FileError(
-            f"'{journal}' is no plain file, or has another owner than '{path}', whose changes it "
-            "should hold: remove it, or let its owner continue the series"
-        )
+    if stat.S_ISREG(found.st_mode) and found.st_uid in (own, user):
+        entries = open(journal, "rb", opener=_plain)  # noqa: SIM115
+        if os.path.samestat(os.fstat(entries.fileno()), found):
+            return entries
+        entries.close()
+    raise FileError(
+        f"'{journal}' is no plain file, or has another owner than '{file.name}', whose changes it "
+        "should hold: remove it, or let its owner continue the series"
+    )
 
 
 def recover(path: Path) -> None:
     """Finish the change that a file's journal holds, if there is a journal, and remove it."""
-    journal = _journal(path)
+    real, journal = _real(path)
     if not os.path.lexists(journal):
         return
-    if path.exists():
-        _check_own(journal, path)
-        with journal.open("rb") as entries:
-            head = entries.read(_LENGTH.size).ljust(_LENGTH.size, b"\0")
-            (checksum,) = _SUM.unpack(entries.read(_SUM.size).ljust(_SUM.size, b"\0"))
-            (length,), found = _LENGTH.unpack(head), zlib.crc32(head)
+    if real.exists():
+        with open(real, "r+b", opener=_plain) as file:
+            _finish(journal, file)
+    else:
+        journal.unlink()
+
+
+def _finish(journal: Path, file: IO[bytes]) -> None:
+    """Make the change that a journal holds in an open file, and remove the journal.
+
+    The file is not opened again: another user could put a link in its place meanwhile.
+    """
+    with _opened_journal(journal, file) as entries:
+        head = entries.read(_LENGTH.size).ljust(_LENGTH.size, b"\0")
+        (checksum,) = _SUM.unpack(entries.read(_SUM.size).ljust(_SUM.size, b"\0"))
+        (length,), found = _LENGTH.unpack(head), zlib.crc32(head)
+        for entry in _entries(entries):
+            found = zlib.crc32(entry, found)
+        # a change never makes a file longer here: new bytes were written before the journal
+        if found != checksum or not 0 < length <= os.fstat(file.fileno()).st_size:
+            raise FileError(
+                f"'{journal}' is damaged, so the change of '{file.name}' that it holds cannot be "
+                "finished: take a copy of the series, or remove the journal and check the file"
+            )
+        entries.seek(_LENGTH.size + _SUM.size)
+        with os.fdopen(os.dup(file.fileno()), "r+b") as target:
             for entry in _entries(entries):
-                found = zlib.crc32(entry, found)
-            # a change never makes a file longer here: new bytes were written before the journal
-            if found != checksum or not 0 < length <= path.stat().st_size:
-                raise FileError(
-                    f"'{journal}' is damaged, so the change of '{path}' that it holds cannot be "
-                    "finished: take a copy of the series, or remove the journal and check the file"
-                )
-            entries.seek(_LENGTH.size + _SUM.size)
-            with path.open("r+b") as file:
-                for entry in _entries(entries):
-                    (place,) = _PLACE.unpack(entry[: _PLACE.size].ljust(_PLACE.size, b"\xff"))
-                    if place < length:
-                        file.seek(place)
-                        file.write(entry[_PLACE.size :])
-                file.truncate(length)
-                file.flush()
-                os.fsync(file.fileno())
+                (place,) = _PLACE.unpack(entry[: _PLACE.size].ljust(_PLACE.size, b"\xff"))
+                if place < length:
+                    target.seek(place)
+                    target.write(entry[_PLACE.size :])
+            target.truncate(length)
+            target.flush()
+            os.fsync(target.fileno())
     journal.unlink()
 
 
@@ -185,15 +199,20 @@ def _entries(journal: IO[bytes]) -> Iterator[bytes]:
 
 
 @contextmanager
-def journaled(path: Path, end: int) -> Iterator[JournaledFile]:
-    """Open a file for changes that all take place together when the block ends."""
-    file = JournaledFile(path, end)
-    try:
-        yield file
-        file.commit()
-    except BaseException:
-        if not os.path.lexists(_journal(path)):  # or `recover` does the rest
-            os.truncate(path, end)
-        raise
-    finally:
-        file.close()
+def journaled(path: Path, reserve: Callable[[IO[bytes]], object]) -> Iterator[JournaledFile]:
+    """Open a file for changes that all take place together when the block ends.
+
+    First `reserve` may make the file longer, which is no change.
+    """
+    real, journal = _real(path)
+    with open(real, "r+b", buffering=0, opener=_plain) as file:
+        end = os.fstat(file.fileno()).st_size
+        try:
+            reserve(file)
+            changed = JournaledFile(file, journal, end)
+            yield changed
+            changed.commit()
+        except BaseException:
+            if not os.path.lexists(journal):  # or `recover` does the rest
+                file.truncate(end)
+            raise

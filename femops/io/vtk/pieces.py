@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import fill, make_folder, refused, remove, replacing, to_disk
+from femops.io.atomic import fill, make_folder, refused, remove, replacing, to_disk, writing
 from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
 from femops.parallel.collective_checks import check, listed
 from femops.parallel.comm import Communicator
@@ -42,7 +42,7 @@ def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
 
 
 def _join(target: Path, start: bytes, parts: Sequence[Path]) -> None:
-    with replacing(target) as temporary, open(temporary, "wb", opener=unlinked) as file:
+    with writing(target) as file:
         file.write(start)
         for part in parts:
             with part.open("rb") as data:

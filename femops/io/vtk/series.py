@@ -41,6 +41,7 @@ from femops.io.vtk.hdf_file import (
     h5py,
     in_turns,
     opened,
+    unlinked_root,
     write_empty,
 )
 from femops.io.vtk.journal import recover
@@ -51,6 +52,7 @@ from femops.io.vtk.vtu_file import Piece, check_name
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import Communicator, communicator
 from femops_common.arguments import checked, names_checked, number_of, shown
+from femops_meshes.formats.files import regular
 
 
 @final
@@ -209,8 +211,8 @@ class HdfFile(Store):
     def _read(self) -> None:
         """Read the times and fields of an existing series, and the hash of its last mesh."""
         try:
-            with h5py().File(self.path, "r") as file:
-                if _MESH not in file[ROOT].attrs:
+            with open(self.path, "rb", opener=regular) as raw, h5py().File(raw, "r") as file:
+                if _MESH not in unlinked_root(file).attrs:
                     raise FileError(f"'{self.path}' was not written by femops: choose another name")
                 check_layout(file)
                 self._times = _times(file[ROOT])

@@ -156,6 +156,8 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         stack.callback(os.close, handle)
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # a process forked meanwhile has the handle too
+            stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
         yield
 
 

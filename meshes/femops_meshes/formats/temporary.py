@@ -76,11 +76,16 @@ def _made(target: Path, shared: str | None, mode: int) -> tuple[Path, int | None
         if not _LOCKS:
             os.close(handle)
             return path, None
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        if os.fstat(handle).st_nlink:
+        locked = True
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:  # or the file system has no locks
+            locked = not isinstance(error, BlockingIOError)
+        if locked and os.fstat(handle).st_nlink:
             return path, handle
-        os.close(handle)  # before it was locked, another process took it for abandoned
+        # another process took it for abandoned, or holds its lock to let us wait for ever
+        path.unlink(missing_ok=True)
+        os.close(handle)
 
 
 def _remove_abandoned(folder: Path) -> None:
