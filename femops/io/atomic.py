@@ -76,6 +76,17 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise FileError(f"cannot make the folder '{folder}': {error.strerror}") from error
+    if is_others_link(folder):
+        raise FileError(
+            f"'{folder}' is a link of another user, which could lead to any folder of yours: "
+            "remove it, or choose another name"
+        )
+
+
+def is_others_link(folder: Path) -> bool:
+    """True if a folder is a symbolic link that neither this user nor root has made."""
+    owner = folder.lstat().st_uid  # on Windows 0
+    return folder.is_symlink() and owner > 0 and owner != os.geteuid()
 
 
 def remove(files: Iterable[Path]) -> None:

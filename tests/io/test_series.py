@@ -1,10 +1,11 @@
 """Series of fields in time: read by VTK, whole at every moment, continued only when asked to."""
 
 import math
+import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import femops
 from femops.errors import FileError
 from femops.io import atomic
 from femops.io.vtk import series as module
+from femops.io.vtk.pieces import piece_files
 from support.cases.series import field, saved
 
 
@@ -169,6 +171,23 @@ def test_existing_series(tmp_path, space):
     assert saved(path, space, [0.25], existing="replace").times == (0.25,)
     assert [p.name for p in (tmp_path / "run").iterdir()] == ["run_000000.vtu"]
     assert saved(tmp_path / "new.pvd", space, [0.0], existing="continue").times == (0.0,)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("owner", [0, 12345])
+def test_a_link_of_another_user_in_place_of_the_folder(tmp_path, owner):
+    """It may lead to a folder of this user, with files of the same names."""
+    V, own, link = femops.H1(femops.box((2, 2)), 1), tmp_path / "own/run", tmp_path / "run"
+    own.mkdir(parents=True)
+    (own / "run_7_0.vtu").write_text("precious")
+    link.symlink_to(own)
+    os.chown(link, owner, -1, follow_symlinks=False)
+    with pytest.raises(FileError, match="a link of another user") if owner else nullcontext():
+        femops.io.TimeSeries(link.with_suffix(".pvd"))
+    with pytest.raises(FileError, match="a link of another user") if owner else nullcontext():
+        femops.save(link.with_suffix(".pvtu"), V, u=V.zeros())
+    assert (own / "run_7_0.vtu").exists() == bool(owner)
+    assert bool(piece_files(link.with_suffix(".pvtu"))) != bool(owner)
 
 
 def test_a_step_without_index_is_not_overwritten_unasked(tmp_path, space):

@@ -12,7 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import fill, make_folder, refused, remove, replacing, to_disk, writing
+from femops.io.atomic import (
+    fill,
+    is_others_link,
+    make_folder,
+    refused,
+    remove,
+    replacing,
+    to_disk,
+    writing,
+)
 from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
 from femops.parallel.collective_checks import check, listed
 from femops.parallel.comm import Communicator
@@ -93,7 +102,9 @@ def _write_index(target: Path, text: str) -> None:
 def piece_files(target: Path) -> list[Path]:
     """All files with pieces of a PVTU file, from every time that it was written."""
     folder = target.with_suffix("")
-    return sorted(file for file in folder.glob("*.vtu") if _time(file)) if folder.is_dir() else []
+    if not folder.is_dir() or is_others_link(folder):
+        return []
+    return sorted(file for file in folder.glob("*.vtu") if _time(file))
 
 
 def _time(file: Path) -> int:
