@@ -181,6 +181,17 @@ def test_a_process_that_was_forked_meanwhile_holds_no_lock(tmp_path, monkeypatch
         os.close(handle)
 
 
+def test_a_lock_that_another_process_holds_for_long_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_LONG", 0.01)
+    with (tmp_path / "kernel.lock").open("w") as other:
+        cache.fcntl.flock(other, cache.fcntl.LOCK_EX)
+        log = SimpleNamespace(warning=lambda *text: (told.append(text), other.close()))
+        told: list[tuple[str, Path]] = []
+        monkeypatch.setattr(cache.logging, "getLogger", lambda _: log)
+        with cache.locked(tmp_path / "kernel.lock"):
+            assert [path.name for _, path in told] == ["kernel.lock"]
+
+
 @as_root
 def test_files_of_another_are_refused(tmp_path):
     (tmp_path / "kernel").write_bytes(b"code")

@@ -92,6 +92,15 @@ def test_a_folder_that_others_have_locked_is_waited_for_with_an_end(tmp_path, mo
         femops.io.TimeSeries(tmp_path / "run.pvd")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pipes of this kind")
+def test_a_pipe_in_place_of_an_open_series_is_not_waited_for(tmp_path, space):
+    series = femops.io.TimeSeries(tmp_path / "run.pvd")
+    series.path.unlink()
+    os.mkfifo(series.path)
+    with pytest.raises(FileError, match="not a regular file"):
+        series.save(1.0, space, u=space.zeros())
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not lock folders")
 @pytest.mark.parametrize("suffix", [".pvd", ".vtkhdf"])
 def test_steps_of_two_programs_at_the_same_time(tmp_path, suffix):

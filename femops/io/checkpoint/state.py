@@ -32,8 +32,7 @@ from femops.spaces.vectors import any_vector, has_complex
 from femops_common.arguments import checked, type_name
 from femops_kernels.derived import Derived
 from femops_meshes import Mesh
-from femops_meshes.formats.files import regular
-from femops_meshes.formats.temporary import unlinked
+from femops_meshes.formats.temporary import regular, unlinked
 
 Array = NDArray[Any]
 Sums = NDArray[np.uint32]

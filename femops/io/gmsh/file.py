@@ -24,8 +24,8 @@ from femops.io.gmsh.nodes import KINDS, Kind
 from femops.io.gmsh.periodic import Link, new_links, old_links
 from femops.io.gmsh.sections import Binary, Cursor, Section, Text, decoded, sections_of
 from femops_meshes import MeshFileError, MeshFormatError
-from femops_meshes.formats.files import regular
 from femops_meshes.formats.scanner import printable
+from femops_meshes.formats.temporary import regular
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -19,7 +19,7 @@ from typing import IO, Any, final
 
 from femops.errors import FileError
 from femops.io.atomic import fill, replacing, to_disk
-from femops_meshes.formats.files import regular
+from femops_meshes.formats.temporary import unlinked
 
 _PAGE = 4096  # bytes that are held together
 _LENGTH = struct.Struct("<Q")  # length of the file
@@ -128,11 +128,6 @@ def _real(path: Path) -> tuple[Path, Path]:
     return real, real.with_name(f".{real.name}-femops-journal")
 
 
-def _plain(path: str, flags: int) -> int:
-    """Opener of `open` for regular files, which follows no link."""
-    return regular(path, flags | getattr(os, "O_NOFOLLOW", 0))
-
-
 def _opened_journal(journal: Path, file: IO[bytes]) -> IO[bytes]:
     """Open a journal if it is a plain file, and of this user or of the owner of the file.
 
@@ -141,7 +136,7 @@ def _opened_journal(journal: Path, file: IO[bytes]) -> IO[bytes]:
     found, own = journal.lstat(), os.fstat(file.fileno()).st_uid
     user = getattr(os, "geteuid", lambda: own)()  # Windows has no numbers of users
     if stat.S_ISREG(found.st_mode) and found.st_uid in (own, user):
-        entries = open(journal, "rb", opener=_plain)  # noqa: SIM115
+        entries = open(journal, "rb", opener=unlinked)  # noqa: SIM115
         if os.path.samestat(os.fstat(entries.fileno()), found):
             return entries
         entries.close()
@@ -157,7 +152,7 @@ def recover(path: Path) -> None:
     if not os.path.lexists(journal):
         return
     if real.exists():
-        with open(real, "r+b", opener=_plain) as file:
+        with open(real, "r+b", opener=unlinked) as file:
             _finish(journal, file)
     else:
         journal.unlink()
@@ -205,7 +200,7 @@ def journaled(path: Path, reserve: Callable[[IO[bytes]], object]) -> Iterator[Jo
     First `reserve` may make the file longer, which is no change.
     """
     real, journal = _real(path)
-    with open(real, "r+b", buffering=0, opener=_plain) as file:
+    with open(real, "r+b", buffering=0, opener=unlinked) as file:
         end = os.fstat(file.fileno()).st_size
         try:
             reserve(file)

@@ -25,7 +25,7 @@ from femops.io.atomic import (
 from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
 from femops.parallel.collective_checks import check, listed
 from femops.parallel.comm import Communicator
-from femops_meshes.formats.temporary import shared_name, temporary_file, unlinked
+from femops_meshes.formats.temporary import regular, shared_name, temporary_file, unlinked
 
 
 def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
@@ -54,7 +54,7 @@ def _join(target: Path, start: bytes, parts: Sequence[Path]) -> None:
     with writing(target) as file:
         file.write(start)
         for part in parts:
-            with part.open("rb") as data:
+            with open(part, "rb", opener=regular) as data:
                 shutil.copyfileobj(data, file, 1 << 20)
         file.write(TAIL)
 

@@ -52,7 +52,7 @@ from femops.io.vtk.vtu_file import Piece, check_name
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import Communicator, communicator
 from femops_common.arguments import checked, names_checked, number_of, shown
-from femops_meshes.formats.files import regular
+from femops_meshes.formats.temporary import regular
 
 
 @final
@@ -98,21 +98,22 @@ class PvdFiles(Store):
             _remove_step(file)
 
     def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
-        file = self._names(len(self._steps))[self._comm.size > 1]
+        step = self._names(len(self._steps))[self._comm.size > 1]
         with check(self._comm), refused(self.path):
             if self._comm.rank == 0:
-                check_steps(self.path, self.path.read_text(encoding="utf-8") == self._index())
-        save(file, space, **fields)
-        self._steps.append((time, file))
+                with open(self.path, "rb", opener=regular) as file:
+                    check_steps(self.path, file.read() == self._index().encode())
+        save(step, space, **fields)
+        self._steps.append((time, step))
         try:
             with check(self._comm):
                 if self._comm.rank == 0:
-                    to_disk(file)
+                    to_disk(step)
                     self._write_index()
         except BaseException:
             self._steps.pop()
             raise
-        return file
+        return step
 
     def _names(self, step: int) -> tuple[Path, Path]:
         """Return both possible names of a step's file: for one process, and for many ranks."""
@@ -144,7 +145,8 @@ class PvdFiles(Store):
     def _read_index(self) -> list[tuple[float, Path]]:
         """Times and files of an existing series."""
         try:
-            steps = ET.parse(self.path).getroot().findall("./Collection/DataSet")
+            with open(self.path, "rb", opener=regular) as index_file:
+                steps = ET.parse(index_file).getroot().findall("./Collection/DataSet")
             times = [float(step.attrib["timestep"]) for step in steps]
             files = [self.path.parent / step.attrib["file"] for step in steps]
             check_times(times)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
+from threading import Timer
 from time import time
 from typing import TypeVar
 
@@ -38,7 +40,7 @@ MOST_KEPT = 5000
 _UNFINISHED = "femops-", ".tmp"
 """Begin and end of the names of files that are being written."""
 
-_DAY = 86400.0  # seconds
+_DAY, _LONG = 86400.0, 30.0  # seconds
 _seals = count()  # since this process began
 
 _temporary: set[Path] = set()
@@ -155,10 +157,27 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others could lock it for ever
         stack.callback(os.close, handle)
         if fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(handle, path, wait)
             # a process forked meanwhile has the handle too
             stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
         yield
+
+
+def _lock(handle: int, path: Path, wait: bool) -> None:
+    """Lock an open file. Log a message if another process holds the lock for long."""
+    try:
+        return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if not wait:
+            raise
+    message = "femops waits for another process, which compiles or was stopped, to release %s"
+    notice = Timer(_LONG, logging.getLogger("femops").warning, (message, path))
+    notice.daemon = True
+    notice.start()
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    finally:
+        notice.cancel()
 
 
 def write_once(path: Path, text: str) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from femops_meshes.errors import MeshError, MeshFileError, MeshFormatError
 from femops_meshes.formats.scanner import printable
-from femops_meshes.formats.temporary import temporary_file, unlinked
+from femops_meshes.formats.temporary import regular, temporary_file, unlinked
 from femops_meshes.samples import samples
 
 _BYTES = 1024
@@ -77,18 +75,6 @@ def foreign_format(path: Path, data: bytes) -> str:
         text + "convert it by meshio (pip install meshio): meshio convert --output-format gmsh22 "
         f"--ascii {file} {stem}.msh"
     )
-
-
-def regular(path: str, flags: int) -> int:
-    """Opener of `open` for regular files. A pipe or device would let us wait, or read, for ever.
-
-    The open file is checked, as another may have taken the place of one that was checked before.
-    """
-    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return handle
-    os.close(handle)
-    raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
 import secrets
+import stat
 import time
 import zlib
 from collections.abc import Iterator
@@ -52,12 +54,24 @@ def temporary_file(target: Path, shared: str | None = None, mode: int = 0o666) -
             os.close(handle)
 
 
-def unlinked(path: str, flags: int) -> int:
-    """Opener of `open` that follows no symbolic link.
+def regular(path: str, flags: int) -> int:
+    """Opener of `open` for regular files. A pipe or device would let us wait, or read, for ever.
 
-    Who can write the folder could put a link in place of a temporary file.
+    The open file is checked, as another may have taken the place of one that was checked before.
     """
-    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise OSError(errno.EINVAL, "it is not a regular file")
+
+
+def unlinked(path: str, flags: int) -> int:
+    """Opener like `regular` that follows no symbolic link.
+
+    Who can write the folder could put a link or pipe in place of a temporary file.
+    """
+    return regular(path, flags | getattr(os, "O_NOFOLLOW", 0))
 
 
 def shared_name(target: Path, shared: str) -> Path:
