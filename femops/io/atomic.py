@@ -110,10 +110,16 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def writing(target: Path) -> Iterator[BinaryIO]:
-    """Yield a temporary file as `replacing` does, open. No link in its place is followed."""
+def writing(target: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+    """Yield a temporary file as `replacing` does, open. No link in its place is followed.
+
+    A `durable` file is on the disk before it is renamed.
+    """
     with replacing(target) as temporary, open(temporary, "wb", opener=unlinked) as file:
         yield file
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def fill(temporary: Path, content: str | bytes) -> None:

@@ -185,11 +185,11 @@ def test_a_lock_that_another_process_holds_for_long_is_told_of(tmp_path, monkeyp
     monkeypatch.setattr(cache, "_LONG", 0.01)
     with (tmp_path / "kernel.lock").open("w") as other:
         cache.fcntl.flock(other, cache.fcntl.LOCK_EX)
-        log = SimpleNamespace(warning=lambda *text: (told.append(text), other.close()))
-        told: list[tuple[str, Path]] = []
-        monkeypatch.setattr(cache.logging, "getLogger", lambda _: log)
+        told: list[Path] = []
+        logger = cache.logging.getLogger("femops")
+        monkeypatch.setattr(logger, "warning", lambda _, path: (told.append(path), other.close()))
         with cache.locked(tmp_path / "kernel.lock"):
-            assert [path.name for _, path in told] == ["kernel.lock"]
+            assert told == [tmp_path / "kernel.lock"]
 
 
 @as_root

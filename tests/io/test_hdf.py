@@ -199,8 +199,8 @@ def test_a_link_that_another_user_puts_in_place_of_the_series(tmp_path, monkeypa
     own.write_text("precious")
     work, names = getattr(*place), sorted(file.name for file in tmp_path.iterdir())
 
-    def exchanged(*arguments):
-        result = work(*arguments)
+    def exchanged(*arguments, **options):
+        result = work(*arguments, **options)
         if not path.is_symlink():
             path.rename(tmp_path / "away")
             path.symlink_to(own)

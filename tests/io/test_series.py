@@ -51,7 +51,7 @@ def test_it_is_whole_after_each_step(tmp_path, space):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["run", "run.pvd"]
 
 
-@pytest.mark.parametrize("broken", ["save", "to_disk", "replacing"])
+@pytest.mark.parametrize("broken", ["save", "to_disk", "writing"])
 def test_a_step_that_fails_leaves_the_series_as_it_was(tmp_path, space, monkeypatch, broken):
     path = tmp_path / "run.pvd"
     series = femops.io.TimeSeries(path)

@@ -69,7 +69,7 @@ def test_existing_series(comm, folder, space):
 
 
 @pytest.mark.parallel(1, 2, 4)
-@pytest.mark.parametrize("broken", ["to_disk", "replacing"])
+@pytest.mark.parametrize("broken", ["to_disk", "writing"])
 def test_an_index_that_cannot_be_written(comm, folder, space, monkeypatch, broken):
     path = folder / "run.pvd"
     series = saved(path, space, [0.0], comm=comm)

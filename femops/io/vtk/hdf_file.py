@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -126,10 +127,8 @@ def in_turns(
 def opened(path: Path, piece: Piece | None = None) -> Iterator[Any]:
     """Open the group of all arrays for a change, which the end of the block makes, or nothing."""
     recover(path)
-    with (
-        journaled(path, lambda file: _make_room(file, piece)) as raw,
-        h5py().File(raw, "r+") as file,
-    ):
+    room = partial(_make_room, piece=piece)
+    with journaled(path, room) as raw, h5py().File(raw, "r+") as file:
         yield file[ROOT]
 
 
@@ -179,15 +178,11 @@ def write_empty(path: Path, attributes: dict[str, str], *, series: bool = False)
     fill(path, memory.getvalue())
 
 
-def unlinked_root(file: Any) -> Any:
-    """Group of all arrays. A link of HDF5 in its place may lead to a pipe, without end."""
-    _check_link(file, ROOT)
-    return file[ROOT]
-
-
-def _check_link(group: Any, name: str) -> None:
+def item_of(group: Any, name: str) -> Any:
+    """Item of a group. Raise if it is a link of HDF5, which may lead to a pipe, without end."""
     if not isinstance(group.get(name, getlink=True), h5py().HardLink):
         raise ValueError(f"{name!r} is a link")
+    return group[name]
 
 
 def check_layout(file: Any) -> None:
@@ -205,8 +200,7 @@ def check_layout(file: Any) -> None:
 def _check_group(group: Any, model: Any, numbers: str | None) -> None:
     """Compare a group with that of a new file. It may have more arrays, of a kind of numbers."""
     for name in {*model, *(group if numbers else ())}:
-        _check_link(group, name)
-        item, due = group[name], model.get(name)
+        item, due = item_of(group, name), model.get(name)
         if not isinstance(item, h5py().Dataset if due is None else type(due)):
             raise ValueError(f"{name!r} is of another kind")
         if isinstance(item, h5py().Group):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, final
 
 from femops.errors import FileError
-from femops.io.atomic import fill, replacing, to_disk
+from femops.io.atomic import to_disk, writing
 from femops_meshes.formats.temporary import unlinked
 
 _PAGE = 4096  # bytes that are held together
@@ -115,9 +115,8 @@ class JournaledFile(io.RawIOBase):
             for number, page in sorted(self._pages.items())
         )
         length = _LENGTH.pack(self._length)
-        with replacing(self._journal) as temporary:
-            fill(temporary, length + _SUM.pack(zlib.crc32(length + entries)) + entries)
-            to_disk(temporary)
+        with writing(self._journal, durable=True) as file:
+            file.write(length + _SUM.pack(zlib.crc32(length + entries)) + entries)
         to_disk(self._journal.parent)
         _finish(self._journal, self._file)
 

@@ -12,16 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import (
-    fill,
-    is_others_link,
-    make_folder,
-    refused,
-    remove,
-    replacing,
-    to_disk,
-    writing,
-)
+from femops.io.atomic import is_others_link, make_folder, refused, remove, writing
 from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
 from femops.parallel.collective_checks import check, listed
 from femops.parallel.comm import Communicator
@@ -77,26 +68,20 @@ def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
     own = files[comm.rank]
     try:
         with check(comm):
-            with replacing(own) as temporary:
-                write_vtu(temporary, piece)
-                to_disk(temporary)
+            with writing(own, durable=True) as file:
+                write_vtu(file, piece)
             written = own.stat().st_size
         lengths = comm.gather_all(np.array([written]))
         with check(comm):
             if comm.rank == 0:
                 _check_there(target, files, lengths)
-                _write_index(target, index(piece, [f"{folder.name}/{f.name}" for f in files]))
+                with writing(target, durable=True) as file:
+                    file.write(index(piece, [f"{folder.name}/{f.name}" for f in files]).encode())
     except Exception:
         own.unlink(missing_ok=True)
         raise
     with check(comm):
         remove(earlier)
-
-
-def _write_index(target: Path, text: str) -> None:
-    with replacing(target) as temporary:
-        fill(temporary, text)
-        to_disk(temporary)
 
 
 def piece_files(target: Path) -> list[Path]:

@@ -20,12 +20,12 @@ from femops.errors import FileError
 from femops.io.atomic import (
     alone_in,
     checked_path,
-    fill,
     make_folder,
     refused,
     remove,
     replacing,
     to_disk,
+    writing,
 )
 from femops.io.vtk.hdf_file import (
     ATTRIBUTES,
@@ -40,8 +40,8 @@ from femops.io.vtk.hdf_file import (
     growing,
     h5py,
     in_turns,
+    item_of,
     opened,
-    unlinked_root,
     write_empty,
 )
 from femops.io.vtk.journal import recover
@@ -130,9 +130,8 @@ class PvdFiles(Store):
         return "\n".join([*lines, "</Collection>", "</VTKFile>", ""])
 
     def _write_index(self) -> None:
-        with replacing(self.path) as temporary:
-            fill(temporary, self._index())
-            to_disk(temporary)
+        with writing(self.path, durable=True) as file:
+            file.write(self._index().encode())
 
     def _check_files(self) -> None:
         for _, file in self._steps:
@@ -214,7 +213,7 @@ class HdfFile(Store):
         """Read the times and fields of an existing series, and the hash of its last mesh."""
         try:
             with open(self.path, "rb", opener=regular) as raw, h5py().File(raw, "r") as file:
-                if _MESH not in unlinked_root(file).attrs:
+                if _MESH not in item_of(file, ROOT).attrs:
                     raise FileError(f"'{self.path}' was not written by femops: choose another name")
                 check_layout(file)
                 self._times = _times(file[ROOT])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import FileError, GeometryError, SpaceError
-from femops.io.atomic import checked_path, replacing
+from femops.io.atomic import checked_path, writing
 from femops.io.mesh_files import save_mesh
 from femops.io.mfem_fields import save_mfem_field
 from femops.io.vtk.hdf_file import check_hdf_names, h5py, save_hdf
@@ -191,8 +191,8 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     elif comm.size > 1:
         save_joined(target, piece, comm)
     else:
-        with replacing(target) as temporary:
-            write_vtu(temporary, piece)
+        with writing(target) as file:
+            write_vtu(file, piece)
     return target
 
 

@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, final
 from xml.sax.saxutils import quoteattr
 
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import FileError
-from femops_meshes.formats.temporary import unlinked
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -88,12 +86,11 @@ def head(piece: Piece, sizes: Sequence[Ints]) -> bytes:
     return "\n".join(lines).encode()
 
 
-def write_vtu(path: Path, piece: Piece) -> None:
+def write_vtu(file: BinaryIO, piece: Piece) -> None:
     """Write a VTU file of one piece."""
-    with open(path, "wb", opener=unlinked) as file:
-        file.write(head(piece, [piece.sizes]))
-        piece.write_data(file)
-        file.write(TAIL)
+    file.write(head(piece, [piece.sizes]))
+    piece.write_data(file)
+    file.write(TAIL)
 
 
 def index(piece: Piece, files: Sequence[str]) -> str:

@@ -157,19 +157,19 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others could lock it for ever
         stack.callback(os.close, handle)
         if fcntl is not None:
-            _lock(handle, path, wait)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not wait:
+                    raise
+                _wait(handle, path)
             # a process forked meanwhile has the handle too
             stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
         yield
 
 
-def _lock(handle: int, path: Path, wait: bool) -> None:
-    """Lock an open file. Log a message if another process holds the lock for long."""
-    try:
-        return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        if not wait:
-            raise
+def _wait(handle: int, path: Path) -> None:
+    """Wait for the lock of a file. Log a message if another process holds it for long."""
     message = "femops waits for another process, which compiles or was stopped, to release %s"
     notice = Timer(_LONG, logging.getLogger("femops").warning, (message, path))
     notice.daemon = True
