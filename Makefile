@@ -71,7 +71,7 @@ dist: $(VENV)/.installed-dev
 clean:
 	rm -rf $(VENV) build dist out docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache \
 		.import_linter_cache .hypothesis
-	find femops kernels meshes tests docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find femops femops_common kernels meshes tests docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps: each installation happens once, again when pyproject.toml changes, and in this order
 # even under make -j.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = "femops/", "kernels/femops_kernels/", "meshes/femops_meshes/"
+PACKAGES = "femops/", "kernels/femops_kernels/", "meshes/femops_meshes/", "femops_common/"
 NEEDED = {  # code is not all that runs
     "femops/py.typed",
     "femops/__init__.pyi",

@@ -47,7 +47,7 @@ def _version() -> str:
 
 def _unknown(name: str) -> str:
     """Message for an unknown attribute. It gives the right place, or a similar name."""
-    hints = importlib.import_module("femops_meshes.hints")
+    hints = importlib.import_module("femops_common.hints")
     if name in hints.ELSEWHERE:
         return f"module 'femops' has no attribute {name!r}: {hints.ELSEWHERE[name]}"
     public = not name.startswith("_")

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import BasisError
 from femops.hermite import hermite_derivative_matrix, hermite_matrix
-from femops_meshes.arguments import checked, numbers_of, whole_numbers
+from femops_common.arguments import checked, numbers_of, whole_numbers
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
     gauss_lobatto,
@@ -33,7 +33,7 @@ MOST_DEGREE = 64
 """Highest order of a basis. Above it, unrolled kernels would take minutes to compile."""
 
 
-_FAR = 1e3  # where polynomials of high degree still are numbers
+_FAR = 1e3  # largest coordinate of a point: beyond, polynomials of high degree overflow
 
 MOST_POINTS = 1024
 """Maximum number of points of a rule. An element has a power of this number."""

@@ -9,8 +9,9 @@ all these errors. A message tells the problem, the value received, and a remedy.
 
 from typing import Any
 
+from femops_common.arguments import ArgumentError
 from femops_kernels.errors import DeviceError, KernelError
-from femops_meshes.errors import ArgumentError, MeshError
+from femops_meshes.errors import MeshError
 
 
 class FemopsError(Exception):

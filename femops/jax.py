@@ -20,7 +20,7 @@ from femops.errors import MissingExtraError, OperatorError, VectorError
 from femops.operators import Functional, Operator, Residual
 from femops.operators.matrix_free import MatrixFree
 from femops.solvers.newton_steps import Linear, Preconditioning
-from femops_meshes.arguments import Fraction, checked, number_of
+from femops_common.arguments import Fraction, checked, number_of
 
 try:
     import jax
@@ -33,7 +33,7 @@ except ImportError as error:
 __all__ = ["functional", "operator", "residual", "solve"]
 
 _PLATFORMS = {False: "cpu", True: "gpu"}
-_ALIGNMENT = 16  # bytes, of what JAX takes on a GPU; on the host it copies what is not aligned
+_ALIGNMENT = 16  # bytes, of arrays that JAX takes on a GPU; on the host it copies others
 
 
 @checked(OperatorError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 """Environment variables in which launchers store the number of processes.
@@ -33,7 +34,9 @@ def launched() -> tuple[int, str]:
     """Number of processes that the launcher started (1 without launcher), and its variable."""
     for names in (_SIZES, (_SLURM,)):
         sizes = [
-            (int(size), name) for name in names if (size := os.environ.get(name, "")).isdigit()
+            (int(size), name)
+            for name in names
+            if re.fullmatch("[0-9]{1,9}", size := os.environ.get(name, ""))
         ]
         if sizes:
             return max(sizes)

@@ -4,7 +4,7 @@ The kernels rely on this numbering. Go through the elements in ascending order. 
 through the entities: vertices, edges, faces, interior, and within one dimension by ascending
 ternary code. The dofs of a new entity get the next consecutive numbers, in the element's order.
 Hence a contiguous range of elements touches first a contiguous range of dofs. An element finds its
-dofs in at most 3**dim runs. The runs are ascending if neighbours are turned alike.
+dofs in at most 3**dim runs. The runs are ascending if neighbours have the same orientation.
 """
 
 from __future__ import annotations

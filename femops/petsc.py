@@ -23,7 +23,7 @@ from femops.solvers import low_order
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
 from femops.spaces.product import Product
-from femops_meshes.arguments import checked, shown
+from femops_common.arguments import checked, shown
 
 try:
     from petsc4py import PETSc
@@ -158,8 +158,8 @@ def pc(M: Preconditioner) -> Any:
     SolverError
         M is no preconditioner of femops, not in float64, or on a device.
     """
-    _check(M._space, M.dtype, "M")
-    made = PETSc.PC().create(_comm(M._space))
+    _check(M.space, M.dtype, "M")
+    made = PETSc.PC().create(_comm(M.space))
     made.setType(PETSc.PC.Type.PYTHON)
     made.setPythonContext(_Applied(M))
     return made

@@ -19,7 +19,7 @@ from femops.errors import MissingExtraError, OperatorError, VectorError
 from femops.operators import Functional, Operator, Residual
 from femops.operators.matrix_free import MatrixFree
 from femops.solvers.newton_steps import Linear, Preconditioning
-from femops_meshes.arguments import Fraction, checked, number_of, shown
+from femops_common.arguments import Fraction, checked, number_of, shown
 
 try:
     import torch
@@ -273,7 +273,7 @@ def _operand(function: Map, name: str, value: Any) -> Any:
     wanted = "cpu" if function.space.memory.device is None else "cuda"
     if not isinstance(value, torch.Tensor):
         on_host = number_of(value) is not None
-        # a copy: what is saved for derivatives must not change with the user's array
+        # a copy: vectors saved for derivatives must not change with the user's array
         value = _tensor(function.array(name, value, on_host=on_host).copy())
         value = value.to(wanted) if value.ndim else value
     dtype = str(function.dtype)

@@ -91,7 +91,7 @@ class Call:
         return tuple(k for k, mask in enumerate(self.mapped) if not mask[operand])
 
     def batched(self, mask: Mask) -> Call:
-        """Call with one more batch axis, the first of the operands that have it."""
+        """Call with one more batch axis. It is the first axis of the operands that have it."""
         return replace(self, mapped=(mask, *self.mapped))
 
     def refuse_second(self) -> None:

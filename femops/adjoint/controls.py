@@ -19,7 +19,7 @@ from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.snapshots import Field, Sampled
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
-from femops_meshes.arguments import shown
+from femops_common.arguments import shown
 
 Vector = NDArray[Any]
 Kind = Literal["field", "constant", "points", "mesh"]

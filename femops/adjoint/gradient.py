@@ -25,7 +25,7 @@ from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import Linear, Preconditioning
 from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.base import Space
-from femops_meshes.arguments import Fraction, checked, shown
+from femops_common.arguments import Fraction, checked, shown
 
 Vector = NDArray[Any]
 LOAD, DIRICHLET = "load", "dirichlet"
@@ -445,7 +445,7 @@ class _Problem:
 
     @property
     def linear(self) -> tuple[tuple[LinearEquations, LinearEquations], Operator]:
-        """Linear equations with the Jacobian and with its transpose, and the Jacobian."""
+        """Linear equations with the Jacobian and with its transpose, and then the Jacobian."""
         assert self._equations is not None
         assert self.F is not None
         return self._equations, self._equations[0].jacobian(self.F, self.state)
@@ -502,7 +502,7 @@ class _Problem:
         return found
 
     def derivatives(self, adjoint: Vector | None) -> dict[str, Vector]:
-        """Derivatives by all controls, in the order in which they were asked for."""
+        """Derivatives by all controls, in the order in which the user named them."""
         names = tuple(self.controls)
         found = {}
         if names:

@@ -297,7 +297,7 @@ class _Point:
 
 
 def _on_side(symbol: FieldSymbol | TwoSided, part: str) -> FieldSymbol:
-    """A field on one side of a face, or the field itself."""
+    """A field on one side of a face. On cells and the boundary it is the field itself."""
     found: FieldSymbol = getattr(symbol, part) if isinstance(symbol, TwoSided) else symbol
     return found
 
@@ -389,7 +389,7 @@ class _Place:
         return [{k: shaped(result[k], k) for k in shapes if result.get(k) is not None}]
 
     def result(self, factors: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Result of a function that has these factors of a test function on each side."""
+        """Result of a form's function, from the factors of a test function on each side."""
         if not self._two_sided:
             return factors[0]
         return dict(zip(("minus", "plus"), factors, strict=False))

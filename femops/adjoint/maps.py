@@ -18,8 +18,8 @@ from femops.operators.integrals.snapshots import Field
 from femops.operators.matrix_free import MatrixFree
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.product import Product
+from femops_common.arguments import checked, number_of, shown
 from femops_kernels.pointwise.qdata import aligned_array
-from femops_meshes.arguments import checked, number_of, shown
 
 Vector = NDArray[Any]
 Values = Mapping[str, Any]
@@ -121,7 +121,7 @@ class Map(ABC):
             An input is missing or given twice, or there is no such input.
         """
         for name in (name for name in named if name not in self.inputs):
-            self.array(name, None)  # raises
+            self.array(name, None)  # raises the error
         given = dict(zip(self.inputs, inputs, strict=False))
         if len(inputs) > len(self.inputs) or given.keys() & named:
             has = ", ".join(self.inputs)

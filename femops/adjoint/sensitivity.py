@@ -14,7 +14,7 @@ from femops.errors import OperatorError
 from femops.operators import Operator, Residual
 from femops.operators.execution.vectors import checked_vector
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked, number_of
+from femops_common.arguments import checked, number_of
 
 Vector = NDArray[Any]
 

@@ -14,7 +14,7 @@ from femops.operators import Operator, Residual
 from femops.operators.execution.vectors import checked_vector
 from femops.solvers.newton import newton
 from femops.solvers.newton_steps import Linear, Preconditioning
-from femops_meshes.arguments import Fraction, checked
+from femops_common.arguments import Fraction, checked
 
 
 @final

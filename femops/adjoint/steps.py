@@ -26,11 +26,11 @@ from femops.solvers.newton_steps import Linear, Preconditioning
 from femops.spaces.base import GridFunction
 from femops.spaces.memory import Memory
 from femops.spaces.product import Product
-from femops_meshes.arguments import Count, Fraction, checked, shown
+from femops_common.arguments import Count, Fraction, checked, shown
 
 Vector = NDArray[Any]
 STORED = frozenset({"RAM", "DISK"})
-"""Storages of a schedule besides the states at work."""
+"""Places where a schedule can store states for later."""
 
 
 @final

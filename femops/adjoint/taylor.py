@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops.errors import Errors, OperatorError
 from femops.pointwise.diagnostics import explain
-from femops_meshes.arguments import Count, checked, refusal, shown
+from femops_common.arguments import Count, checked, refusal, shown
 
 _LARGEST = 1e100  # step whose square is a number
 

@@ -147,7 +147,7 @@ class Demand:
         return replace(more, **work)
 
     def bound(self, rates: Rates) -> Bound:
-        """Bound for a device with these rates.
+        """Bound of the time on a device with these rates.
 
         The bytes written, and as many of the bytes read, take the time of a copy. The other bytes
         read take the time of reading.

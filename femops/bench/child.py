@@ -14,7 +14,7 @@ from typing import Any, final
 from femops.errors import OperatorError
 from femops_kernels.codegen.ahead import same_imports
 
-_SHOWN = 300  # characters of what a failed process has printed last
+_SHOWN = 300  # characters of the last output of a failed process
 
 
 def run_once(command: Sequence[str], patience: float) -> tuple[str, str]:
@@ -91,14 +91,15 @@ class Child:
             self._requests.close()
         for last in (None, "SIGTERM", "SIGKILL"):
             if last is not None:
-                self._signal(last)
+                send(self._process, last)
             with suppress(subprocess.TimeoutExpired):
                 return self._process.wait(self._patience)
         return self._process.wait()
 
-    def _signal(self, name: str) -> None:
-        """Send a signal to the process and, if the system can do that, to its own children."""
-        if hasattr(os, "killpg"):
-            os.killpg(self._process.pid, signal.Signals[name])
-        else:
-            self._process.kill()
+
+def send(process: subprocess.Popen[Any], name: str) -> None:
+    """Send a signal to a process and, if the system can do that, to its own children."""
+    if hasattr(os, "killpg"):
+        os.killpg(process.pid, signal.Signals[name])
+    else:
+        process.kill()

@@ -17,7 +17,7 @@ from femops.bench.peers.interface import PEER_MESHES, PEER_PROBLEMS, PEERS, SOLV
 from femops.bench.problems import PROBLEMS, Progress, check_asked, default_dofs
 from femops.bench.solvers.multigrid import run_beside
 from femops.errors import FileError
-from femops.io.atomic import replacing
+from femops.io.atomic import fill, replacing
 
 FORMAT = 1
 """Number of the format of files, which changes when their keys change."""
@@ -75,25 +75,21 @@ def run_comparison(
     """
     check_asked(orders=orders, dofs=[*([] if dofs is None else [dofs]), *solves.values()])
     begin = {"format": FORMAT, "date": date.today().isoformat(), "versions": _versions()}
+    show = progress or (lambda _: None)
     bench = Bench((1,), PEER_MESHES, peers=PEERS, rounds=rounds, seconds=seconds)
     for order in dict.fromkeys(orders):
         for name in PEER_PROBLEMS:
-            _tell(progress, f"{name}, order {order}")
-            size = default_dofs("ram", order) if dofs is None else dofs
-            bench.measure(PROBLEMS[name], order, (size, "ram" if dofs is None else "given"))
+            show(f"{name}, order {order}")
+            size = (default_dofs("ram", order), "ram") if dofs is None else (dofs, "given")
+            bench.measure(PROBLEMS[name], order, size)
     found, notes = list[Document](), list[str]()
     for order, count in solves.items():
-        _tell(progress, f"solve, order {order}")
+        show(f"solve, order {order}")
         rows, said = run_beside(order, count, SOLVERS, rounds)
         found, notes = found + rows, notes + said
     result = bench.result()
     kept = {key: result[key] for key in ("machine", "limits", "rows")}
     return begin | kept | {"solves": found, "notes": [*result["notes"], *notes]}
-
-
-def _tell(progress: Progress | None, step: str) -> None:
-    if progress:
-        progress(step)
 
 
 def _versions() -> dict[str, str]:
@@ -137,7 +133,7 @@ def save_comparison(folder: str | os.PathLike[str], document: Document) -> Path:
     words = re.sub(r"[^a-z0-9]+", "-", document["machine"]["processor"].lower()).strip("-")
     target = check_folder(folder) / f"{words or 'unknown'}_{document['date']}.json"
     with replacing(target) as temporary:
-        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        fill(temporary, json.dumps(document, indent=1) + "\n")
     return target
 
 
@@ -193,7 +189,7 @@ def machine_name(document: Document) -> str:
 
 
 def speed_rows(documents: Iterable[Document]) -> list[dict[str, Any]]:
-    """Rows of all documents, with the name of the ``machine`` and the ``library``, to be drawn."""
+    """Rows to draw from all documents. Each row also names its ``machine`` and ``library``."""
     return [
         row | {"machine": machine_name(document), "library": row["implementation"].split()[0]}
         for document in documents
@@ -208,18 +204,10 @@ def markdown(documents: Iterable[Document]) -> list[str]:
     """Lines of Markdown: for each machine a table of operators and one of solves."""
     lines = []
     for document in documents:
-        machine = document["machine"]
-        triad, peak = (machine[key] for key in _LIMITS)
-        lines += [
-            f"### {machine_name(document)}",
-            "",
-            f"One core: triad {triad:.3g} GB/s, multiply-adds {peak:.3g} GFlop/s.",
-            "",
-            *_operator_table(document["rows"]),
-            "",
-            *_solve_table(document["solves"]),
-            "",
-        ]
+        triad, peak = (document["machine"][key] for key in _LIMITS)
+        limits = f"One core: triad {triad:.3g} GB/s, multiply-adds {peak:.3g} GFlop/s."
+        lines += [f"### {machine_name(document)}", "", limits, ""]
+        lines += [*_operator_table(document["rows"]), "", *_solve_table(document["solves"]), ""]
     return lines[:-1]
 
 

@@ -21,9 +21,8 @@ from femops.spaces.h1_l2 import H1
 from femops_meshes import Mesh, box
 
 Floats = NDArray[np.float64]
-Maker = Callable[[H1, int], Operator]
 
-FORMS: dict[str, Maker] = {
+FORMS: dict[str, Callable[[H1, int], Operator]] = {
     "mass": lambda V, q1d: mass(V, quadrature=q1d),
     "diffusion": lambda V, q1d: diffusion(V, quadrature=q1d),
     "convection": lambda V, q1d: convection(V, np.ones(V.dim), quadrature=q1d),
@@ -69,17 +68,6 @@ def table(
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Table 1 of the tensor report for a form: counted operations, measured bytes and seconds."""
-    _check(form, dim, orders, more, elements)
-    rows: list[dict[str, Any]] = []
-    for order in orders:
-        if progress:
-            progress(f"{form}, order {order}")
-        mesh = box((elements,) * dim, mapping=_bend, order=order)
-        rows += _rows(form, mesh, order, order + 1 + more, seconds)
-    return {"rows": rows, "exponents": {row: _fit(rows, row) for row in ROWS}}
-
-
-def _check(form: str, dim: int, orders: Sequence[int], more: int, elements: int) -> None:
     if form not in FORMS:
         raise OperatorError(f"form {form!r}: choose one of {', '.join(FORMS)}")
     if dim not in (1, 2, 3):
@@ -87,6 +75,13 @@ def _check(form: str, dim: int, orders: Sequence[int], more: int, elements: int)
     check_asked(orders=orders)
     if more < 0 or elements < 1:
         raise OperatorError(f"more = {more}, elements = {elements}: give at least 0 and 1")
+    rows: list[dict[str, Any]] = []
+    for order in orders:
+        if progress:
+            progress(f"{form}, order {order}")
+        mesh = box((elements,) * dim, mapping=_bend, order=order)
+        rows += _rows(form, mesh, order, order + 1 + more, seconds)
+    return {"rows": rows, "exponents": {row: _fit(rows, row) for row in ROWS}}
 
 
 def _bend(x: NDArray[np.float64]) -> NDArray[Any]:
@@ -107,29 +102,23 @@ def _rows(form: str, mesh: Mesh, order: int, q1d: int, seconds: float) -> list[d
     for row, level in ROWS.items():
         if level != operator.level:
             operator = operator.at_level(level)
-        cost = operator.cost()
-        found: dict[str, Any] = {
-            "level": row,
-            "order": order,
-            # the table does not count the work that computes D
-            "flops_assembly": cost.assembly_flops - (level == "full") * cost.data_flops,
-            "flops_apply": cost.flops,
-            "stored_bytes": cost.stored_bytes,
-        }
-        if row == "full":
-            found["flops_assembly"] += naive_flops(operator)
         if row == "decomposed":
             bases = DenseBases(operator)
-            apply: Callable[[], object] = partial(bases.application(), x)
-            found |= {"flops_assembly": bases.assembly_flops, "flops_apply": bases.flops}
-            found["stored_bytes"] = bases.stored_bytes
-            seconds_of = _time(apply, seconds)
+            costs = bases.assembly_flops, bases.flops, bases.stored_bytes
+            taken = _time(partial(bases.application(), x), seconds)
         else:
+            cost = operator.cost()
+            # the table does not count the work that computes D
+            assembly = cost.assembly_flops - (level == "full") * cost.data_flops
+            if row == "full":
+                assembly += naive_flops(operator)
+            costs = assembly, cost.flops, cost.stored_bytes
             if level not in times:
-                y = np.empty(operator.shape[0])
-                times[level] = _time(partial(operator.apply, x, y), seconds)
-            seconds_of = times[level]
-        rows.append(found | {"seconds": seconds_of})
+                apply = partial(operator.apply, x, np.empty(operator.shape[0]))
+                times[level] = _time(apply, seconds)
+            taken = times[level]
+        found = dict(zip(MEASURES, costs, strict=True))
+        rows.append({"level": row, "order": order} | found | {"seconds": taken})
     return rows
 
 
@@ -142,17 +131,16 @@ def _time(call: Callable[[], object], seconds: float) -> float | None:
 
 
 def _fit(rows: Sequence[dict[str, Any]], level: str) -> dict[str, float | None]:
-    """Exponent of growth in p + 1 of each measured cost; None if there is only one order."""
+    """Exponent of growth in p + 1 of each cost; None if it is zero, or if there is one order."""
     mine = [row for row in rows if row["level"] == level]
     if len({row["order"] for row in mine}) < 2:
         return dict.fromkeys(MEASURES)
     nodes = np.log([row["order"] + 1.0 for row in mine])
-    return {name: _slope(nodes, [float(row[name]) for row in mine]) for name in MEASURES}
-
-
-def _slope(nodes: NDArray[np.float64], values: list[float]) -> float | None:
-    """Slope of log(values) over ``nodes`` (n,), which are logarithms; None if a value is zero."""
-    return float(np.polyfit(nodes, np.log(values), 1)[0]) if min(values) > 0 else None
+    values = {name: np.array([float(row[name]) for row in mine]) for name in MEASURES}
+    return {
+        name: float(np.polyfit(nodes, np.log(each), 1)[0]) if min(each) > 0 else None
+        for name, each in values.items()
+    }
 
 
 # --- rows that femops does not have: dense bases, and element matrices from dense bases ----------

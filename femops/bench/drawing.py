@@ -100,7 +100,7 @@ def draw(path: str | os.PathLike[str], name: str, rows: Rows) -> Path:
 
 
 def _at_several_orders(rows: Rows) -> Rows:
-    """Rows whose case was measured at several orders. If there are none, all rows."""
+    """Rows of cases that were measured at several orders. If no case was, all rows."""
     kinds = ("footprint", "threads", "problem", "mesh", "asked", "implementation")
     orders: dict[tuple[Any, ...], set[int]] = {}
     for row in rows:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, final
@@ -12,6 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.bench.bounds import Traffic
+from femops.bench.timing import Name, in_turns, median_seconds
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.limits import Limits
 
@@ -71,6 +73,22 @@ class Meter:
             with using(count):
                 self._triads[count].append(max(limits.triad() for _ in range(2)))
                 self._peaks[count].append(limits.multiply_adds())
+
+    def turns(
+        self,
+        calls: Mapping[Name, Callable[[], object]],
+        threads: int,
+        rounds: int,
+        seconds: float,
+        begin: Callable[[], object] | None = None,
+    ) -> dict[Name, list[float]]:
+        """Median seconds of each call in each round. The calls take turns with the limits.
+
+        ``begin`` measures other limits, in place of `round`.
+        """
+        measures = {name: partial(median_seconds, call, seconds) for name, call in calls.items()}
+        with using(threads):
+            return in_turns(measures, rounds, begin or self.round)
 
     def bandwidth(self, threads: int, traffic: Traffic) -> float:
         """Measure the bandwidth (GB/s) for a footprint and its mix of reads and writes."""

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any, final
 
 import numpy as np
 
-from femops.bench.bounds import least_traffic
-from femops.bench.cases import Case, OperatorCase, PeerCase
+from femops.bench.bounds import Traffic, host_bound, least_traffic
 from femops.bench.machine import Meter, several_memories, using
-from femops.bench.peers.interface import (
-    PEER_MESHES,
-    PEER_PROBLEMS,
-    PEER_TOLERANCE,
-    PEERS,
-    Peer,
-    peer_dofs,
-    why_not,
-)
+from femops.bench.peers import interface as peer
 from femops.bench.problems import (
     FOOTPRINTS,
     MESHES,
@@ -34,6 +26,7 @@ from femops.bench.problems import (
     default_dofs,
     make_space,
 )
+from femops.bench.timing import median_seconds
 from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.operators.levels.auto import flush_memory
@@ -44,6 +37,35 @@ from femops_kernels.cpu.first_touch import placed
 
 CLOSE = 0.05
 """Largest relative loss of the level "auto" against the best level."""
+
+Row = dict[str, Any]
+Size = tuple[float, str]
+"""Approximate number of dofs, and the name of the footprint."""
+
+
+@final
+@dataclass
+class Case:
+    """An operator of femops, or of a peer, that is timed in rounds."""
+
+    facts: Row  # first entries of the row
+    time: Callable[[], float]  # measures the median seconds of an application in a round
+    more: Callable[[float], Row]  # last entries of the row, from the median of the rounds
+    seconds: list[float] = field(default_factory=list)  # of each round
+    fault: str = ""  # reason why a peer has failed
+
+    def row(self) -> Row:
+        """Return the row of the result."""
+        median = float(np.median(self.seconds))
+        times = {"seconds_min": min(self.seconds), "seconds_median": median}
+        speed = {"dofs_per_second": self.facts["dofs"] / median}
+        return self.facts | times | speed | self.more(median)
+
+
+def _facts(problem: Problem, kind: str, V: H1, level: str, threads: int) -> Row:
+    facts: Row = {"problem": problem.name, "mesh": kind, "order": V.order}
+    facts |= {"q1d": problem.rule(V.order).q1d, "dofs": V.size}
+    return facts | {"level": level, "threads": threads}
 
 
 @final
@@ -65,16 +87,14 @@ class Bench:
         """Check the choice of cases, and prepare to measure the machine's limits."""
         plain = [kind.removesuffix(REPRODUCIBLE) for kind in self.meshes]
         check_asked(meshes=plain, levels=self.levels, rounds=self.rounds)
-        choose("peer", self.peers, PEERS, none=True)
+        choose("peer", self.peers, peer.PEERS, none=True)
         self._meter = Meter(self.threads)
 
     def levels_of(self, threads: int, beside: Sequence[str]) -> Sequence[str]:
         """Levels to measure on ``threads`` threads: those chosen; on the fewest also ``beside``."""
         return (*self.levels, *(beside if threads == min(self.threads) else ()))
 
-    def measure(
-        self, problem: Problem, order: int, size: tuple[float, str], beside: Sequence[str] = ()
-    ) -> None:
+    def measure(self, problem: Problem, order: int, size: Size, beside: Sequence[str] = ()) -> None:
         """Measure one problem at one order, all cases in turns, and add the rows."""
         with ExitStack() as stack:
             cases: list[Case] = []
@@ -84,20 +104,15 @@ class Bench:
             for _ in range(self.rounds):
                 self._meter.round()
                 for case in cases:
-                    case.round(self.seconds)
-        faults = {id(case): case.fault for case in cases if isinstance(case, PeerCase)}
-        self.notes.update(dict.fromkeys(filter(None, faults.values())))
-        rows = [case.row() for case in cases if not faults.get(id(case))]
+                    if not case.fault:
+                        case.seconds.append(case.time())
+        self.notes.update((case.fault, None) for case in cases if case.fault)
+        rows = [case.row() for case in cases if not case.fault]
         # operators come first: their rows have all keys
         self.rows += [{key: row.get(key) for key in rows[0]} for row in rows]
 
     def _operators(
-        self,
-        problem: Problem,
-        kind: str,
-        order: int,
-        size: tuple[float, str],
-        beside: Sequence[str],
+        self, problem: Problem, kind: str, order: int, size: Size, beside: Sequence[str]
     ) -> Iterator[Case]:
         """Make the cases of femops on one mesh; see `measure`."""
         V = make_space(problem, kind, order, size[0])
@@ -120,34 +135,81 @@ class Bench:
                     # an operator of this level may have been made before, with its data
                     operator = known.setdefault(operator.level, operator)
                     operator.apply(x, y)
-                facts = problem, kind, size[1], V, threads
-                yield OperatorCase(*facts, level, operator, x, y, traffic, self._meter)
+                facts = _facts(problem, kind, V, operator.level, threads)
+                asked = {"implementation": "femops", "asked": level, "footprint": size[1]}
+                call = partial(operator.apply, x, y)
+                yield self._case(operator, facts, asked, traffic, call)
 
-    def _peers(
-        self, problem: Problem, order: int, size: tuple[float, str], stack: ExitStack
-    ) -> Iterator[Case]:
+    def _case(
+        self, operator: Operator, facts: Row, asked: Row, traffic: Traffic, call: partial[Any]
+    ) -> Case:
+        """Make a case whose limits are measured in the same rounds."""
+        cost, dofs, threads = operator.cost(), facts["dofs"], facts["threads"]
+        bandwidths: list[float] = []
+
+        def time() -> float:
+            bandwidths.append(self._meter.bandwidth(threads, traffic))
+            with using(threads):
+                return median_seconds(call, self.seconds)
+
+        def more(seconds: float) -> Row:
+            triad = self._meter.triad(threads, self.rounds) * 1e9
+            peak = self._meter.peak(threads, self.rounds)
+            bandwidth = float(np.median(bandwidths))
+            bound = host_bound(traffic.total, cost.flops, bandwidth, peak)
+            speed = bound.speed(dofs, seconds)
+            return {
+                "bytes_per_dof": cost.bytes_moved / dofs,
+                "flops_per_dof": cost.flops / dofs,
+                "roofline": dofs / max(cost.bytes_moved / triad, cost.flops / (peak * 1e9)),
+                **asked,
+                "least_bytes_per_dof": traffic.total / dofs,
+                "least_level": traffic.level,
+                "bandwidth_gbytes_per_second": bandwidth,
+                "fma_gflops_per_second": peak,
+                **{name: speed[name] for name in ("limit", "bound", "fraction_of_limit")},
+                "fraction_of_fma_peak": cost.flops / seconds / (peak * 1e9),
+            }
+
+        return Case(facts, time, more)
+
+    def _peers(self, problem: Problem, order: int, size: Size, stack: ExitStack) -> Iterator[Case]:
         """Make the cases of peers that are installed, have the problem, and agree with femops."""
-        meshes = [kind for kind in self.meshes if kind in PEER_MESHES]
-        if self.peers and (problem.name not in PEER_PROBLEMS or not meshes):
-            known = f"{' and '.join(PEER_PROBLEMS)}, {' and '.join(PEER_MESHES)}"
+        meshes = [kind for kind in self.meshes if kind in peer.PEER_MESHES]
+        if self.peers and (problem.name not in peer.PEER_PROBLEMS or not meshes):
+            known = f"{' and '.join(peer.PEER_PROBLEMS)}, {' and '.join(peer.PEER_MESHES)}"
             self.notes[f"peers: only on {known}"] = None
             return
         for kind, name in product(meshes, self.peers):
-            V = make_space(problem, kind, order, peer_dofs(name, order, size[0]))
-            peer, fault = None, why_not(name, order)
-            try:  # if a peer fails, the results of others are kept
-                if not fault:
-                    peer = stack.enter_context(closing(Peer(name, problem, kind, V)))
-            except OperatorError as error:
-                fault = str(error)
-            off = peer.difference(problem, V) if peer else 0.0
-            if not off <= PEER_TOLERANCE:
-                case = f"{name}, {problem.name}, {kind}, order {order}"
-                fault = f"{case}: off by {off:.1e}, not reported"
-            if fault or peer is None:
+            if fault := peer.why_not(name, order):
                 self.notes[fault] = None
-            else:
-                yield PeerCase(problem, kind, size[1], V, 1, peer)
+                continue
+            V = make_space(problem, kind, order, peer.peer_dofs(name, order, size[0]))
+            try:  # if a peer fails, the results of others are kept
+                other = stack.enter_context(closing(peer.Peer(name, problem, kind, V)))
+            except OperatorError as error:
+                self.notes[str(error)] = None
+                continue
+            off = other.difference(problem, V)
+            if not off <= peer.PEER_TOLERANCE:
+                case = f"{name}, {problem.name}, {kind}, order {order}"
+                self.notes[f"{case}: off by {off:.1e}, not reported"] = None
+                continue
+            yield self._beside(other, _facts(problem, kind, V, other.level, 1), size[1])
+
+    def _beside(self, other: peer.Peer, facts: Row, footprint: str) -> Case:
+        """Make the case of a peer, whose row has no bytes, operations and limit."""
+        more = {"implementation": other.label, "asked": other.level, "footprint": footprint}
+
+        def time() -> float:
+            try:
+                return other.time(self.seconds)
+            except OperatorError as error:
+                case.fault = str(error)
+                return 0.0
+
+        case = Case(facts, time, lambda _: more)
+        return case
 
     def result(self) -> dict[str, Any]:
         """Return the benchmark's result; see `run`."""
@@ -298,7 +360,7 @@ def auto_check(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         if "auto" not in group or not times:
             continue
         chosen, best = group["auto"]["level"], min(times, key=lambda name: times[name])
-        # if the chosen level has a row of its own, that was timed like the rows of other levels
+        # prefer the row of the chosen level, because other levels were timed in the same way
         loss = times.get(chosen, group["auto"]["seconds_median"]) / times[best] - 1.0
         found = {"chosen": chosen, "best": best, "loss": loss, "close": loss <= CLOSE}
         checks.append(dict(zip(same, key, strict=True)) | found | {"seconds": times})

@@ -97,7 +97,7 @@ def choose(
     none: bool = False,
     where: str = "",
 ) -> None:
-    """Raise if a name of ``given`` is not among ``known``; pass if ``given`` is None."""
+    """Raise if ``given`` has a name that is not in ``known``. None has no names."""
     if given is not None and not given and not none:
         raise error(f"nothing to measure: give at least one {what}")
     for name in given or ():

@@ -61,12 +61,7 @@ def _products(_: int) -> Iterator[Any]:
     for level in LEVELS:
         for dim, dtype in ((2, "float32"), (3, "float64"), (2, "complex128")):
             V = H1(_bent(dim), 3)
-            A = form(
-                lambda u, x: {"value": u, "grad": (1 + x[0] ** 2) * u.grad},
-                V,
-                level=level,
-                dtype=dtype,
-            )
+            A = form(_reaction, V, level=level, dtype=dtype)
             x = _numbers(V.size, 3).astype(dtype)
             yield from (A @ x[:, 0], A @ x, A.T @ x[:, 1], A.diagonal())
 
@@ -178,7 +173,8 @@ def run_soak(minutes: float = 60.0, *, progress: Progress = lambda _: None) -> d
     begin = perf_counter()
     while len(sizes) < 2 * SETTLING or perf_counter() - begin < 60.0 * minutes:
         for name, work in WORKS.items():
-            progress(f"cycle {len(sizes) + 1}, {_told(sizes)}{name}")
+            size = f"{sizes[-1]['memory']:.0f} MiB, " if sizes else ""
+            progress(f"cycle {len(sizes) + 1}, {size}{name}")
             start = perf_counter()
             hashes[name].append(_hash(work(len(sizes))))
             seconds[name] += perf_counter() - start
@@ -199,15 +195,9 @@ def run_soak(minutes: float = 60.0, *, progress: Progress = lambda _: None) -> d
         for row in growth
         if row["growth"] > row["bound"]
     ]
-    past = (perf_counter() - begin) / 60.0
-    return {
-        "machine": machine.describe(),
-        "cycles": len(sizes),
-        "minutes": past,
-        "rows": rows,
-        "growth": growth,
-        "failures": failures,
-    }
+    facts = {"machine": machine.describe(), "cycles": len(sizes)}
+    facts |= {"minutes": (perf_counter() - begin) / 60.0}
+    return facts | {"rows": rows, "growth": growth, "failures": failures}
 
 
 def _hash(results: Iterator[Any]) -> str:
@@ -221,19 +211,9 @@ def _size() -> dict[str, float]:
     """Resident memory in MiB, open files, and threads of this process."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return {
-        "memory": pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
-        "files": _entries("fd"),
-        "threads": _entries("task"),
-    }
-
-
-def _entries(folder: str) -> int:
-    return sum(1 for _ in Path("/proc/self", folder).iterdir())
-
-
-def _told(sizes: Sequence[dict[str, float]]) -> str:
-    return f"{sizes[-1]['memory']:.0f} MiB, " if sizes else ""
+    files, threads = (len([*Path("/proc/self", name).iterdir()]) for name in ("fd", "task"))
+    memory = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    return {"memory": memory, "files": files, "threads": threads}
 
 
 def _growth(name: str, values: Sequence[float]) -> dict[str, Any]:

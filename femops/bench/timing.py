@@ -10,7 +10,7 @@ from typing import Generic, TypeVar, final
 
 import numpy as np
 
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 Name = TypeVar("Name", bound=Hashable)
 Found = TypeVar("Found")
@@ -35,6 +35,17 @@ def call_seconds(call: Callable[[], object]) -> float:
     begin = perf_counter()
     call()
     return perf_counter() - begin
+
+
+def stopwatch() -> Callable[[], float]:
+    """Return a function that returns the seconds since its last call, at first since now."""
+    times = [perf_counter()]
+
+    def lap() -> float:
+        times.append(perf_counter())
+        return times[-1] - times[-2]
+
+    return lap
 
 
 def repeated(measure: Callable[[], float], seconds: float, least: int = LEAST) -> list[float]:

@@ -87,15 +87,8 @@ class TuneSettings:
         choose("level", self.levels, ("partial", "matrix-free"))
 
 
-@final
-@dataclass(frozen=True)
-class _Search:
-    """Search for one entry of the database."""
-
-    setting: str
-    case: str
-    key: TuningKey
-    run: Callable[[int], tuple[Settings, Fastest[Any]]]
+_Search = tuple[str, TuningKey, Callable[[int], tuple[Settings, Fastest[Any]]]]
+"""Search for one entry of the database: setting, key, and a function of rounds that searches."""
 
 
 def run_tune(
@@ -103,47 +96,44 @@ def run_tune(
 ) -> dict[str, Any]:
     """Search for settings, and write each setting to the user's table as soon as it is found."""
     asked.check()
-    rows: list[dict[str, Any]] = []
-    found_before, met = 0, set()
+    rows, found_before, met = list[dict[str, Any]](), 0, set[TuningKey]()
     cases = _cases(asked)
     total(len(cases))
     with using(asked.threads):
-        for case, searches in cases:
+        for case, searches in cases.items():
             progress(case)
-            for search in searches():
-                if search.key in met:
+            for setting, key, run in searches():
+                if key in met:
                     continue
-                met.add(search.key)
-                if known(search.key) and not asked.again:
+                met.add(key)
+                if known(key) and not asked.again:
                     found_before += 1
                     continue
-                settings, found = search.run(asked.rounds)
-                record({search.key: settings})
-                rows.append(
-                    {"case": search.case, "setting": search.setting}
-                    | {"found": ", ".join(f"{value}" for value in settings.values())}
-                    | {"gain": found.gain, "tried": found.tried}
-                )
+                settings, found = run(asked.rounds)
+                record({key: settings})
+                words = ", ".join(f"{value}" for value in settings.values())
+                row = {"case": case, "setting": setting, "found": words, "gain": found.gain}
+                rows.append(row | {"tried": found.tried})
     return {"rows": rows, "table": str(users_table()), "known": found_before}
 
 
-def _cases(asked: TuneSettings) -> list[tuple[str, Callable[[], Iterator[_Search]]]]:
-    """Return the name of each case, and a function that yields its searches."""
-    cases: list[tuple[str, Callable[[], Iterator[_Search]]]] = []
+def _cases(asked: TuneSettings) -> dict[str, Callable[[], Iterator[_Search]]]:
+    """Return functions that yield the searches of a case, by the name of the case."""
+    cases: dict[str, Callable[[], Iterator[_Search]]] = {}
     if set(asked.settings) != {"products"}:
         operators = asked.orders, asked.problems, asked.meshes, asked.levels
         for order, problem, mesh, level in itertools.product(*operators):
             searches = partial(_searches, asked, PROBLEMS[problem], mesh, order, level)
-            cases.append((f"{problem} p = {order}, {mesh}, {level}", searches))
+            cases[f"{problem} p = {order}, {mesh}, {level}"] = searches
     if "products" in asked.settings:
-        cases += [(f"C += A B, n = {n}", partial(_products, n)) for n in asked.sizes]
+        cases |= {f"C += A B, n = {n}": partial(_products, n) for n in asked.sizes}
     return cases
 
 
 def _products(n: int) -> Iterator[_Search]:
     """Yield the search for the fastest variant of a product of small matrices."""
     search = search_on_host(n, _MEMBERS)
-    yield _Search("products", f"C += A B, n = {n}", search.key, search.run)
+    yield "products", search.key, search.run
 
 
 def _searches(
@@ -152,7 +142,6 @@ def _searches(
     """Yield the searches for an operator; each is prepared when its turn comes."""
     dofs = asked.dofs or default_dofs("ram", order)
     make = partial(_operator, problem, mesh, order, dofs, level)
-    case = f"{problem.name} p = {order}, {mesh}, {level}"
     A = make()
     kernel = A.compiled.sweeps[0].kernel
     stored = isinstance(kernel, Kernel) and kernel.qfunction.numbers.point > 0
@@ -160,22 +149,19 @@ def _searches(
         sizes = list(dict.fromkeys([PREFETCH_BYTES, *_PREFETCH]))
         key = tuning_key(kernel.words)
         run = partial(_by_settings, key, "prefetch_bytes", sizes, make)
-        yield _Search("prefetch", case, key, run)
+        yield "prefetch", key, run
     if "chunks" in asked.settings:
         key = tuning_key(chunk_words(A.space, A.space, np.dtype(np.float64)))
-        run = partial(_by_settings, key, "chunk_bytes", _chunk_sizes(A.space), make)
-        yield _Search("chunks", case, key, run)
+        yield "chunks", key, partial(_by_settings, key, "chunk_bytes", _chunk_sizes(A.space), make)
     if "level" in asked.settings:
-        key = tuning_key(level_words(A._summands, LEVELS))
-        yield _Search("level", case, key, partial(_level, A))
+        yield "level", tuning_key(level_words(A._summands, LEVELS)), partial(_level, A)
     if "vectors" in asked.settings:
         many = partial(_operator, problem, mesh, order, (_CELLS * order + 1.0) ** 3, "partial")
         (step,) = many().steps(Panels(_VECTORS))
         sweep = step.launch
         assert isinstance(sweep, VectorSweep)
         key, ahead = vector_key(sweep.kernel), _rows_ahead(sweep.kernel)
-        by_rows = partial(_by_settings, key, "rows_ahead", ahead, many, nvec=_VECTORS)
-        yield _Search("vectors", case, key, by_rows)
+        yield "vectors", key, partial(_by_settings, key, "rows_ahead", ahead, many, nvec=_VECTORS)
 
 
 def _operator(problem: Problem, mesh: str, order: int, dofs: float, level: str) -> Operator:
@@ -216,19 +202,23 @@ def _application(A: Operator, nvec: int) -> Callable[[], object]:
 def _chunk_sizes(V: Space) -> list[int]:
     """Chunk sizes in bytes that give different numbers of elements, the default first."""
     ne, nodes = V.mesh.num_elements, V.ndofs / V.mesh.num_elements
-    sizes: dict[int, int] = {}
-    for size in (CHUNK_BYTES, *_CHUNKS):
-        sizes.setdefault(elements_per_chunk(ne, nodes, V.ncomp, 8, size), size)
-    return list(sizes.values())
+    return _distinct(
+        (CHUNK_BYTES, *_CHUNKS), lambda size: elements_per_chunk(ne, nodes, V.ncomp, 8, size)
+    )
 
 
 def _rows_ahead(kernel: OperatorKernel) -> list[int]:
     """Prefetch distances in rows that give different numbers of blocks, the default first."""
     rows = kernel.source.num_nodes * kernel.source.ncomp
-    ahead: dict[int, int] = {}
-    for count in (ROWS_AHEAD, *_ROWS):
-        ahead.setdefault(min(16, max(1, count // rows)), count)
-    return list(ahead.values())
+    return _distinct((ROWS_AHEAD, *_ROWS), lambda count: min(16, max(1, count // rows)))
+
+
+def _distinct(values: Sequence[int], effect: Callable[[int], int]) -> list[int]:
+    """Values, without those that have the effect of an earlier value."""
+    found: dict[int, int] = {}
+    for value in values:
+        found.setdefault(effect(value), value)
+    return list(found.values())
 
 
 def _level(A: Operator, rounds: int) -> tuple[Settings, Fastest[str]]:

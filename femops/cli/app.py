@@ -111,9 +111,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
         line = explained(error)
         if line is None:
             raise
-        _tell(error, line)
         if isinstance(error, _UNWRITTEN):
-            _drop_output()
+            _drop_output()  # first: standard error may be full as well
+        _tell(error, line)
         sys.exit(ERROR)
     finally:
         sys.unraisablehook = before

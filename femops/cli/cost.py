@@ -9,46 +9,23 @@ from typing import Annotated, Any
 
 import typer
 
-from femops.cli.options import JsonOption, numbers, whole_number
-from femops.cli.output import Output, one_line_warnings, quantity
+from femops.cli.options import COUNT, JsonOption, PngOption, numbers, option, whole_number
+from femops.cli.output import Output, check_files, one_line_warnings, quantity
 
+Form = StrEnum("Form", ["MASS", "DIFFUSION", "CONVECTION", "ELASTICITY"])
+Form.__doc__ = "Forms for which the command can make its table."
 
-class Form(StrEnum):
-    """Forms for which the command can make its table."""
-
-    mass = "mass"
-    diffusion = "diffusion"
-    convection = "convection"
-    elasticity = "elasticity"
-
-
-NAMES = {
-    "flops_assembly": "assembly",
-    "flops_apply": "application",
-    "stored_bytes": "stored",
-}
+NAMES = {"flops_assembly": "assembly", "flops_apply": "application", "stored_bytes": "stored"}
+_Q1D = "Quadrature points per direction: p1d (= p + 1), p1d+1, ..."
 
 
 def cost(
     form: Annotated[Form, typer.Argument(help="The integral.")],
-    dim: Annotated[
-        int, typer.Option(parser=whole_number(1, 3), metavar="D", help="Dimensions.")
-    ] = 3,
-    order: Annotated[
-        str, typer.Option(metavar="LIST", help="Polynomial degrees: 2-10 or 2,4,6.")
-    ] = "2-6",
-    q1d: Annotated[
-        str,
-        typer.Option(
-            metavar="Q", help="Quadrature points per direction: p1d (= p + 1), p1d+1, ..."
-        ),
-    ] = "p1d",
-    elements: Annotated[
-        int, typer.Option(parser=whole_number(1), metavar="N", help="Elements per direction.")
-    ] = 2,
-    plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Draw it into this PNG file.")
-    ] = None,
+    dim: Annotated[int, option(whole_number(1, 3), "D", "Dimensions.")] = 3,
+    order: Annotated[str, option(None, "LIST", "Polynomial degrees: 2-10 or 2,4,6.")] = "2-6",
+    q1d: Annotated[str, option(None, "Q", _Q1D)] = "p1d",
+    elements: Annotated[int, option(COUNT, "N", "Elements per direction.")] = 2,
+    plot: PngOption = None,
     json: JsonOption = False,
 ) -> None:
     """Print what each level of assembly costs as the order grows.
@@ -64,13 +41,11 @@ def cost(
       femops cost mass --dim 3 --order 2-10
       femops cost diffusion --dim 2 --order 2-12 --q1d p1d+1 --plot cost.png
       femops cost elasticity --order 1-4 --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     orders, more = numbers(order), _more(q1d)
     from femops.bench.cost import expected, table
-    from femops.io.atomic import check_writable, checked_path
 
-    if plot is not None:
-        check_writable(checked_path(plot, ".png"))
+    check_files((plot, ".png"))
     output = Output(json)
     with one_line_warnings(), output.working(f"counting {form.value}") as show:
         result = table(form.value, dim, orders, more=more, elements=elements, progress=show)

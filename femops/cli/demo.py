@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from femops.cli.options import RefineOption, ThreadsOption, load_mesh, paragraphs, set_threads
+from femops.cli.options import (
+    RefineOption,
+    ThreadsOption,
+    load_mesh,
+    option,
+    paragraphs,
+    set_threads,
+)
 from femops.cli.output import Output, one_line_warnings, quantity
 
 if TYPE_CHECKING:
@@ -21,9 +26,7 @@ SAMPLE, ORDER = "ball.mesh", 4
 def demo(
     refine: RefineOption = 2,
     threads: ThreadsOption = None,
-    out: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Folder for demo.vtu and demo.png.")
-    ] = Path("out"),
+    out: Annotated[Path, option(None, "FOLDER", "Folder for demo.vtu and demo.png.")] = Path("out"),
 ) -> None:
     """Solve a Poisson problem on a curved ball.
 
@@ -35,7 +38,7 @@ def demo(
     Examples:
       femops demo
       femops demo --refine 3 --threads 1 --out /tmp/femops
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.base import solve
     from femops.cli.problems.poisson import Poisson
     from femops.errors import FileError

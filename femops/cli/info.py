@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from femops.cli.options import JsonOption, paragraphs
 from femops.cli.output import Output, one_line_warnings, quantity
+from femops.cli.record import version_of
 
 if TYPE_CHECKING:
     from femops.parallel import Communicator
@@ -27,7 +27,7 @@ def info(json: JsonOption = False) -> None:
       femops info
       femops info --json
       mpiexec -n 4 femops info
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.parallel import world
 
     output, comm = Output(json), world()
@@ -38,12 +38,9 @@ def info(json: JsonOption = False) -> None:
     if comm.rank > 0:
         return
     output.json(facts)
-    rows = [(name, str(value)) for name, value in facts["machine"].items()]
-    output.facts("Machine", [(name.replace("_", " "), value) for name, value in rows])
+    output.facts("Machine", [(k.replace("_", " "), str(v)) for k, v in facts["machine"].items()])
     output.facts("GPUs", _gpu_rows(facts["gpu"]))
-    output.facts(
-        "Versions", [(name, value or "absent") for name, value in facts["versions"].items()]
-    )
+    output.facts("Versions", [(name, v or "absent") for name, v in facts["versions"].items()])
     if comm.size > 1:
         output.facts("Ranks", _rank_rows(facts["parallel"]))
     output.say(f"Compiled kernels are kept in {facts['cache_folder']}{_until()}")
@@ -63,18 +60,11 @@ def describe() -> dict[str, Any]:
     from femops_kernels.cpu import machine
     from femops_kernels.cuda.device import cupy_device
 
-    versions: dict[str, str | None] = {
-        "femops": femops.__version__,
-        "python": platform.python_version(),
-    }
-    versions |= {name: _version(name) for name in PACKAGES}
+    own = {"femops": femops.__version__, "python": platform.python_version()}
+    versions = own | {name: version_of(name) for name in PACKAGES}
     facts = {k: v for k, v in machine.describe().items() if k not in versions}
-    return {
-        "machine": facts,
-        "gpu": cupy_device.describe(),
-        "versions": versions,
-        "cache_folder": str(cache_folder()),
-    }
+    found = {"machine": facts, "gpu": cupy_device.describe(), "versions": versions}
+    return found | {"cache_folder": str(cache_folder())}
 
 
 def _gpu_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -99,14 +89,9 @@ def describe_ranks(comm: Communicator) -> dict[str, Any]:
     mine = np.array([comm.node.first, comm.node.cores, machine.get_threads()])
     first, cores, threads = comm.gather_all(mine).T
     leads = np.unique(first)
-    return {
-        "ranks": comm.size,
-        "nodes": len(leads),
-        "threads": threads.tolist(),
-        "cores": int(cores[leads].sum()),
-        "mpi": launch.library(),
-        "mpi4py": _version("mpi4py"),
-    }
+    facts = {"ranks": comm.size, "nodes": len(leads), "threads": threads.tolist()}
+    facts |= {"cores": int(cores[leads].sum()), "mpi": launch.library()}
+    return facts | {"mpi4py": version_of("mpi4py")}
 
 
 def _rank_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -119,10 +104,3 @@ def _rank_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("MPI", facts["mpi"]),
         ("mpi4py", facts["mpi4py"] or "absent"),
     ]
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from femops.cli.options import (
+    COUNT,
+    NATURAL,
     JsonOption,
     MeshArgument,
     Method,
     RefineOption,
     load_mesh,
+    option,
     paragraphs,
-    whole_number,
 )
 from femops.cli.output import Output, one_line_warnings, tell
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from femops_meshes import Mesh, Partition
 
 app = typer.Typer(help="Look at meshes, refine, convert and partition them.", no_args_is_help=True)
+_SPLIT = "Split triangles into 3 quadrilaterals, tetrahedra into 4 hexahedra, prisms into 6."
+_METHOD = "Cut the order along a Hilbert curve, or let METIS look for small cuts."
+_DOFS = "Count the dofs of H1 spaces of this degree too."
 OutArgument = Annotated[
     Path, typer.Argument(metavar="OUT", help="A file ending in .mesh, .vtu or .png.")
 ]
@@ -36,12 +41,12 @@ def info(mesh: MeshArgument, json: JsonOption = False) -> None:
     Examples:
       femops mesh info ball.mesh
       femops mesh info my.mesh --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     output = Output(json)
     facts = describe(load_mesh(mesh))
     output.json({"mesh": mesh, **facts})
     output.say(mesh)  # a line of its own: a path can be longer than a table is wide
-    output.facts("", [(name.replace("_", " "), _text(value)) for name, value in facts.items()])
+    output.named("", facts)
 
 
 @app.command()
@@ -49,10 +54,7 @@ def info(mesh: MeshArgument, json: JsonOption = False) -> None:
 def refine(
     mesh: MeshArgument,
     out: OutArgument,
-    times: Annotated[
-        int,
-        typer.Option(parser=whole_number(0), metavar="N", help="How often every element is split."),
-    ] = 1,
+    times: Annotated[int, option(NATURAL, "N", "How often every element is split.")] = 1,
 ) -> None:
     """Split every element along each direction.
 
@@ -62,7 +64,7 @@ def refine(
     Examples:
       femops mesh refine ball.mesh finer.mesh
       femops mesh refine ball.mesh finest.vtu --times 2
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     _write(mesh, out, times)
 
 
@@ -71,14 +73,7 @@ def refine(
 def convert(
     mesh: MeshArgument,
     out: OutArgument,
-    split: Annotated[
-        bool,
-        typer.Option(
-            "--split",
-            help="Split triangles into 3 quadrilaterals, tetrahedra into 4 hexahedra, "
-            "prisms into 6.",
-        ),
-    ] = False,
+    split: Annotated[bool, typer.Option("--split", help=_SPLIT)] = False,
 ) -> None:
     """Write a mesh in another format.
 
@@ -90,7 +85,7 @@ def convert(
       femops mesh convert ball.mesh ball.vtu
       femops mesh convert my.mesh my.png
       femops mesh convert --split tetrahedra.msh hexahedra.mesh
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     _write(mesh, out, split=split)
 
 
@@ -98,21 +93,9 @@ def convert(
 @paragraphs
 def partition(
     mesh: MeshArgument,
-    parts: Annotated[
-        int, typer.Option(parser=whole_number(1), metavar="N", help="Number of parts.")
-    ],
-    method: Annotated[
-        Method,
-        typer.Option(help="Cut the order along a Hilbert curve, or let METIS look for small cuts."),
-    ] = Method.CURVE,
-    order: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole_number(1),
-            metavar="N",
-            help="Count the dofs of H1 spaces of this degree too.",
-        ),
-    ] = None,
+    parts: Annotated[int, option(COUNT, "N", "Number of parts.")],
+    method: Annotated[Method, typer.Option(help=_METHOD)] = Method.CURVE,
+    order: Annotated[int | None, option(COUNT, "N", _DOFS)] = None,
     refine: RefineOption = 0,
     json: JsonOption = False,
 ) -> None:
@@ -128,7 +111,7 @@ def partition(
       femops mesh partition ball.mesh --parts 4 --refine 1
       femops mesh partition 32x32x32 --parts 8 --method metis --order 4
       femops mesh partition my.mesh --parts 100 --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     import femops
 
     output = Output(json)
@@ -211,17 +194,6 @@ def describe(mesh: Mesh) -> dict[str, Any]:
         "upper": upper.tolist(),
         "continuous": mesh.continuous,
     }
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.10g}"
-    if isinstance(value, dict):
-        names = (f"{name} = " + " + ".join(map(_text, group)) for name, group in value.items())
-        return ", ".join(names) or "none"
-    return ", ".join(_text(v) for v in value) if isinstance(value, list) else str(value)
 
 
 def _write(name: str, out: Path, times: int = 0, *, split: bool = False) -> None:

@@ -7,10 +7,11 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
-from math import inf
+from math import inf, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, final
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -46,6 +47,33 @@ def whole_number(
     return read
 
 
+def number(least: float, below: float = inf, above: bool = False) -> Callable[[Any], float]:
+    """Return a parser of numbers with least <= number < below. It refuses other text.
+
+    With ``above`` the number itself is larger than `least`.
+    """
+    wish = f"{'>' if above else '>='} {least:g}" + (f" and < {below:g}" if below < inf else "")
+
+    def read(value: Any) -> float:
+        result = nan
+        with suppress(ValueError):
+            result = float(value) if _PLAIN.fullmatch(str(value)) else nan
+        if not least <= result < below or (above and result == least):
+            raise typer.BadParameter(f"got '{value}': give a number {wish}")
+        return result
+
+    return read
+
+
+COUNT, NATURAL, POSITIVE = whole_number(1), whole_number(0), number(0.0, above=True)
+"""Parsers of whole numbers from 1 on and from 0 on, and of numbers above 0."""
+
+
+def option(reader: Callable[[Any], Any] | None, metavar: str, text: str, *names: str) -> Any:
+    """Return an option with a parser, a placeholder and a help text."""
+    return typer.Option(*names, parser=reader, metavar=metavar, help=text)
+
+
 def given_options(context: typer.Context) -> set[str]:
     """Names of the parameters whose values are set on the command line."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
@@ -57,33 +85,6 @@ def refuse(names: set[str], why: str) -> None:
     if names:
         hints = ", ".join("--" + name.replace("_", "-") for name in sorted(names))
         raise typer.BadParameter(f"{why}: leave it out", param_hint=hints)
-
-
-def number(least: float, below: float) -> Callable[[Any], float]:
-    """Return a parser of numbers with least <= number < below. It refuses other text."""
-
-    def read(value: Any) -> float:
-        try:
-            result = float(value) if _PLAIN.fullmatch(str(value)) else float("nan")
-        except ValueError:
-            result = float("nan")
-        if not least <= result < below:
-            wish = f">= {least:g}" + (f" and < {below:g}" if below < float("inf") else "")
-            raise typer.BadParameter(f"got '{value}': give a number {wish}")
-        return result
-
-    return read
-
-
-def positive(value: Any) -> float:
-    """Read a number > 0. Raise for other text."""
-    try:
-        result = number(0.0, inf)(value)
-    except typer.BadParameter:
-        result = 0.0
-    if result == 0.0:
-        raise typer.BadParameter(f"got '{value}': give a number > 0")
-    return result
 
 
 def level_name(value: Any) -> str:
@@ -98,71 +99,31 @@ def level_name(value: Any) -> str:
     return str(value)
 
 
-@final
-class Method(StrEnum):
-    """Methods to partition a mesh."""
+Method = StrEnum("Method", ["CURVE", "METIS"])
+Method.__doc__ = "Methods to partition a mesh."
+Preconditioner = StrEnum("Preconditioner", ["MULTIGRID", "JACOBI"])
+Preconditioner.__doc__ = "Preconditioners of `femops solve`."
 
-    CURVE = "curve"
-    METIS = "metis"
+_MESH = "A mesh file, the name of a sample (ball.mesh), or the elements of a box (8x8x8)."
+_REFINE = "Split every element in two along each direction, N times."
+_LEVELS = (
+    "What operators keep: full (a matrix), element, partial (numbers at the quadrature points), "
+    "matrix-free, or auto (measured)."
+)
+_PARTITION = "Under mpiexec, how ranks share the mesh: by the order along a curve, or by METIS."
+_SAME = "The same bits on 1 to 8 ranks, with or without mpiexec, and for any lanes."
+_THREADS = "Threads; all cores of this machine if omitted."
 
-
-MeshArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MESH",
-        help="A mesh file, the name of a sample (ball.mesh), or the elements of a box (8x8x8).",
-    ),
-]
-RefineOption = Annotated[
-    int,
-    typer.Option(
-        parser=whole_number(0),
-        metavar="N",
-        help="Split every element in two along each direction, so many times.",
-    ),
-]
-OrderOption = Annotated[
-    int, typer.Option(parser=whole_number(1), metavar="N", help="Polynomial degree.")
-]
-LevelOption = Annotated[
-    str,
-    typer.Option(
-        parser=level_name,
-        metavar="LEVEL",
-        help="What operators keep: full (a matrix), element, partial (numbers at the "
-        "quadrature points), matrix-free, or auto (measured).",
-    ),
-]
+MeshArgument = Annotated[str, typer.Argument(metavar="MESH", help=_MESH)]
+RefineOption = Annotated[int, option(NATURAL, "N", _REFINE)]
+OrderOption = Annotated[int, option(COUNT, "N", "Polynomial degree.")]
+LevelOption = Annotated[str, option(level_name, "LEVEL", _LEVELS)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-ThreadsOption = Annotated[
-    int | None,
-    typer.Option(
-        parser=whole_number(1), metavar="N", help="Threads; all cores of this machine if omitted."
-    ),
-]
-
-
-@final
-class Preconditioner(StrEnum):
-    """Preconditioners of `femops solve`."""
-
-    MULTIGRID = "multigrid"
-    JACOBI = "jacobi"
-
-
-PartitionOption = Annotated[
-    Method,
-    typer.Option(
-        help="Under mpiexec, how ranks share the mesh: by the order along a curve, or by METIS."
-    ),
-]
-ReproducibleOption = Annotated[
-    bool,
-    typer.Option(
-        "--reproducible",
-        help="The same bits on 1 to 8 ranks, with or without mpiexec, and for any lanes.",
-    ),
-]
+ThreadsOption = Annotated[int | None, option(COUNT, "N", _THREADS)]
+DeviceOption = Annotated[str | None, option(None, "NAME", "cuda: compute on a GPU.")]
+PngOption = Annotated[str | None, option(None, "FILE", "Draw it into this PNG file.")]
+PartitionOption = Annotated[Method, typer.Option(help=_PARTITION)]
+ReproducibleOption = Annotated[bool, typer.Option("--reproducible", help=_SAME)]
 
 
 def paragraphs(command: Command) -> Command:
@@ -274,18 +235,14 @@ def names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-def name_list(help_text: str, option: str | None = None) -> Any:
+def name_list(help_text: str, *names_: str) -> Any:
     """Return an option that takes names separated by commas."""
-    return typer.Option(*filter(None, [option]), parser=names, metavar="NAMES", help=help_text)
+    return option(names, "NAMES", help_text, *names_)
 
 
-def number_list(help_text: str, what: str, option: str, digits: int = 3) -> Any:
+def number_list(help_text: str, what: str, name: str, digits: int = 3) -> Any:
     """Return an option that takes a list of whole numbers; see `numbers`."""
-
-    def read(text: str) -> list[int]:
-        return numbers(text, what, digits, option)
-
-    return typer.Option(option, parser=read, metavar="LIST", help=help_text)
+    return option(lambda text: numbers(text, what, digits, name), "LIST", help_text, name)
 
 
 def numbers(text: str, what: str = "orders", digits: int = 3, option: str = "--order") -> list[int]:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
@@ -79,6 +79,10 @@ class Output:
         """Print pairs of a name and a value, one per line, unless the output is JSON."""
         self.table(title, [("", "left"), ("", "left")], rows)
 
+    def named(self, title: str, facts: Mapping[str, Any]) -> None:
+        """Print values by name, one per line, unless the output is JSON."""
+        self.facts(title, [(name.replace("_", " "), _text(each)) for name, each in facts.items()])
+
     def table(
         self, title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
     ) -> None:
@@ -109,33 +113,22 @@ class Output:
 
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:
-        """Show a spinner with a text on a terminal. Elsewhere print nothing.
-
-        Yields
-        ------
-        callable
-            Takes a new text to show.
-        """
+        """Show a spinner on a terminal, and yield a function that takes a new text to show."""
         if not sys.stderr.isatty():
             yield lambda _: None
             return
         from rich.console import Console
         from rich.text import Text
 
-        with (
-            _cursor_shown_at_end(),
-            Console(stderr=True).status(Text(printable(what))) as status,
-        ):
+        console = Console(stderr=True)
+        with unwinding(_show_cursor), console.status(Text(printable(what))) as status:
             yield lambda text: status.update(Text(printable(text)))
 
     @contextmanager
     def counting(self, what: str) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
-        """Show a progress bar on a terminal. Elsewhere print nothing.
+        """Show a progress bar on a terminal.
 
-        Yields
-        ------
-        callable, callable
-            Call the first with the number of steps. Call the second with the text of each new step.
+        Yield two functions: one of the number of steps, and one of the text of each new step.
         """
         if not sys.stderr.isatty():
             yield (lambda _: None), (lambda _: None)
@@ -146,7 +139,7 @@ class Output:
         _, *shown = Progress.get_default_columns()
         words = TextColumn("{task.description}", markup=False)
         progress = Progress(words, *shown, console=Console(stderr=True), transient=True)
-        with _cursor_shown_at_end(), progress as bar:
+        with unwinding(_show_cursor), progress as bar:
             task, begun = bar.add_task(printable(what), total=None), iter(range(-1, 10**9))
 
             def step(text: str) -> None:
@@ -158,10 +151,7 @@ class Output:
     def iterating(self, what: str) -> Iterator[Callable[[int, float], None] | None]:
         """Show a spinner on a terminal, with the iterations and the residual of a solve.
 
-        Yields
-        ------
-        callable or None
-            Takes iterations and residual. None if there is no terminal.
+        Yield a function of these. Without a terminal yield None.
         """
         with self.working(what) as update:
 
@@ -172,13 +162,7 @@ class Output:
 
     @contextmanager
     def telling(self) -> Iterator[Callable[[str], None]]:
-        """Print lines on standard error, with the seconds since the start.
-
-        Yields
-        ------
-        callable
-            Takes a line.
-        """
+        """Yield a function that prints a line on standard error, with the seconds so far."""
         begin = perf_counter()
 
         def tell(line: str) -> None:
@@ -186,6 +170,33 @@ class Output:
             sys.stderr.flush()
 
         yield tell
+
+
+def _text(value: Any) -> str:
+    """Text of a fact: a number, a name, or several of these."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    if isinstance(value, dict):
+        names = (f"{name} = " + " + ".join(map(_text, group)) for name, group in value.items())
+        return ", ".join(names) or "none"
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)
+
+
+def check_files(*files: tuple[Any, ...]) -> None:
+    """Check, before the work starts, that files can be written, and that pictures can be drawn.
+
+    A file is its path, or None, and the suffixes that it may have.
+    """
+    from femops.io.atomic import check_writable, checked_path
+    from femops.io.plots.with_matplotlib import check_matplotlib
+
+    for path, *suffixes in files:
+        if path is not None:
+            check_writable(checked_path(path, *suffixes))
+    if any(path is not None and suffix in (".png", ".gif") for path, suffix, *_ in files):
+        check_matplotlib()
 
 
 def printable(text: str) -> str:
@@ -212,35 +223,23 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-@contextmanager
-def _cursor_shown_at_end() -> Iterator[None]:
-    """Let a request to terminate (SIGTERM) show the cursor again before this process ends.
+def _show_cursor(number: int, _: FrameType | None) -> None:
+    """Show the cursor, which Rich hides until the end of its block, and end this process."""
+    os.write(sys.stderr.fileno(), b"\x1b[?25h\n")
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
-    Rich hides the cursor, and shows it at the end of its block, which the signal does not reach.
-    """
 
-    def end(number: int, _: FrameType | None) -> None:
-        os.write(sys.stderr.fileno(), b"\x1b[?25h\n")
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _leave(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 @contextmanager
-def unwinding() -> Iterator[None]:
-    """Let a request to terminate (SIGTERM) leave the block by an exception.
+def unwinding(end: Callable[[int, FrameType | None], None] = _leave) -> Iterator[None]:
+    """Let a request to terminate (SIGTERM) leave the block by an exception, or call ``end``.
 
     So the block ends the processes that it started, and removes its temporary files.
     """
-
-    def end(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
     before = signal.signal(signal.SIGTERM, end)
     try:
         yield

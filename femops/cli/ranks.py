@@ -17,12 +17,7 @@ SHARED = ("solve", "hydro", "remap", "info")
 def one_voice(arguments: Sequence[str]) -> Iterator[None]:
     """Let only rank 0 print inside the block. Errors that leave the block are printed later.
 
-    Raises
-    ------
-    CommunicatorError
-        Ranks have different arguments.
-    MissingExtraError
-        There are several processes, but no MPI.
+    Raise if ranks have different arguments, or if there are several processes, but no MPI.
     """
     if launched()[0] == 1:
         yield

@@ -55,7 +55,7 @@ def record_of(
         "files": dict(files or {}),
         "result": f"{result:016x}",
         "versions": {"femops": femops.__version__, "python": platform.python_version()}
-        | {name: found for name in PACKAGES if (found := _version(name))},
+        | {name: found for name in PACKAGES if (found := version_of(name))},
         "machine": {name: facts[name] for name in here},
         "functions": functions(),
     }
@@ -94,7 +94,8 @@ def _checksum(mesh: Mesh | DistributedMesh) -> int:
     return checksum(mesh, np.arange(mesh.num_elements), np.arange(mesh.num_vertices))
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from femops.cli.options import (
+    POSITIVE,
     JsonOption,
     LevelOption,
     MeshArgument,
@@ -24,12 +24,12 @@ from femops.cli.options import (
     ThreadsOption,
     documentation,
     number,
+    option,
     paragraphs,
-    positive,
     set_threads,
     share_mesh,
 )
-from femops.cli.output import Output, one_line_warnings
+from femops.cli.output import Output, check_files, one_line_warnings
 from femops.cli.problems.make import Make
 from femops.cli.record import record_of
 
@@ -45,49 +45,30 @@ def group() -> None:
     """Solve a problem with a known solution, and say how far off the result is."""
 
 
-@final
-@dataclass(frozen=True)
-class _Asked:
-    """Problem, words and options from a command line."""
-
-    make: Make  # function that makes the problem
-    command: list[str]  # words of the command, and the mesh
-    options: dict[str, Any]  # values of all options, by the names of their parameters
+_RTOL = "Relative residual, below 1, at which the iteration stops."
+_BY = "Multigrid if omitted, where it has all that it needs; or the diagonal."
+_SAVE = "Write the solution for ParaView: u.vtu, or u.pvtu with a file of each rank."
+_WAVE = "Wave number, 1 / length; 8 over the mesh's longest side if omitted."
 
 
 def _solve(
-    asked: _Asked,
+    make: Make,
+    words: list[str],
+    options: dict[str, Any],
     mesh: MeshArgument,
     order: OrderOption = 4,
     refine: RefineOption = 0,
-    rtol: Annotated[
-        float,
-        typer.Option(
-            parser=number(0.0, 1.0),
-            metavar="R",
-            help="Relative residual, below 1, at which the iteration stops.",
-        ),
-    ] = 1e-10,
+    rtol: Annotated[float, option(number(0.0, 1.0), "R", _RTOL)] = 1e-10,
     level: LevelOption = "partial",
-    preconditioner: Annotated[
-        Preconditioner | None,
-        typer.Option(help="Multigrid if omitted, where it has all that it needs; or the diagonal."),
-    ] = None,
+    preconditioner: Annotated[Preconditioner | None, typer.Option(help=_BY)] = None,
     threads: ThreadsOption = None,
     partition: PartitionOption = Method.CURVE,
     reproducible: ReproducibleOption = False,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the solution for ParaView: u.vtu, or u.pvtu with a file of each rank.",
-        ),
-    ] = None,
-    picture: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="Draw the solution.")
-    ] = None,
+    save: Annotated[Path | None, option(None, "FILE", _SAVE)] = None,
+    picture: Annotated[Path | None, option(None, "FILE.png", "Draw the solution.")] = None,
     json: JsonOption = False,
 ) -> None:
+    """Make a problem and solve it; ``words`` are the command's, ``options`` all that it has."""
     from femops.cli.problems.base import solve
     from femops.fields.vector_hash import vector_hash
     from femops.parallel import world
@@ -101,13 +82,13 @@ def _solve(
         title = f"solving on {grid.num_elements} elements of order {order}"
         with output.iterating(title) as progress:
             chosen = None if preconditioner is None else preconditioner.value
-            result = solve(asked.make, grid, order, rtol, level, progress, chosen)
+            result = solve(make, grid, order, rtol, level, progress, chosen)
         facts = {"mesh": mesh, "elements": grid.num_elements, "order": order, **result.facts()}
         if comm.size > 1:
             facts["ranks"] = comm.size
         if json:
             hashed = vector_hash(result.problem.space, result.u)
-            run = record_of(asked.command, asked.options, grid, comm, hashed)
+            run = record_of(words, options, grid, comm, hashed)
             output.json(facts | {"run": run})
         title = result.problem.title
         output.facts(title[0].upper() + title[1:], _shown(facts, result))
@@ -116,13 +97,13 @@ def _solve(
 
 def problem(own: Callable[..., Make]) -> Callable[..., None]:
     """Make a command from a function that takes the options of one problem."""
-    _, *shared = inspect.signature(_solve, eval_str=True).parameters.values()
+    _, _, _, *shared = inspect.signature(_solve, eval_str=True).parameters.values()
     options = inspect.signature(own, eval_str=True).parameters
 
     def command(**given: Any) -> None:
         named = {name: value for name, value in given.items() if name != "mesh"}
         make = own(**{name: given.pop(name) for name in options})
-        _solve(_Asked(make, ["solve", own.__name__, given["mesh"]], named), **given)
+        _solve(make, ["solve", own.__name__, given["mesh"]], named, **given)
 
     command.__name__, command.__doc__ = own.__name__, documentation(own)
     command.__annotations__ = {}
@@ -134,12 +115,8 @@ def problem(own: Callable[..., Make]) -> Callable[..., None]:
     return app.command()(paragraphs(command))
 
 
-LamOption = Annotated[
-    float, typer.Option(parser=number(0.0, float("inf")), metavar="L", help="Lame's first, stress.")
-]
-MuOption = Annotated[
-    float, typer.Option(parser=positive, metavar="M", help="Shear modulus, stress.")
-]
+LamOption = Annotated[float, option(number(0.0), "L", "Lame's first, stress.")]
+MuOption = Annotated[float, option(POSITIVE, "M", "Shear modulus, stress.")]
 
 
 @problem
@@ -157,23 +134,14 @@ def poisson() -> Make:
       femops solve poisson my.mesh --order 6 --save out/u.vtu --picture out/u.png
       femops solve poisson my.mesh --order 2 --level full --json
       femops solve poisson my.mesh --preconditioner jacobi
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.poisson import Poisson
 
     return Poisson
 
 
 @problem
-def helmholtz(
-    k: Annotated[
-        float | None,
-        typer.Option(
-            parser=positive,
-            metavar="K",
-            help="Wave number, 1 / length; 8 over the mesh's longest side if omitted.",
-        ),
-    ] = None,
-) -> Make:
+def helmholtz(k: Annotated[float | None, option(POSITIVE, "K", _WAVE)] = None) -> Make:
     """Solve a Helmholtz problem on a mesh.
 
     The equation is -div grad u - k^2 u = f, which is indefinite. The solver is MINRES, with a
@@ -184,7 +152,7 @@ def helmholtz(
     Examples:
       femops solve helmholtz disc.mesh --order 4 --refine 1
       femops solve helmholtz disc.mesh --order 6 --refine 1 --k 12 --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.helmholtz import Helmholtz
 
     return partial(Helmholtz, k=k)
@@ -201,7 +169,7 @@ def elasticity(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
     Examples:
       femops solve elasticity ball.mesh --order 3
       femops solve elasticity disc.mesh --order 4 --lam 10 --mu 0.5 --save u.vtu
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.elasticity import Elasticity
 
     return partial(Elasticity, lam=lam, mu=mu)
@@ -219,7 +187,7 @@ def neohookean(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
     Examples:
       femops solve neohookean ball.mesh --order 2
       femops solve neohookean disc.mesh --order 4 --lam 5 --picture u.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.neo_hookean import NeoHookean
 
     return partial(NeoHookean, lam=lam, mu=mu)
@@ -238,7 +206,7 @@ def stokes() -> Make:
     Examples:
       femops solve stokes disc.mesh --order 3 --refine 1
       femops solve stokes ball.mesh --order 2 --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.cli.problems.stokes import Stokes
 
     return Stokes
@@ -246,16 +214,10 @@ def stokes() -> Make:
 
 def _check_paths(save: Path | None, picture: Path | None, comm: Communicator) -> None:
     """Check, before the work starts, that all files can be written. Collective."""
-    from femops.io.atomic import check_writable, checked_path
-    from femops.io.plots.with_matplotlib import check_matplotlib
     from femops.parallel import check
 
     with check(comm):
-        if save is not None:
-            check_writable(checked_path(save, ".vtu", ".pvtu"))
-        if picture is not None:
-            check_writable(checked_path(picture, ".png"))
-            check_matplotlib()
+        check_files((save, ".vtu", ".pvtu"), (picture, ".png"))
 
 
 def _shown(facts: dict[str, Any], result: Result) -> list[tuple[str, str]]:

@@ -50,7 +50,7 @@ def tune(
     dofs: DofsOption = None,
     threads: ThreadsOption = 1,
     rounds: RoundsOption = 9,
-    again: Annotated[bool, typer.Option("--again", help="Measure what is known, too.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure known settings, too.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Measure which settings of kernels are fastest on this machine, and keep them.
@@ -64,7 +64,7 @@ def tune(
       femops tune --order 4 --problem bp3 --setting prefetch,chunks
       femops tune --order 1-3 --setting level --threads 2
       femops tune --setting products --size 4,8,16
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.bench.tune import TuneSettings, run_tune
 
     given = problem, mesh, level, setting, order, size, dofs, threads or 1, rounds, again

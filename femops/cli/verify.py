@@ -20,17 +20,17 @@ from femops.cli.record import OUTPUTS, file_hashes
 OTHER = 1
 """Exit code if bits differ, or if the run cannot be repeated."""
 
-_KEYS = {
+_KEYS: dict[str, type] = {
     "arguments": list,
     "files": dict,
     "functions": dict,
     "machine": dict,
     "mesh": str,
-    "ranks": int,
-    "reproducible": bool,
-    "result": str,
-    "versions": dict,
 }
+_KEYS |= {"ranks": int, "reproducible": bool, "result": str, "versions": dict}
+
+_LONGEST = 2**24
+"""Most characters of a record that are read."""
 
 _CURE = "give the output of `femops solve ... --json` or `femops hydro ... --json`"
 
@@ -58,28 +58,23 @@ def verify(
     Examples:
       femops solve poisson ball.mesh --reproducible --json > run.json
       femops verify run.json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     output = Output(json)
     before = _read(run)
     _check_options(context, before["run"]["arguments"], run)
     _check_files(before["run"], run)
     with output.working(f"femops {' '.join(before['run']['arguments'])}"):
         here = _repeated(before["run"], threads)
-    same = before["run"]["result"] == here["run"]["result"]
+    result, result_here = (document["run"]["result"] for document in (before, here))
+    same = result == result_here
     found = list(_differences(before, here))
-    output.json(
-        {
-            "same": same,
-            "result": before["run"]["result"],
-            "result_here": here["run"]["result"],
-            "differences": found,
-        }
-    )
+    facts = {"same": same, "result": result, "result_here": result_here}
+    output.json(facts | {"differences": found})
     if same:
-        output.say(f"The same bits: the result has the hash {here['run']['result']} here too.")
+        output.say(f"The same bits: the result has the hash {result_here} here too.")
         raise typer.Exit
-    output.say(f"Other bits: the result had the hash {before['run']['result']},")
-    output.say(f"            here it is        {here['run']['result']}.")
+    output.say(f"Other bits: the result had the hash {result},")
+    output.say(f"            here it is        {result_here}.")
     output.facts("Between the two runs differ:", [(line, "") for line in found])
     raise typer.Exit(OTHER)
 
@@ -87,14 +82,17 @@ def verify(
 def _read(path: Path) -> dict[str, Any]:
     """Read the document of a run."""
     try:
-        document = json_format.loads(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:  # a pipe, perhaps; a device would never end
+            document = json_format.loads(file.read(_LONGEST))
     except (OSError, ValueError, RecursionError) as error:
-        raise typer.BadParameter(
-            f"{path} cannot be read ({error}): {_CURE}", param_hint="RUN.json"
-        ) from error
+        raise _wrong(f"{path} cannot be read ({error}): {_CURE}") from error
     if not isinstance(document, dict) or not _is_record(document.get("run")):
-        raise typer.BadParameter(f"{path} has no record of a run: {_CURE}", param_hint="RUN.json")
+        raise _wrong(f"{path} has no record of a run: {_CURE}")
     return document
+
+
+def _wrong(what: str) -> Exception:
+    return typer.BadParameter(what, param_hint="RUN.json")
 
 
 def _is_record(record: Any) -> bool:
@@ -123,33 +121,28 @@ def _check_options(context: typer.Context, words: list[str], path: Path) -> None
     except WrongUsage:
         named = set()
     if not named or hasattr(command, "commands"):
-        raise typer.BadParameter(f"{path} has no record of a run: {_CURE}", param_hint="RUN.json")
+        raise _wrong(f"{path} has no record of a run: {_CURE}")
     for other in sorted(named & {*OUTPUTS, "help", "verify"}):
-        raise typer.BadParameter(
-            f"{path} has --{other.replace('_', '-')}, which does not shape the result of a run: "
-            f"{_CURE}",
-            param_hint="RUN.json",
-        )
+        option = f"--{other.replace('_', '-')}"
+        raise _wrong(f"{path} has {option}, which does not shape the result of a run: {_CURE}")
 
 
 def _check_files(record: dict[str, Any], path: Path) -> None:
     """Raise if a run needs ranks, or its checkpoint is missing or has changed."""
     if record["ranks"] > 1 and not record["reproducible"]:
         command = " ".join(record["arguments"])
-        raise typer.BadParameter(
+        raise _wrong(
             f"{path} is of {record['ranks']} ranks without --reproducible, whose sums depend on "
             f"their number: run `mpiexec -n {record['ranks']} femops {command} --json`, and "
-            "compare the results in both documents",
-            param_hint="RUN.json",
+            "compare the results in both documents"
         )
     given = record["arguments"]
     for name, before in record["files"].items():
         file = given[given.index(f"--{name}") + 1]
         if file_hashes(file=file).get("file") != before:
-            raise typer.BadParameter(
+            raise _wrong(
                 f"{file} is missing, or has changed since the run went on from it: restore it, or "
-                "verify the run from its beginning",
-                param_hint="RUN.json",
+                "verify the run from its beginning"
             )
 
 
@@ -164,9 +157,14 @@ def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
             more += ["--checkpoint", str(state), "--checkpoint-every", str(10**17)]
         command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]
         environment = os.environ | same_imports()
-        done = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, text=True, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, env=environment, stdout=subprocess.PIPE, text=True, check=False
+            )
+        except (OSError, ValueError) as error:  # words that the system passes to no program
+            raise typer.BadParameter(
+                f"the run cannot be started ({error}): {_CURE}", param_hint="RUN.json"
+            ) from error
     if done.returncode:
         tell("the run cannot be repeated here, see above")
         raise typer.Exit(OTHER)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from femops.cli.options import ThreadsOption, names, numbers, paragraphs, set_threads
+from femops.cli.options import ThreadsOption, names, numbers, option, paragraphs, set_threads
 from femops.cli.output import Output, one_line_warnings
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FORMS = ("mass", "diffusion", "helmholtz", "convection", "elasticity")
 MESHES = {"cartesian": 0, "multilinear": 1, "curved": 2}
 """Kinds of meshes, which have different kernels, and the order of each (0: affine)."""
+_LEVELS = "Levels of assembly: full, element, partial, matrix-free."
+_KINDS = "Kinds of elements: cartesian, multilinear, curved."
 
 
 def _names(text: str, known: Sequence[str], option: str) -> list[str]:
@@ -34,21 +36,10 @@ def warmup(
         list[str] | None,
         typer.Argument(metavar="[FORM]...", help=f"Of {', '.join(FORMS)}."),
     ] = None,
-    order: Annotated[
-        str, typer.Option(metavar="LIST", help="Polynomial degrees: 4, 1-8 or 2,4,6.")
-    ] = "1-4",
-    dim: Annotated[str, typer.Option(metavar="LIST", help="Dimensions: 3, 1-3 or 2,3.")] = "2,3",
-    level: Annotated[
-        str,
-        typer.Option(
-            metavar="NAMES",
-            help="Levels of assembly: full, element, partial, matrix-free.",
-        ),
-    ] = "partial",
-    mesh: Annotated[
-        str,
-        typer.Option(metavar="NAMES", help="Kinds of elements: cartesian, multilinear, curved."),
-    ] = "cartesian,multilinear",
+    order: Annotated[str, option(None, "LIST", "Polynomial degrees: 4, 1-8 or 2,4,6.")] = "1-4",
+    dim: Annotated[str, option(None, "LIST", "Dimensions: 3, 1-3 or 2,3.")] = "2,3",
+    level: Annotated[str, option(None, "NAMES", _LEVELS)] = "partial",
+    mesh: Annotated[str, option(None, "NAMES", _KINDS)] = "cartesian,multilinear",
     threads: ThreadsOption = None,
 ) -> None:
     """Compile kernels before they are needed.
@@ -63,7 +54,7 @@ def warmup(
       femops warmup
       femops warmup --order 1-8 --dim 3
       femops warmup elasticity --order 2 --level matrix-free --mesh curved
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.operators.levels.dispatch import LEVELS
 
     orders, dims = numbers(order), numbers(dim, "dimensions", option="--dim")

@@ -42,7 +42,7 @@ from femops.parallel.collective_checks import check_same
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.multigrid.precision import SINGLE
 from femops.solvers.watch import Progress, Watch
-from femops_meshes.arguments import dtype_of, names_checked
+from femops_common.arguments import dtype_of, names_checked
 
 _FEWEST = 2**18  # entries of the vectors: below, compiling kernels in float32 takes longer
 _MARGIN = 16.0
@@ -91,7 +91,7 @@ class FilterPrecision:
         return (inverse, 0.0) if short is None else (inverse.of(short), left)
 
     def drop(self) -> None:
-        """Take the type of A from now on, unless the user has asked for float32."""
+        """Compute in the type of A from now on, unless the user has asked for float32."""
         self._dropped = True
 
     def _wanted(self, vectors: int, left: float) -> bool:
@@ -103,7 +103,7 @@ class FilterPrecision:
 
 
 def _row_bytes(vectors: int, kind: np.dtype[Any]) -> int:
-    """Bytes of the entries of a dof in the panels of so many vectors."""
+    """Bytes of the entries of a dof in panels of vectors."""
     width = panel_width(vectors, kind)
     return -(-vectors // width) * width * kind.itemsize
 
@@ -115,16 +115,16 @@ _LANCZOS_STEPS = 16
 # reduction, the inverse of the mass is too rough and gets a higher degree, up to the second number.
 _SLOW, _MOST_INVERSE = 0.35, 32
 _STALLED = 0.8  # a filter in float32 that leaves more of the residual is the last
-_MOST_PRODUCTS = 10_000  # for each vector
-# Dense algebra computes all eigenpairs of a problem with at most so many free dofs if filters would
-# take more than so many products for each dof.
+_MOST_PRODUCTS = 10_000  # most products of a search for each vector
+# Dense algebra computes all eigenpairs if a problem has at most `_MOST_DENSE` free dofs and filters
+# would take more than `_DENSE_PRODUCTS` products for each dof.
 _MOST_DENSE, _DENSE_PRODUCTS = 1_000, 20
 # Where the damped interval of a search begins: this part of the way from the last eigenvalue wanted
 # to that of a guard vector. All eigenvectors below should be among the vectors.
 _SEARCHED = 0.85
-# Round-off is measured after so many iterations in which the residual has not fallen by half
+# Round-off is measured after this number of iterations in which the residual does not halve.
 _NOT_FALLING = 4
-_SLOW_ITERATIONS = 4  # a state is given up after so many iterations with too slow a decrease
+_SLOW_ITERATIONS = 4  # iterations of too slow a decrease after which a state is given up
 
 
 @names_checked

@@ -171,7 +171,7 @@ def _factors(interval: Interval, degree: int) -> Iterator[tuple[float, float]]:
 
 
 def _in_type(X: MultiVector, kind: np.dtype[Any], sizes: Floats) -> MultiVector:
-    """Copy vectors, divided by their sizes, to another type. X itself if it has the type."""
+    """Copy vectors, divided by their sizes, to another type. Return X itself if it has the type."""
     if X.dtype == kind:
         return X
     result = MultiVector.zeros(X.space, X.nvec, kind)

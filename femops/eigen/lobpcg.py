@@ -44,10 +44,10 @@ from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.singular import is_singular
 from femops.solvers.watch import Progress, Watch
 from femops.spaces.base import Space
-from femops_meshes.arguments import names_checked
+from femops_common.arguments import names_checked
 
-# The mass is so many times the one with which a stretched body would have the eigenvalue one. Any
-# factor from a millionth to ten takes about as many iterations.
+# Factor of the mass that is added to A, over the mass with which a stretched body would have the
+# eigenvalue one. Factors from a millionth to ten take about equally many iterations.
 _LITTLE = 1e-3
 
 
@@ -63,7 +63,7 @@ def default_preconditioner(A: Any) -> Preconditioner:
         `multigrid` refuses A.
     """
     try:
-        # multigrid of a singular A would measure relaxations, or factor, in vain
+        # if A is singular, multigrid of A would waste its measurements and factors
         made = None if is_singular(A) else multigrid(A)
         if made is None or made.hierarchy.solver.singular:
             made = multigrid(_with_mass(A))
@@ -100,7 +100,7 @@ def _stretch(space: Space, dtype: np.dtype[Any]) -> Any:
 
 Floats = NDArray[np.float64]
 
-# Round-off is measured after so many iterations in which the residual has not fallen by this factor
+# Round-off is measured after `_STALLED` iterations that do not reduce the residual to `_FALLEN`.
 _STALLED, _FALLEN = 12, 0.5
 # Iterations that make a vector that the search has found a better guard vector
 _IMPROVED = 4
@@ -422,7 +422,7 @@ class _Solve:
         space, xp = self.pencil.A.space, self.pencil.A.space.memory.xp
         result = R.empty_like()
         for source, target in zip(R, result, strict=True):
-            given = xp.ascontiguousarray(source).view(np.finfo(R.dtype).dtype)  # pairs if complex
+            given = xp.ascontiguousarray(source).view(np.finfo(R.dtype).dtype)  # real numbers
             target[:] = self.inverse.apply(given).view(R.dtype) * self.pencil.free
         wrong = result.dots(R).real < -_SIGN * result.norms() * R.norms()
         if space.comm.max(int(wrong.any())):

@@ -15,7 +15,7 @@ from femops.operators.complex_operator import ComplexOperator
 from femops.operators.matrix_free import ONE_SPACE
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.precision import SINGLE, fits, in_single, trial_product
-from femops_meshes.arguments import refusal, type_name
+from femops_common.arguments import refusal, type_name
 
 Array = NDArray[Any]
 AnyOperator = Operator | ComplexOperator

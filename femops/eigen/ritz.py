@@ -75,7 +75,7 @@ def product_round_off(X: MultiVector, pencil: Pencil) -> Floats:
 
 
 def size_of_wanted(values: Floats, k: int, kind: np.dtype[Any]) -> float:
-    """Size of the k lowest eigenvalues, or a small part of the other ones if these are zero."""
+    """Size of the k lowest eigenvalues. If they are zero, a small part of the other eigenvalues."""
     sizes, eps = np.abs(values), float(np.finfo(kind).eps)
     return float(max(sizes[:k].max(), np.sqrt(eps) * sizes.max()))
 

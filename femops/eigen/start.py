@@ -10,7 +10,7 @@ from femops.errors import SolverError
 from femops.fields.multivector import MultiVector
 from femops.fields.reproducible import random_columns
 from femops.parallel.collective_checks import check, check_same
-from femops_meshes.arguments import type_name
+from femops_common.arguments import type_name
 
 NEW_SEED = 2**32  # added to the seed: a state may have begun with random vectors of the same seed
 
@@ -18,7 +18,7 @@ NEW_SEED = 2**32  # added to the seed: a state may have begun with random vector
 def vectors_of_state(
     pencil: Pencil, state: SubspaceState, k: int, most: int, seed: int
 ) -> MultiVector:
-    """Return a copy of a state's vectors, with random ones behind them. Collective.
+    """Return a copy of a state's vectors, followed by random vectors. Collective.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ from femops.fields.reproducible import group_edges, group_totals, random_columns
 from femops.spaces.base import Space
 from femops.spaces.memory import Memory, check_layout
 from femops.spaces.product import Product
-from femops_meshes.arguments import Count, checked, shown
+from femops_common.arguments import Count, checked, shown
 
 Chosen = int | range | NDArray[np.int64]
 """Number of one vector, or numbers of several vectors. All numbers are >= 0."""
@@ -411,7 +411,7 @@ class MultiVector:
         return other.panels
 
     def _made(self, work: str, other: Any) -> MultiVector:
-        """Return new vectors: NumPy's function ``work`` of these vectors and ``other``."""
+        """Return NumPy's function ``work`` of these vectors and ``other`` as new vectors."""
         made = MultiVector.zeros(self.space, self.nvec, type_with(self.dtype, other), self.width)
         combine(self.space.memory.xp, work, self.panels, other, made.panels, self.nvec)
         return made

@@ -23,7 +23,7 @@ from femops.geometry.jacobians import Geometry, GeometryBlock, physical_gradient
 from femops.parallel.comm import Communicator
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.functions import Function, columns, evaluate_any, parts_of, place_of
-from femops_meshes.arguments import checked, type_name
+from femops_common.arguments import checked, type_name
 
 Floats = NDArray[np.float64]
 Rule = int | Quadrature1D | None

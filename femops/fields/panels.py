@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.errors import VectorError
+from femops_common.arguments import dtype_of, shown
 from femops_kernels.pointwise.qdata import ALIGNMENT
-from femops_meshes.arguments import dtype_of, shown
 
 Array = NDArray[Any]
 TYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.complex64, np.complex128))

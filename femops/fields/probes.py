@@ -21,7 +21,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
 from femops.spaces.functions import parts_of
 from femops.spaces.vectors import as_doubled, has_complex, is_complex, vector_type
-from femops_meshes.arguments import checked, dtype_of, numbers_of, refuse_masked, type_name
+from femops_common.arguments import checked, dtype_of, numbers_of, refuse_masked, type_name
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 
@@ -290,7 +290,7 @@ def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
     """Check a user's arguments, and copy the points to an array (n, dim)."""
     if not isinstance(mesh, Mesh):
         raise ProbeError(
-            f"a probe was given {type_name(type(mesh))} for a mesh: give that of the space, V.mesh"
+            f"a probe was given {type_name(type(mesh))} for a mesh: give V.mesh of the space V"
         )
     if outside not in get_args(Outside):
         raise ProbeError(f"outside is {outside!r}: take 'error' or 'nan'")

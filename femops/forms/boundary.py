@@ -18,7 +18,7 @@ from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import boundary_space
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 
 def _boundary_mass(u: Any, alpha: Any) -> dict[str, Any]:

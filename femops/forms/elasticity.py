@@ -12,7 +12,7 @@ from femops.forms.options import FormOptions, built_in
 from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops_meshes.arguments import number_of
+from femops_common.arguments import number_of
 
 
 def _elasticity(u: Any, lam: Any, mu: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 from femops.spaces.turned_sides import sides_turn
 from femops.spaces.vectors import is_complex
-from femops_meshes.arguments import checked, shown, type_name
+from femops_common.arguments import checked, shown, type_name
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -56,25 +56,8 @@ def form(
 @overload
 def form(
     function: FormFunction | Mapping[str, FormFunction],
-    trial: Space,
+    trial: Space | Product,
     test: Space | None = None,
-    *,
-    boundary: bool | int | str | Iterable[int | str] | None = None,
-    faces: str | None = None,
-    quadrature: int | Quadrature1D | None = None,
-    dtype: DTypeLike = np.float64,
-    data_dtype: DTypeLike | None = None,
-    lanes: int | None = None,
-    level: str = "partial",
-    **coefficients: Any,
-) -> Operator: ...
-
-
-@overload
-def form(
-    function: FormFunction | Mapping[str, FormFunction],
-    trial: Product,
-    test: None = None,
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
     faces: str | None = None,
@@ -282,7 +265,7 @@ def scalars(*, positive: bool = False, **given: Coefficient) -> dict[str, FormCo
 
 
 def check_displacements(V: Space, maker: Callable[..., Any]) -> None:
-    """Raise unless a space has as many components as dimensions, along them. Collective."""
+    """Raise unless a space has one component along each dimension. Collective."""
     if sides_turn(V):
         raise OperatorError(
             f"{maker.__name__} has vectors, whose components do not turn with the sides that this "

@@ -19,8 +19,8 @@ from femops.operators.integrals.number_types import float_type
 from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
 from femops.spaces.product import Product
+from femops_common.arguments import checked
 from femops_kernels.cpu.machine import lane_width
-from femops_meshes.arguments import checked
 
 
 @with_options(NonlinearOptions)

@@ -22,7 +22,7 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient, on_several_domains
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked, number_of, type_name
+from femops_common.arguments import checked, number_of, type_name
 
 Coefficients = dict[str, FormCoefficient]
 

@@ -19,8 +19,8 @@ from femops.operators.integrals.number_types import check_range, largest_of
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.vectors import vector_type
+from femops_common.arguments import checked
 from femops_kernels.cpu.in_order import in_order
-from femops_meshes.arguments import checked
 
 _BLOCKS = 4  # usual blocks of elements that are worked on at once
 

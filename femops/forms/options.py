@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 Form = TypeVar("Form", bound=Callable[..., Any])
 

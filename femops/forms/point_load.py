@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from femops.errors import OperatorError
 from femops.fields.probes import Probe
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 
 @checked(OperatorError)

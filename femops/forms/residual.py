@@ -23,8 +23,8 @@ from femops.pointwise.sides import PARTS
 from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
 from femops.spaces.product import Product
+from femops_common.arguments import checked, type_name
 from femops_kernels.cpu.machine import lane_width
-from femops_meshes.arguments import checked, type_name
 
 
 @with_options(NonlinearOptions)

@@ -12,7 +12,7 @@ from femops_meshes.coordinates.mapping import face_centers
 from femops_meshes.mesh import Mesh
 
 Ints = NDArray[np.int64]
-_NEAR = 1e-9  # of the mesh's size: distance of faces that lie on each other
+_NEAR = 1e-9  # largest distance, over the mesh's size, of faces that lie on each other
 
 
 def bodies(mesh: Mesh) -> Ints:
@@ -26,7 +26,7 @@ def bodies(mesh: Mesh) -> Ints:
 
 
 def unjoined_faces(mesh: Mesh) -> int:
-    """Number of faces of one element that lie on another such face, counted on both sides.
+    """Number of outer faces that lie on another outer face. Both faces of a pair count.
 
     Faces lie on each other if their middles do. Such a mesh has vertices twice where two bodies, or
     the sides of a crack, touch.

@@ -22,9 +22,9 @@ from femops.geometry.face_groups import BATCH, size_of_groups
 from femops.geometry.outer import has_outer, listed_are_inner, outer_faces
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
+from femops_common.arguments import as_list, checked, number_of, shown
 from femops_kernels.cpu.in_order import computed_once
 from femops_meshes import MeshTopologyError
-from femops_meshes.arguments import as_list, checked, number_of, shown
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
@@ -234,7 +234,7 @@ def _chosen_faces(
     own = mesh if isinstance(mesh, Mesh) else mesh.mesh
     listed = np.isin(own.boundary_attributes, numbers)
     try:
-        check_sides(own, listed)  # never fails on one rank alone: parts of a mesh are checked
+        check_sides(own, listed)  # all ranks pass: parts of a mesh were checked when they were made
     except MeshTopologyError as error:
         text = f"an integral over these faces is not defined: {error}"
         raise SpaceError(text) from error.__cause__
@@ -374,7 +374,7 @@ class BoundaryBlock(FaceBlock):
         return turned(self._codes, inverse.swapaxes(-1, -2)).swapaxes(-1, -2)
 
     def values(self, element: Element, nodal: Nodal) -> Floats:
-        """See `DomainBlock.values`. Values are those inside the elements of the faces."""
+        """See `DomainBlock.values`. The values are limits from inside the faces' elements."""
         return self._values(element, nodal)
 
     def slopes(self, element: Element, nodal: Nodal) -> Floats:

@@ -50,5 +50,5 @@ def in_batches(group: Ints, lie: Ints, groups: int) -> tuple[Ints, Ints]:
 
 
 def _last(names: Ints) -> NDArray[np.bool_]:
-    """True for the last (n,) of equal numbers that follow each other."""
+    """True (n,) for each number that differs from the next one, and for the last number."""
     return np.append(names[1:] != names[:-1], True)[: len(names)]

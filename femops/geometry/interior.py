@@ -46,7 +46,7 @@ _TURNS = 8
 
 _MATCHING = 1e-4  # largest relative difference of the area vectors of both sides; files round
 
-_MOST_ENTRIES = 4096  # of a matrix over all points of a face
+_MOST_ENTRIES = 4096  # larger matrices over all points of a face are applied by direction
 
 _interiors = Derived[Mesh, "InteriorFaces"](weak=True)
 
@@ -89,7 +89,7 @@ class InteriorFaces(Domain):
         self._sort(BATCH if reproducible else size_of_groups(count))
 
     def _take(self, elements: Ints, codes: Ints) -> None:
-        """Set the faces to those with these elements and codes (2, nf)."""
+        """Set the faces by their elements and codes (2, nf)."""
         self.elements, self.codes = np.ascontiguousarray(elements), np.ascontiguousarray(codes)
         self.turns = self.around.topology.orientation[self.elements, self.codes]
         self.num_elements = self.elements.shape[1]
@@ -121,8 +121,8 @@ class InteriorFaces(Domain):
         """Numbers (n, p1d**dim) of the nodes of a side's elements, turned to their faces.
 
         Nodes are ordered layer by layer inwards, and in a layer lexicographic in the directions of
-        the face as the minus element has them. With ``layers`` only the nodes of so many layers are
-        returned.
+        the face as the minus element has them. With ``layers`` only the nodes of the first layers
+        are returned.
         """
         part, dim = slice(start, stop), self.mesh.dim
         codes = self.codes[side, part]
@@ -251,10 +251,10 @@ class InteriorGeometry(DomainGeometry):
         return self.on_face(self._map, e_vec)
 
     def beside(self, depth: float) -> tuple[Floats, Floats]:
-        """Positions (n, dim) of points in both elements, ``depth`` inwards from middles of faces.
+        """Positions (n, dim) of a point in each of both elements, behind the middle of each face.
 
-        Depth is a coordinate of the element, from 0 to 1. Repeated faces are left out, and glued
-        faces, whose sides are at different places.
+        ``depth``, from 0 to 1, is the reference coordinate that leads inwards. Repeated faces are
+        left out. So are glued faces, because their sides are at different places.
         """
         minus, plus = [np.empty((0, self.dim))], [np.empty((0, self.dim))]
         for start, stop in element_blocks(self.num_elements, self.faces.map_nodes[MINUS].shape[1]):
@@ -393,7 +393,7 @@ class InteriorBlock(FaceBlock):
         return np.asarray(self.det * self.geometry.weights * counted)
 
     def values(self, element: Element, nodal: Nodal) -> Floats:
-        """See `DomainBlock.values`. Values are those inside the side's elements."""
+        """See `DomainBlock.values`. The values are limits from inside the side's elements."""
         return self.geometry.on_face(element, self._turned(element, nodal))
 
     def slopes(self, element: Element, nodal: Nodal) -> Floats:

@@ -21,12 +21,12 @@ from femops.geometry.batching import element_blocks
 from femops.geometry.domain import Domain, DomainBlock, DomainGeometry, Nodal
 from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degrees, negligible
 from femops.parallel.mesh import DistributedMesh
+from femops_common.arguments import checked
+from femops_common.memory import check_memory
 from femops_kernels.cpu.in_order import computed_once, in_order
 from femops_kernels.derived import Derived
-from femops_meshes.arguments import checked
 from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants, jacobians, positions
-from femops_meshes.memory import check_memory
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from femops.hydro.problems import POSITIVE
 from femops.hydro.simulation import Simulation
 from femops.io import load_state, save_state
 from femops.parallel import check
-from femops_meshes.arguments import Kind, checked, real_numbers, refusal, whole_numbers
+from femops_common.arguments import Kind, checked, real_numbers, refusal, shown, whole_numbers
 
 PHYSICS = (
     "order_kinematic",
@@ -162,14 +162,14 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
         name = equations.problem.name
         if options["problem"] != name:
             raise HydroError(
-                f"{path} is of the problem {options['problem']}, not of {name}: give equations of "
-                "that problem"
+                f"{path} is of the problem {shown(options['problem'])}, not of {name}: give "
+                "equations of that problem"
             )
         for key in PHYSICS:
             if options[key] != now[key]:
                 raise HydroError(
-                    f"{path} is of a run whose {key} is {options[key]}: it cannot go on with "
-                    f"{now[key]}; give the same, or begin a new run"
+                    f"{path} is of a run whose {key} is {shown(options[key])}: it cannot go on "
+                    f"with {now[key]}; give the same, or begin a new run"
                 )
     spaces: dict[str, femops.Space] = dict(equations.on_host.spaces)
     remapped = bool(load_state(path).values.get("remapped"))

@@ -28,7 +28,7 @@ from femops.hydro.sequence import OperationSequence, Scalar
 from femops.parallel import Communicator
 from femops.spaces.functions import evaluate
 from femops.spaces.memory import DeviceLike
-from femops_meshes.arguments import Count, Degree, Fraction, checked, whole_numbers
+from femops_common.arguments import Count, Degree, Fraction, checked, whole_numbers
 from femops_meshes.coordinates.interpolation import tensor_apply
 
 Floats = NDArray[np.float64]
@@ -248,7 +248,7 @@ def _tensor(matrices: list[Floats]) -> Floats:
 
 Assembly = Literal["partial", "full"]
 
-_EXACT, _MOST_ITERATIONS = 1e-14, 1000  # of solves whose momentum is to be kept
+_EXACT, _MOST_ITERATIONS = 1e-14, 1000  # tolerance and limit of solves that conserve momentum
 
 
 @final
@@ -593,7 +593,7 @@ class Lagrangian:
         spent = {"_force_seconds": 0.0, "_sweeps": 0, "_solves": 0, "_zero": Clock()}
         return self.__dict__ | spent | {"sequences": []}
 
-    # --- what was spent --------------------------------------------------------------------------
+    # --- times and counts ------------------------------------------------------------------------
 
     def count(self, *, sweeps: int = 0, solves: int = 0) -> None:
         """Add counts of force evaluations (sweeps) and rate evaluations (solves) to the clock."""
@@ -618,7 +618,7 @@ class Lagrangian:
         times = spent["force"], spent["mass"], spent["energy"]
         return Clock(*times, self._sweeps, iterations, self._solves)
 
-    # --- what is reported ------------------------------------------------------------------------
+    # --- reports ---------------------------------------------------------------------------------
 
     def total_energy(self, state: Floats) -> float:
         """Kinetic, internal and potential energy of a state (space.size,), summed. Collective."""
@@ -692,7 +692,7 @@ def _check(problem: Problem, dim: int, assembly: Assembly, device: DeviceLike) -
 
 
 def _check_orders(order_kinematic: int, order_thermo: int) -> None:
-    most = 3 * order_kinematic - 1  # beyond, the energy has more dofs than quadrature points
+    most = 3 * order_kinematic - 1  # above, energy would have more dofs than quadrature points
     if order_thermo > most:
         raise HydroError(
             f"order_thermo is {order_thermo} beside order_kinematic {order_kinematic}: give at "

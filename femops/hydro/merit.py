@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from femops.errors import HydroError
 from femops.hydro.lagrangian import Lagrangian
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 _MEGA = 1e-6
 

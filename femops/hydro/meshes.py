@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from femops.errors import HydroError
+from femops_common.arguments import checked, numbers_of
 from femops_meshes import Mesh, box
-from femops_meshes.arguments import checked, numbers_of
 
 _LINES: dict[str, Sequence[Sequence[float]]] = {
     "segment01": [(0.0, 0.5, 1.0)],

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import HydroError
-from femops_meshes.arguments import Kind, checked, number_of
+from femops_common.arguments import Kind, checked, number_of
 
 Floats = NDArray[np.float64]
 POSITIVE = Kind(lambda value: 0.0 < (number_of(value) or 0.0) < np.inf, "a number above 0")

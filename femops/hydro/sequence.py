@@ -53,7 +53,7 @@ class Scalar:
         return self.factor * float(self.values[self.number])
 
     def set(self, value: float) -> None:
-        """Set the scalar to ``value``, without the factor."""
+        """Set the stored number to ``value``. The factor stays."""
         self.values[self.number] = value
 
 

@@ -14,15 +14,15 @@ from femops.hydro.diagnosis import instability, trouble
 from femops.hydro.integrators import method
 from femops.hydro.lagrangian import Forces, Lagrangian
 from femops.hydro.steps import Stepped, TimeStep
-from femops_meshes.arguments import Count, checked
+from femops_common.arguments import Count, checked
 
 Floats = NDArray[np.float64]
 
 # Factors of the time step: when a step is repeated, and when the flow allows more than the third.
 _REPEAT, _GROW, _ENOUGH = 0.85, 1.02, 1.25
 
-# A step below this part of the time so far counts as zero. No run takes so many steps, and with
-# much smaller ones the position no longer changes, so the run would never end.
+# A step below this part of the time so far counts as zero. No run takes 10^10 steps. Much smaller
+# steps do not change the position any more, so the run would never end.
 _ZERO = 1e-10
 
 # The sum of the weighted squares of larger forces may overflow.

@@ -13,7 +13,7 @@ from femops.errors import HydroError
 from femops.hydro.lagrangian import Lagrangian
 from femops.hydro.simulation import Simulation
 from femops.parallel import check
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 
 @final

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from femops.errors import FileError
-from femops_meshes.formats.temporary import temporary_file
+from femops_meshes.formats.temporary import temporary_file, unlinked
 
 try:
     import fcntl
@@ -17,11 +18,15 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
+LONGEST_WAIT = 600.0
+"""Seconds for which a program waits for the lock of a folder."""
+
+
 def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
     """Return `path` after a check of its suffix and of its folder."""
     target = Path(path)
     if "\0" in str(target):
-        raise FileError(f"cannot write {str(target)!r}: there is a zero in it, choose another name")
+        raise FileError(f"cannot write {str(target)!r}: leave the zero character out of the name")
     if target.suffix.lower() not in suffixes:
         listed = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]][not suffixes[:-1] :])
         raise FileError(
@@ -32,8 +37,9 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
             raise FileError(
                 f"cannot write '{target}': there is no folder '{target.parent}', make it"
             )
-        if target.is_dir():
-            raise FileError(f"cannot write '{target}': this is a folder, choose another name")
+        if target.exists() and not target.is_file():
+            what = "a folder" if target.is_dir() else "a pipe or device"
+            raise FileError(f"cannot write '{target}': this is {what}, choose another name")
     return target
 
 
@@ -91,24 +97,47 @@ def replacing(target: Path) -> Iterator[Path]:
         os.replace(temporary, target)
 
 
+def fill(temporary: Path, content: str | bytes) -> None:
+    """Write a temporary file, and follow no link in its place."""
+    with open(temporary, "wb", opener=unlinked) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Let no other process be in such a block for the same folder. Wait until it is left.
+    """Exclude other processes from a folder. Wait until the process that has it leaves it.
 
     Does nothing on Windows, and on file systems that do not lock folders.
     """
     handle = None
-    with suppress(OSError):
-        if fcntl is not None:
-            handle = os.open(folder, os.O_RDONLY)
-            fcntl.flock(handle, fcntl.LOCK_EX)
     try:
+        with suppress(OSError):
+            handle = None if fcntl is None else os.open(folder, os.O_RDONLY)
+        if handle is not None:
+            _lock(handle, folder)
         yield
     finally:
         if fcntl is not None and handle is not None:
             with suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_UN)  # a process forked meanwhile has the handle too
             os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    """Lock an open folder. Any user who can read it may hold the lock: the waiting has an end."""
+    end = time.monotonic() + LONGEST_WAIT
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if not isinstance(error, BlockingIOError):
+                return None  # the file system does not lock folders
+            if time.monotonic() > end:
+                raise FileError(
+                    f"'{folder}' is locked by another program for {LONGEST_WAIT:g} s: end that "
+                    "program, or choose another folder"
+                ) from None
+            time.sleep(0.01)
 
 
 def to_disk(path: Path) -> None:

@@ -18,8 +18,8 @@ from femops.parallel.collective_checks import check
 from femops.parallel.comm import communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
+from femops_common.arguments import Kind, checked
 from femops_meshes import Mesh, MeshArgumentError, MeshFormatError
-from femops_meshes.arguments import Kind, checked
 from femops_meshes.formats.mfem_reader import MixedMesh, read_mixed
 from femops_meshes.formats.scanner import printable
 from femops_meshes.names import names_of

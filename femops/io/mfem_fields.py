@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import checked_path, replacing
+from femops.io.atomic import checked_path, fill, replacing
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.product import Product
 
@@ -50,7 +50,7 @@ def save_mfem_field(path: Any, owner: Any, fields: Mapping[str, Any]) -> Path:
             f"femops.L2(mesh, {space.order}) and save that"
         )
     with replacing(target) as temporary:
-        temporary.write_text(_text(space, u), encoding="ascii")
+        fill(temporary, _text(space, u))
     return target
 
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError, VectorError
 from femops.fields.multivector import MultiVector
-from femops.operators.execution.vectors import check_many, check_output
+from femops.operators.execution.vectors import check_many
 from femops.operators.integrals.complex_coefficients import paired
 from femops.operators.integrals.constraints import Constraints, read_only
 from femops.operators.integrals.integral import Integral
@@ -23,9 +23,9 @@ from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
+from femops_common import html
+from femops_common.arguments import checked, names_checked, number_of
 from femops_kernels.compiled import CompiledOperator, Panels
-from femops_meshes import html
-from femops_meshes.arguments import checked, names_checked, number_of
 
 
 @final
@@ -99,16 +99,9 @@ class ComplexOperator(MatrixFree):
 
     # --- application -----------------------------------------------------------------------------
 
-    def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Compute A x (test_space.size,) for a complex vector (size,); see `Operator.apply`."""
-        x, real = self._check(x, "x", self.space), self.real.dtype
-        if out is None:
-            result: NDArray[Any] = self._arrays.empty(self.test_space.size, self.dtype)
-        else:
-            result = self._check(out, "out", self.test_space)
-            check_output(self.space, x, result, out)
-        self.real.apply(x.view(real), result.view(real))
-        return result
+    def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
+        real = self.real.dtype
+        self.compiled.apply(x.view(real), result.view(real))
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         pairs = self._arrays.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
@@ -116,7 +109,6 @@ class ComplexOperator(MatrixFree):
         return result
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the product (test size, nvec) with many vectors x (size, nvec)."""
         given = as_pairs(self._arrays.ascontiguousarray(x, dtype=self.dtype))
         return from_pairs(self.real._matmat(given))
 
@@ -278,7 +270,7 @@ class ComplexOperator(MatrixFree):
         terms = []
         for factor, term in self.real.summands:
             turned = Operator.of_form(times_minus_i(term.source), self.real.dtype)
-            sign = 1.0 if term.original is None else -1.0  # of a conjugate transpose
+            sign = 1.0 if term.original is None else -1.0  # i A^H is -(i A)^H
             terms += [(sign * factor * a, part) for a, part in turned.summands]
         held = self.real.constraints
         return Operator(terms, Constraints(held.rows, held.columns, symmetric=held.symmetric))
@@ -364,7 +356,7 @@ def times_minus_i(form: Integral) -> Integral:
 
 
 def _turned(parts: Objects) -> Objects:
-    """Real and imaginary parts (2 ncomp, ...), one after the other, of numbers times -i."""
+    """Real and imaginary parts (2 ncomp, ...), in turns, of numbers times -i."""
     out = np.empty_like(parts)
     out[::2], out[1::2] = parts[1::2], -parts[::2]
     return out

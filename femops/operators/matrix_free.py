@@ -26,9 +26,9 @@ from femops.parallel.collective_checks import check
 from femops.spaces.base import Space
 from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.product import Product
+from femops_common.arguments import checked
 from femops_kernels.compiled import CompiledOperator, Panels
 from femops_kernels.simd.lanes import WIDEST
-from femops_meshes.arguments import checked
 
 ONE_SPACE = "make both with one dtype, and from one space (the same object, not an equal one)"
 """Remedy for operators that are not added because their spaces or types differ."""
@@ -44,19 +44,114 @@ _INSTEAD = {
 _COMPILED = ("compiled", "_transposed", "_panelled", "_views")
 
 
-class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
-    """Linear operator that compiled kernels apply.
+class VectorMap(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
+    """Linear map of the vectors of spaces: all that SciPy's solvers call, with checks of vectors.
 
     Attributes
     ----------
     space : Space or Product
-        Space of the vectors to which the operator is applied.
+        Space of the vectors that are multiplied.
     test_space : Space or Product
         Space of the results.
     """
 
     space: Any  # a Space or a Product
     test_space: Any
+
+    @abstractmethod
+    def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
+        """Overwrite ``result`` by the product with x. Both vectors have the type of the map."""
+
+    @abstractmethod
+    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the product (test size,) with a vector (size,) that the caller has checked."""
+
+    @abstractmethod
+    def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the product (test size, nvec) with many vectors x (size, nvec)."""
+
+    @abstractmethod
+    def _adjoint(self) -> VectorMap:
+        """The adjoint, which is the transpose of a real map."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a copy or another process, without compiled code."""
+        kept = {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
+        return {k: v for k, v in kept.items() if not isinstance(v, ModuleType)}  # SciPy's
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        LinearOperator.__init__(self, self.dtype, self.shape)
+
+    def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Compute the product with x. If ``out`` is given, an operator allocates nothing.
+
+        Collective if ranks share dofs.
+
+        Parameters
+        ----------
+        x : (space.size,) array
+            C-contiguous, of the type of the operator or preconditioner.
+        out : (test_space.size,) array, optional
+            Array that receives the result. It must not overlap x.
+
+        Returns
+        -------
+        (test_space.size,) array
+
+        Raises
+        ------
+        VectorError
+            If a vector has another shape, type or memory layout, or ``out`` overlaps x.
+        """
+        x = checked_vector(self.space, self.dtype, x, "x")
+        if out is None:
+            result: NDArray[Any] = self._arrays.empty(self.test_space.size, self.dtype)
+        else:
+            result = checked_vector(self.test_space, self.dtype, out, "out")
+            check_output(self.space, x, result, out)
+        self._apply(x, result)
+        return result
+
+    @property
+    def _arrays(self) -> ModuleType:
+        """NumPy, or the module with the same functions for vectors of a device."""
+        xp: ModuleType = self.space.memory.xp
+        return xp
+
+    def matvec(self, x: Any) -> Any:
+        """Return the product with x (n,) or (n, 1), in the same shape. SciPy's solvers call it."""
+        given = self._given(x, self.space)
+        if given.ndim == 2 and given.shape[1] != 1:
+            check_shape(self.space, given, "x")
+        return self._matvec(given.reshape(-1)).reshape(-1, *given.shape[1:])
+
+    def matmat(self, X: Any) -> Any:
+        """Return the product with each column of X: (n, nvec)."""
+        return self._matmat(self._given(X, self.space))
+
+    def rmatvec(self, x: Any) -> Any:
+        """Return the adjoint times x, for x (n,) or (n, 1)."""
+        return self._adjoint().matvec(x)
+
+    def rmatmat(self, X: Any) -> Any:
+        """Return the adjoint times each column of X: (n, nvec)."""
+        return self._adjoint().matmat(X)
+
+    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._adjoint()._matvec(x)
+
+    def _rmatmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._adjoint()._matmat(x)
+
+    def _given(self, x: Any, space: Space | Product) -> NDArray[Any]:
+        """Check a user's vector, or many as the columns of an array."""
+        return check_factor(space, space.memory.factor(x, "x"))
+
+
+class MatrixFree(VectorMap, ABC):
+    """Linear operator that compiled kernels apply."""
+
     _given_as = "a femops operator, as femops.mass(V) (SciPy's solvers take others)"
 
     if not TYPE_CHECKING:  # for type checkers there are no other attributes
@@ -75,15 +170,6 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             f"{type(self).__name__} is not a matrix, as NumPy's solvers and SciPy's direct ones "
             f"need: {_COMPRESSED}. {_INSTEAD['solve']}"
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy or another process, without compiled code."""
-        kept = {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
-        return {k: v for k, v in kept.items() if not isinstance(v, ModuleType)}  # SciPy's
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        LinearOperator.__init__(self, self.dtype, self.shape)
 
     @property
     @abstractmethod
@@ -109,55 +195,16 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         """Diagonal (size,) of the operator with its essential conditions."""
 
     @abstractmethod
-    def _adjoint(self) -> MatrixFree:
-        """The adjoint operator, which is the transpose of a real operator."""
-
-    @abstractmethod
     def _scaled(self, factor: float) -> MatrixFree:
         """Operator times a finite number."""
 
     # --- application -----------------------------------------------------------------------------
 
-    def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Compute A x. If ``out`` is given, nothing is allocated.
-
-        Parameters
-        ----------
-        x : (space.size,) array
-            C-contiguous, of the operator's type.
-        out : (test_space.size,) array, optional
-            Array that receives the result. It must not overlap x.
-
-        Returns
-        -------
-        (test_space.size,) array
-
-        Raises
-        ------
-        VectorError
-            If a vector has another shape, type or memory layout, or ``out`` overlaps x.
-        """
-        x = self._check(x, "x", self.space)
-        if out is None:
-            result: NDArray[Any] = self._arrays.empty(self.test_space.size, self.dtype)
-        else:
-            result = self._check(out, "out", self.test_space)
-            check_output(self.space, x, result, out)
+    def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
         self.compiled.apply(x, result)
-        return result
-
-    def _check(self, vector: Any, what: str, space: Space | Product) -> NDArray[Any]:
-        checked: NDArray[Any] = checked_vector(space, self.dtype, vector, what)
-        return checked
 
     def _contiguous(self, vector: Any, what: str, space: Space | Product) -> NDArray[Any]:
         return contiguous_vector(space, self.dtype, vector, what)
-
-    @property
-    def _arrays(self) -> ModuleType:
-        """NumPy, or the module with the same functions for vectors of a device."""
-        xp: ModuleType = self.space.memory.xp
-        return xp
 
     @property
     def _scipy(self) -> bool:
@@ -165,7 +212,6 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return bool(self.space.memory.scipy)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the product (test size,) with a vector (size,) that the caller has checked."""
         xp, dtype = self._arrays, self.dtype
         if x.dtype != dtype:
             if x.dtype.kind == "c":
@@ -180,7 +226,6 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return result
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the product (test size, nvec) with many vectors x (size, nvec)."""
         if x.dtype.kind == "c":
             return self._complex(x)
         n, k = x.shape
@@ -286,12 +331,6 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             kept = self.__dict__["_panelled"] = panels, self._compiled_for(panels)
         kept[1].apply(x, y)
 
-    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._adjoint()._matvec(x)
-
-    def _rmatmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        return self._adjoint()._matmat(x)
-
     def __matmul__(self, x: Any) -> Any:
         if isinstance(x, LinearOperator):
             return self.dot(x)
@@ -318,37 +357,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     # --- what SciPy's solvers call ----------------------------------------------------------------
 
-    def matvec(self, x: Any) -> Any:
-        """Compute A x for a solver of SciPy, for x (n,) or (n, 1).
-
-        Raises
-        ------
-        OperatorError
-            If several ranks hold the space.
-        VectorError
-            If x has another shape, or is not in the memory of the operator's vectors.
-        """
-        given = self._given(x, self.space)
-        if self._scipy:
-            return super().matvec(x)
-        return self._matvec(given.reshape(-1)).reshape(-1, *given.shape[1:])
-
-    def rmatvec(self, x: Any) -> Any:
-        """The adjoint times x, which is the transpose of a real operator; see `matvec`."""
-        given = self._given(x, self.test_space)
-        return super().rmatvec(x) if self._scipy else self._adjoint().matvec(given)
-
-    def matmat(self, X: Any) -> Any:
-        """A times the columns of X; see `matvec`."""
-        given = self._given(X, self.space, many=True)
-        return super().matmat(X) if self._scipy else self._matmat(given)
-
-    def rmatmat(self, X: Any) -> Any:
-        """The adjoint times the columns of X; see `rmatvec`."""
-        given = self._given(X, self.test_space, many=True)
-        return super().rmatmat(X) if self._scipy else self._rmatmat(given)
-
-    def _given(self, x: Any, space: Space | Product, *, many: bool = False) -> NDArray[Any]:
+    def _given(self, x: Any, space: Space | Product) -> NDArray[Any]:
         """Check a vector or matrix from a solver. On a device, refuse arrays of the host."""
         self._refuse_ranks()
         if not self._scipy and isinstance(x, np.ndarray):
@@ -357,10 +366,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
                 "SciPy's solvers do: solve by femops.cg or cupyx.scipy.sparse.linalg, or give "
                 "cupy.asarray(x)"
             )
-        given = check_factor(space, space.memory.factor(x, "x"))
-        if not many and given.ndim == 2 and given.shape[1] != 1:
-            check_shape(space, given, "x")
-        return given
+        return super()._given(x, space)
 
     def _refuse_ranks(self) -> None:
         """Refuse SciPy's solvers on many ranks, where their inner products would be wrong."""

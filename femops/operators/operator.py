@@ -29,9 +29,9 @@ from femops.pointwise.linear import Pair
 from femops.pointwise.sides import base_name
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
+from femops_common import html
+from femops_common.arguments import checked, names_checked, number_of, shown
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
-from femops_meshes import html
-from femops_meshes.arguments import checked, names_checked, number_of, shown
 
 
 @final
@@ -392,7 +392,7 @@ class Operator(MatrixFree):
         found = np.array([not finite, number_of(values) != 0.0, useful, idle], dtype=np.int64)
         wrong, lifted, useful, idle = self.space.comm.max(found).tolist()
         if wrong:
-            raise VectorError("the load or an imposed value is not finite: look where it is from")
+            raise VectorError("the load or an imposed value is not finite: correct b or values")
         if idle > useful:
             raise VectorError(
                 "b is zero but for constrained dofs, where its entries do not count, and values "
@@ -423,7 +423,7 @@ class Operator(MatrixFree):
         loads = self._arrays.stack((one, *checked), axis=1)[:, 1:]
         result: NDArray[Any] = loads + one[:, np.newaxis]
         if not self._arrays.isfinite(result).all():
-            raise VectorError("the load is not finite: look where it is from")
+            raise VectorError("the load is not finite: correct B or values")
         rows = self.constraints.rows_in(self.space.memory)
         result[rows] = one[rows][:, np.newaxis]
         return result

@@ -27,10 +27,10 @@ from femops.operators.sums import Summable
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
+from femops_common.arguments import names_checked
 from femops_kernels.compiled import CompiledOperator, Launch
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
-from femops_meshes.arguments import names_checked
 
 Ints = NDArray[np.int64]
 

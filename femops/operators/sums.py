@@ -11,7 +11,7 @@ import numpy as np
 
 from femops.errors import OperatorError
 from femops.operators.matrix_free import ONE_SPACE
-from femops_meshes.arguments import shown
+from femops_common.arguments import shown
 
 
 class Summable(ABC):
@@ -28,7 +28,7 @@ class Summable(ABC):
     __array_ufunc__ = None  # NumPy must not multiply entry by entry: array * residual is refused
     space: Any
     dtype: np.dtype[Any]
-    _remedies: ClassVar[Mapping[type, str]] = {}  # what to do instead of adding such an object
+    _remedies: ClassVar[Mapping[type, str]] = {}  # advice in place of adding an object of a type
 
     @abstractmethod
     def _plus(self, other: Self) -> Self:

@@ -19,9 +19,9 @@ from femops.launchers import first_of_launcher, launched
 from femops.parallel import launch
 from femops.parallel.channels import NEW, Kind, Memory, MpiChannel, SilentChannel, Sizes
 from femops.parallel.cores import Node
+from femops_common.arguments import shown
 from femops_kernels.channel import Channel
 from femops_kernels.codegen.notice import NOTICE
-from femops_meshes.arguments import shown
 
 Array = NDArray[Any]
 Value = TypeVar("Value", int, float, NDArray[Any])

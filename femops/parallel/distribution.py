@@ -13,8 +13,8 @@ import femops_meshes
 from femops.parallel.collective_checks import check, check_same, listed
 from femops.parallel.comm import Array, Communicator, communicator
 from femops.parallel.mesh import DistributedMesh, checksum, group_pieces, rank_groups
+from femops_common.arguments import Degree, checked, type_name
 from femops_meshes import Mesh, MeshArgumentError, Part, Partition
-from femops_meshes.arguments import Degree, checked, type_name
 from femops_meshes.coarsening import Coarsening
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import PointMap
@@ -243,7 +243,8 @@ def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
         got = "reproducible=True" if reproducible else f"method={method!r}"
         raise MeshArgumentError(
             f"{got} says how ranks share a mesh, but comm is None: give a communicator, as "
-            "MPI.COMM_WORLD, or femops.parallel.Serial() for this process alone"
+            "MPI.COMM_WORLD, or for this process alone femops.parallel.Serial() (it needs "
+            "import femops.parallel)"
         )
 
 

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, communicator
+from femops_common.arguments import type_name
 from femops_meshes import Mesh, MeshArgumentError, Part
-from femops_meshes.arguments import type_name
 from femops_meshes.checks import element_ranges
 from femops_meshes.names import Names
 from femops_meshes.partitioning.pieces import equal_pieces
@@ -244,7 +244,7 @@ def _check_part(comm: Communicator, part: object, groups: Ints | None) -> None:
     if (part.rank, part.size) != (comm.rank, comm.size):
         raise MeshArgumentError(
             f"rank {comm.rank} of {comm.size} has part {part.rank} of {part.size}: give each rank "
-            "the part of its own number, of as many as there are ranks"
+            "the part of its own number, of a partition into as many parts as ranks"
         )
     if groups is not None:
         ends = [groups[0], groups[-1]] if groups.ndim == 1 and len(groups) else []

@@ -108,7 +108,7 @@ def _check_parts(part: Part, p: int, least: int, comm: Communicator) -> None:
         rank, (number, size) = int(wrong[0]), table[wrong[0], :2]
         raise SpaceError(
             f"rank {rank} of {comm.size} has part {number} of {size}: give each rank the part of "
-            "its own number, of as many as there are ranks"
+            "its own number, of a partition into as many parts as ranks"
         )
     names = ("order", "dimension of the mesh", "elements of the mesh", "vertices of the mesh")
     for name, column in zip(names, table[:, 2:6].T, strict=True):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from femops.errors import TraceError
-from femops_meshes.hints import did_you_mean
+from femops_common.hints import did_you_mean
 
 _FEMOPS = Path(__file__).parent.parent
 _NUMPY = Path(np.__file__).parent
@@ -81,7 +81,7 @@ def explain(error: BaseException) -> str:
             "use + - * / **, sqrt, exp, log, sin, cos, tan, tanh and the like"
         )
     if "array element with a sequence" in text and isinstance(error.__cause__, TraceError):
-        asked = str(error.__cause__)  # of the symbol: its truth, as by np.where, or its value
+        asked = str(error.__cause__)  # NumPy asked a symbol for its truth or its value
         return asked if "where" in asked else _ARRAYS
     if "condlist" in text:
         return "numpy.select and piecewise do not take symbols: write femops.where(condition, a, b)"

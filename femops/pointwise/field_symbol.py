@@ -12,7 +12,7 @@ from femops.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.complex_symbols import called
 from femops.pointwise.expressions.graph import Node, Symbolic, symbol_array
 from femops.pointwise.expressions.tensors import maximum, minimum
-from femops_meshes.hints import OF_FIELDS, did_you_mean
+from femops_common.hints import OF_FIELDS, did_you_mean
 
 Objects = np.ndarray[Any, np.dtype[Any]]
 _OF_FIELDS = ("value", "grad", "div", "sym_grad", "reference_grad")

@@ -11,7 +11,7 @@ from femops.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.complex_symbols import called
 from femops.pointwise.expressions.graph import Symbolic
 from femops.pointwise.field_symbol import FieldSymbol
-from femops_meshes.hints import did_you_mean
+from femops_common.hints import did_you_mean
 
 SIDES = ("-", "+")
 """Ends of the names of a field's sides in a trace: the minus side, the plus side."""
@@ -84,6 +84,10 @@ class TwoSided(Symbolic):
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return called(function, args, kwargs)
+
+    def clip(self, *limits: Any, **options: Any) -> Any:
+        """See `numpy.clip`, which calls this."""
+        return np.clip(self._single, *limits, **options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(self._single, dtype=object)

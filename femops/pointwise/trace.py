@@ -24,7 +24,7 @@ from femops.pointwise.sides import (
     plain_entry,
     sided,
 )
-from femops_meshes.hints import did_you_mean
+from femops_common.hints import did_you_mean
 
 FormFunction = Callable[..., Any]
 # Names of the static inputs of the geometry. No coefficient can have these names.

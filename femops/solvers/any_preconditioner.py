@@ -13,7 +13,7 @@ from femops.parallel.collective_checks import check
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
 from femops.spaces.product import Product
-from femops_meshes.arguments import Kind, refusal
+from femops_common.arguments import Kind, refusal
 
 Vector = NDArray[Any]
 _CURE = (
@@ -45,20 +45,20 @@ class Given(Preconditioner):
         super().__init__(dtype, space)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"M": self._M, "dtype": self.dtype, "space": self._space, "name": self._name}
+        return {"M": self._M, "dtype": self.dtype, "space": self.space, "name": self._name}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Given.__init__(self, **state)
 
     def _apply(self, x: Vector, result: Vector) -> None:
         product = multiplied(self._M, x)
-        with check(self._space.comm):  # a rank that raises alone would leave the others waiting
-            result[:] = checked_product(product, self._space, self._name, self.dtype)
+        with check(self.space.comm):  # a rank that raises alone would leave the others waiting
+            result[:] = checked_product(product, self.space, self._name, self.dtype)
 
     def _adjoint(self) -> Preconditioner:
         if not hasattr(self._M, "T"):
             raise SolverError(f"{self._name} has no transpose: give a LinearOperator with rmatvec")
-        return Given(self._M.T, self.dtype, self._space, f"the transpose of {self._name}")
+        return Given(self._M.T, self.dtype, self.space, f"the transpose of {self._name}")
 
 
 def checked_product(

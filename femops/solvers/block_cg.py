@@ -16,7 +16,7 @@ from femops.solvers.preconditioned_cg import M_NOT_POSITIVE, not_positive
 from femops.solvers.watch import Watch
 
 Array = NDArray[Any]
-Small = NDArray[Any]  # of float64
+Small = NDArray[Any]  # small matrices of float64
 
 _ROWS = 1024  # rows that stay in the caches while they are worked on
 _DEPENDENT = 1e-12  # eigenvalue, beside the largest, of a direction that others contain

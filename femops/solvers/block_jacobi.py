@@ -17,8 +17,8 @@ from femops.operators.levels.inverse import block_inverse
 from femops.parallel.collective_checks import check
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.h1_l2 import L2
+from femops_common.arguments import checked
 from femops_kernels.compiled import CompiledOperator
-from femops_meshes.arguments import checked
 
 # Product of the norms of a scaled block and of its inverse, from which on the block is singular.
 _SINGULAR = 0.1 / np.finfo(np.float64).eps
@@ -44,7 +44,7 @@ class DenseBlocks(BlockJacobi):
 
     def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
         shape = (*self.inverse.shape[:2], 1)
-        self._space.memory.xp.matmul(self.inverse, x.reshape(shape), out=result.reshape(shape))
+        self.space.memory.xp.matmul(self.inverse, x.reshape(shape), out=result.reshape(shape))
 
 
 @final

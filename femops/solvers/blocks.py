@@ -12,7 +12,7 @@ from femops.operators import Operator
 from femops.solvers.any_preconditioner import AnyPreconditioner, as_preconditioner
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.product import Product
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 Vector = NDArray[Any]
 
@@ -74,7 +74,7 @@ class BlockTriangular(Preconditioner):
         return BlockTriangular, (self.operator, self.parts)
 
     def _apply(self, x: Vector, result: Vector) -> None:
-        xp, found = self._space.memory.xp, dict[str, Vector]()
+        xp, found = self.space.memory.xp, dict[str, Vector]()
         for name, M in self.parts.items():
             right = x[self._W.slice(name)]
             for trial, block in self._before[name]:

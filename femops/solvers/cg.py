@@ -35,8 +35,8 @@ from femops.solvers.multigrid import Multigrid
 from femops.solvers.multigrid.precision import SINGLE, in_single
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
+from femops_common.arguments import Count, Fraction, NotNegative, checked
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
-from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 Vector = NDArray[Any]
 _INNER = 1e-4  # reduction of the residual by a solve in float32, measured
@@ -121,7 +121,7 @@ _ADVICE = (
 # Times the machine's precision and |b|: residuals below this are round-off.
 _ROUND_OFF = 1e4
 _FIRST_BURST = 16  # iterations
-_MOST_COLUMNS = 16  # of a block: its own operations grow with the square
+_MOST_COLUMNS = 16  # columns of a block, whose small products grow with the square
 _BURST_SECONDS = 0.1
 
 
@@ -287,7 +287,7 @@ def _many(
     check_same(A.space.comm, "a solve by cg", {"warn": reports["warn"]}, error=SolverError)
     columns = columns_of(A, B, X0, "a solve by cg")
     count, quiet = len(columns), reports | {"warn": False}  # once for all columns, at the end
-    blocks = -(-count // _MOST_COLUMNS)  # of one size: a lone column would take far longer
+    blocks = -(-count // _MOST_COLUMNS)  # of equal size: a block of one column would waste time
     edges = [k * count // blocks for k in range(blocks + 1)]
     found = [_block(A, columns, part, options, **quiet) for part in pairwise(edges)]
     X, info, worst = joined(A, found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -19,7 +20,7 @@ from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.cg import indefinite, least_change, merges
 from femops.solvers.columns import Found, columns_of, joined, many
 from femops.solvers.complex_systems import pairs_of, real_pair
-from femops.solvers.convergence import advice_on, warn_of_setup, warn_unconverged
+from femops.solvers.convergence import advice_on, warn_of_fields, warn_of_setup, warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
@@ -39,10 +40,11 @@ from femops.solvers.linear_problem import (
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Watch
+from femops.spaces.product import Product
+from femops_common.arguments import Count, Fraction, checked, names_checked, shown
 from femops_kernels.cg import BREAKDOWN, CONVERGED, LEAST_NORM, Solve, SolveGroup
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
-from femops_meshes.arguments import Count, Fraction, checked, names_checked, shown
 
 _System = tuple[NDArray[Any], NDArray[Any] | None, int, Held]
 """Right-hand side, first guess, the exponent of the power of two that divides both, and the given
@@ -137,9 +139,9 @@ class CGSolver:
         -------
         x : array of the shape of b
         info : Info
-            As for `cg`, but ``info.residual`` is the residual of the recursion. The compiled loop
-            does not compute b - A x at the end. With ``natural``, ``info.residual`` and
-            ``info.tolerance`` are in the norm sqrt(r . M r).
+            As for `cg`, but ``info.residual`` is the residual of the recursion. Only on a product
+            b - A x is computed at the end, for ``info.fields``. With ``natural``,
+            ``info.residual`` and ``info.tolerance`` are in the norm sqrt(r . M r).
 
         Raises
         ------
@@ -238,7 +240,7 @@ class CGSolver:
             if compiled:
                 some, systems = [one for one, _ in compiled], [system for _, system in compiled]
                 _advance_all(some, systems, rtol, limit)
-            found = [solver._found(system, rtol, limit) for solver, system in pairs]
+            found = [solver._found(system, rtol, limit, warn) for solver, system in pairs]
             if warn:
                 for solver in solvers:
                     solver._warn_of_setup()
@@ -266,9 +268,13 @@ class CGSolver:
             guess = None if guess is None else ldexp(guess, -exponent)
         return right, guess, exponent, held
 
-    def _found(self, system: _System, rtol: float, limit: int) -> tuple[NDArray[Any], Info]:
+    def _found(
+        self, system: _System, rtol: float, limit: int, warn: bool
+    ) -> tuple[NDArray[Any], Info]:
         """Return the user's solution and the report of a system, solved by the compiled loop."""
         x, info = self._found_reals(system, rtol, limit)
+        if warn and info.converged:
+            warn_of_fields("femops.CGSolver", self._A, x, info.fields, rtol)
         x = system[-1].put_into(x)
         return (x if self._complex is None else from_pairs(x)), info
 
@@ -331,11 +337,13 @@ class CGSolver:
     def _end(self, exponent: int, rtol: float) -> tuple[NDArray[Any], Info]:
         """Return the solution of a finished solve, times 2**exponent, and a report."""
         self._check_end()
-        solve = self._begun
-        x = backend_of(self._A.space).placed(solve.x.copy())
+        solve, A = self._begun, self._A
+        x, (info, right) = backend_of(A.space).placed(solve.x.copy()), self._ending(rtol)
+        if isinstance(A.space, Product):
+            info = replace(info, fields=self._sums.of_fields(right - A.apply(x), right))
         if exponent:
-            x = self._enlarged(x, exponent, rtol, self._sums.norm(solve.right))
-        return x, self._ending(rtol)[0].scaled(exponent)
+            x = self._enlarged(x, exponent, rtol, self._sums.norm(right))
+        return x, info.scaled(exponent)
 
     def _check_end(self) -> None:
         """Raise if the solve has shown that the operator is not positive definite. Collective."""
@@ -403,7 +411,7 @@ def _warn_of(
     rtol: float,
     limit: int,
 ) -> None:
-    """Warn of solves that failed, of ``counts``: how many of how many. Collective.
+    """Warn of solves that failed. ``counts``: failed solves and all solves. Collective.
 
     Each has its solver, its report and its right-hand side.
     """

@@ -20,7 +20,7 @@ Column = tuple[Any, Any]
 """Right-hand side (size,), and first guess (size,) or None."""
 Found = tuple[NDArray[Any], Info, int]
 """Solutions (size,) or (size, k), their report, and the number of the column it belongs to."""
-_TINY = 1e-300  # in place of tolerances of zero
+_TINY = 1e-300  # replaces tolerances of zero
 
 
 def many(b: Any) -> bool:

@@ -45,7 +45,7 @@ class PairedPreconditioner(Preconditioner):
 
     def _apply(self, x: Vector, result: Vector) -> None:
         product = multiplied(self._M, x.view(self._kind))
-        with check(self._space.comm):  # a rank that raises alone would leave the others waiting
+        with check(self.space.comm):  # a rank that raises alone would leave the others waiting
             found = checked_product(product, self._complex, self._name, self._kind)
             result.view(self._kind)[:] = found
 

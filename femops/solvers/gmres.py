@@ -18,7 +18,7 @@ from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
-from femops_meshes.arguments import Count, Fraction, NotNegative, checked, whole_numbers
+from femops_common.arguments import Count, Fraction, NotNegative, checked, whole_numbers
 
 
 @checked(SolverError)

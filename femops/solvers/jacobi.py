@@ -14,7 +14,7 @@ from femops.operators.execution.choice import backend_of
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
 from femops.spaces.product import Product
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 
 @final
@@ -33,10 +33,10 @@ class Jacobi(Preconditioner):
 
     def __abs__(self) -> Jacobi:
         """Preconditioner with the absolute values of the diagonal, which is positive definite."""
-        return Jacobi(abs(self.inverse), self._space)
+        return Jacobi(abs(self.inverse), self.space)
 
     def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
-        self._space.memory.xp.multiply(self.inverse, x, out=result)
+        self.space.memory.xp.multiply(self.inverse, x, out=result)
 
 
 @checked(SolverError)

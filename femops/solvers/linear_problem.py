@@ -18,8 +18,8 @@ from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.watch import Callback
+from femops_common import html
 from femops_kernels.cg import LEAST_NORM
-from femops_meshes import html
 
 Vector = NDArray[Any]
 # Powers of two up to which sums of squares, and of products with A, are well in float32's range.
@@ -182,7 +182,7 @@ class LinearProblem:
         if A.space.comm.max(int(bool(held))):
             norm = norm_of(A, right, sums)
         if guess is None or not norm:  # zero solves A x = 0, of which no residual is small enough
-            guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # pages not touched
+            guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # touches no page of memory
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         tolerance = max(rtol * norm, atol)
         return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own, held)
@@ -266,12 +266,12 @@ def checked_preconditioner(solver: Solver, A: Operator, M: Any) -> Preconditione
         raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
     if solver != "gmres" and not A.symmetric:
         raise SolverError(
-            f"{A!r} is not symmetric: {solver} needs that, femops.gmres not (a tensor "
-            "coefficient is symmetric only if it is so to the last bit: give (K + K.T) / 2)"
+            f"{A!r} is not symmetric, as {solver} needs: use femops.gmres (a tensor coefficient "
+            "counts as symmetric only if it is so to the last bit: give (K + K.T) / 2)"
         )
     if solver != "gmres" and not getattr(M, "symmetric", True):
         raise SolverError(
-            f"M is not symmetric: {solver} needs that, femops.gmres not; "
+            f"M is not symmetric, as {solver} needs: use femops.gmres, or "
             "of a product of spaces give femops.block_diagonal(W, ...)"
         )
     return as_preconditioner(M, A.space, A.dtype)

@@ -10,7 +10,7 @@ from femops.operators.assembly.low_order import low_order_matrix
 from femops.operators.complex_operator import ComplexOperator, of_complex_rows
 from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 
 @checked(SolverError)

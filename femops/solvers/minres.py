@@ -18,7 +18,7 @@ from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
-from femops_meshes.arguments import Count, Fraction, NotNegative, checked
+from femops_common.arguments import Count, Fraction, NotNegative, checked
 
 # A round must reduce the residual to this part, or it is the last.
 _PROGRESS = 0.5
@@ -121,7 +121,7 @@ def minres(
     ) -> tuple[Vector, int]:
         part = max(_MARGIN * problem.tolerance / norm, least)
         told = None if seen is None else _times(norm, seen)
-        unit = residual / norm  # for squares in the preconditioner's norm to be in range
+        unit = residual / norm  # squares in the preconditioner's norm stay in range
         update, count = _reduced(problem, precondition, unit, part, least, flat, steps, told)
         return norm * update, count
 

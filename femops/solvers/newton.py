@@ -22,20 +22,20 @@ from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch, read_only
+from femops_common import html
+from femops_common.arguments import Count, Fraction, NotNegative, checked
 from femops_kernels.cg import LEAST_NORM
-from femops_meshes import html
-from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
 _FORCING, _GAMMA = 0.1, 0.9
 _SHORTEST = 2.0**-12  # step length at which the search gives up
 _DECREASE = 1e-4  # Armijo's constant
-_FLATTER = 0.8  # what the slope along a step must fall to
+_FLATTER = 0.8  # part of the first slope to which the slope along a step must fall
 _SMALL = 1e-12  # a residual that may be rounding, where coefficients are of size 1
-_ROUNDING = 4.0  # times the residual that rounding u causes; up to 1.0 was seen, for p to 7
+_ROUNDING = 4.0  # allowed over the residual that rounding u causes; measured: 1.0 for p to 7
 _ROUNDED = "converged to round-off"
 _NO_PROGRESS = "no step along the Newton direction makes progress"
-_SOLVED, _STALLED = 1e-6, 3  # of the first residual, and steps that do not halve it: round-off
+_SOLVED, _STALLED = 1e-6, 3  # below this part, if these steps do not halve it, it is round-off
 
 
 @final

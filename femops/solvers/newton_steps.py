@@ -20,7 +20,7 @@ from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
 from femops.solvers.multigrid import multigrid
 from femops.solvers.preconditioner import Preconditioner
-from femops_meshes.arguments import check_takes, shown
+from femops_common.arguments import check_takes, shown
 
 Vector = NDArray[Any]
 Linear = Literal["auto", "cg", "minres", "gmres"] | Callable[[Operator, Vector, float], Any]

@@ -70,7 +70,7 @@ def _iterate_any(
         norm = size = sums.norm(r)
         most = most if count else MOST_GROWTH * norm
         if norm and (natural or (norm > goal and count < problem.limit)):
-            z = precondition(r / norm)  # of norm 1, which is in range for every library
+            z = precondition(r / norm)  # norm 1 is in range of every library
             own, change = norm * sums.dot(r, z), norm * sums.dot(product, z)
             if not 0.0 < own < math.inf:
                 raise SolverError(M_NOT_POSITIVE.format(count))
@@ -100,7 +100,7 @@ def not_positive(problem: LinearProblem, count: int) -> SolverError:
 def _diverging(problem: LinearProblem, M: Multigrid, count: int) -> SolverError:
     """Return the error for a cycle that is not positive. Collective.
 
-    On a singular operator a cycle takes what is left of an impossible load to zero.
+    On a singular operator a cycle yields zero for the rest of a load that has no solution.
     """
     cause = singular_cause(problem.A, problem.right, problem.tolerance)
     if cause:

@@ -36,8 +36,8 @@ from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
+from femops_common.arguments import Fraction, checked, shown
 from femops_kernels.cpu.machine import lane_width
-from femops_meshes.arguments import Fraction, checked, shown
 from femops_meshes.coordinates.interpolation import tensor_apply
 
 Floats = NDArray[np.float64]

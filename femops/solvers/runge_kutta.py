@@ -19,7 +19,7 @@ from femops.parallel import Communicator, communicator
 from femops.solvers.stage_vectors import StageVectors
 from femops.solvers.watch import on_all_ranks
 from femops.spaces.restriction import FLOAT_TYPES
-from femops_meshes.arguments import NotNegative, check_takes, checked, shown
+from femops_common.arguments import NotNegative, check_takes, checked, shown
 
 Vector = NDArray[Any]
 _SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0  # factors of the next step
@@ -361,7 +361,7 @@ def runge_kutta(
     _check_method(method)
     _check_functions(f, limiter, callback, start, u)
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
-        raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
+        raise SolverError(f"dt = {dt:g} from {start:g} to {end:g}: give dt > 0 and end >= start")
     ranks, vectors = communicator(comm), StageVectors(u if start < end else u.copy())
     callback = on_all_ranks(callback, ranks)
     rate, u, start, dt = vectors.rate(f), vectors.start, float(start), float(dt)

@@ -18,7 +18,7 @@ Vector = NDArray[Any]
 # Bounds of the round-off of A v, times the machine's precision: for an entry, and for the norm.
 # Measured for orders 1 to 8 on curved meshes, also with coefficients that jump by 1e8: 180, and 3.
 _ENTRY, _NORM = 2000.0, 32.0
-_HELD = 1e-12  # of the largest eigenvalue: squares of round-off at constrained dofs
+_HELD = 1e-12  # eigenvalues below this part of the largest are round-off of constrained dofs
 _TRIALS = 3
 
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.spaces.weighted_sums import Term, memory_of_array, short, sums_of
-from femops_meshes.arguments import shown
+from femops_common.arguments import shown
 
 Vector = NDArray[Any]
 
-_ROW = 16  # rows of work space begin at multiples of so many numbers, which are full cache lines
+_ROW = 16  # rows of work space begin at multiples of 16 numbers, which are full cache lines
 
 
 @final

@@ -9,7 +9,7 @@ from femops.errors import ConvergenceWarning
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
 
-_PACKAGES = frozenset({"femops", "femops_kernels", "femops_meshes"})
+_PACKAGES = frozenset({"femops", "femops_kernels", "femops_meshes", "femops_common"})
 
 
 def warn_on_first_rank(text: str, comm: Communicator) -> None:

@@ -14,7 +14,7 @@ from femops.errors import SolverError
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, Serial
 from femops.spaces.memory import HasMemory
-from femops_meshes.arguments import check_takes
+from femops_common.arguments import check_takes
 
 Vector = NDArray[Any]
 Progress = Callable[[int, float], Any]

@@ -30,12 +30,12 @@ from femops.spaces.functions import Function, Predicate, evaluate, parts_of
 from femops.spaces.memory import DeviceLike, Memory, check_shape, find_memory
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.vectors import by_components, float64_or_complex, zeros
-from femops_kernels.cuda.device.device import Device
-from femops_meshes import html
-from femops_meshes.arguments import checked, names_checked, whole_numbers
+from femops_common import html
+from femops_common.arguments import checked, names_checked, whole_numbers
+from femops_common.hints import did_you_mean
+from femops_kernels.device import Device
 from femops_meshes.coordinates.interpolation import equispaced
 from femops_meshes.coordinates.mapping import positions
-from femops_meshes.hints import did_you_mean
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
 from femops_meshes.parents import parents_of
@@ -54,7 +54,7 @@ def values_of_field(
     if (source.ncomp, source.dim) != (target.ncomp, target.dim):
         raise SpaceError(
             f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
-            f"to {target!r}: take a space with as many"
+            f"to {target!r}: take a space with the same numbers"
         )
     same = source.mesh is target.mesh and source.distributed is target.distributed
     if not same and max(source.comm.size, target.comm.size) > 1:

@@ -93,7 +93,7 @@ _spaces = Derived[Space, BoundarySpace](weak=True)
 def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> BoundarySpace:
     """Return the functions of a space on the faces of boundary attributes."""
     if not isinstance(space, Space):
-        raise SpaceError(f"a boundary integral was asked for on {space!r}: take a space")
+        raise SpaceError(f"boundary integrals need a Space, got {space!r}: take one of its spaces")
     mesh, slopes = space.distributed or space.mesh, slopes or space.basis.family == "gauss"
     asked = asked_attributes(attributes, mesh.boundary_names)
     chosen = None if asked is None else tuple(boundary_attributes(mesh, asked).tolist())

@@ -17,7 +17,7 @@ from femops.parallel.halo import Halo
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.memory import Memory
 from femops.spaces.restriction import ElementRestriction
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 
 class DomainSpace(ABC):
@@ -81,7 +81,7 @@ class DomainSpace(ABC):
 
     @property
     def p1d(self) -> int:
-        """Nodes in each direction, where all directions have as many."""
+        """Nodes in each direction, if all directions have the same number."""
         return self.basis.p1d
 
     @property
@@ -146,9 +146,9 @@ class DomainSpace(ABC):
         """
         restriction, owned = self.restriction, self.ndofs
         if self.halo is None:
-            return restriction.scatter_add(e_vec, signs=signs).reshape(-1)
+            return restriction.summed(e_vec, signs=signs).reshape(-1)
         wide = e_vec.astype(np.float64, copy=False)
-        total = restriction.scatter_add(wide, signs=signs)
+        total = restriction.summed(wide, signs=signs)
         if not self.volume.any_width:
             return self._summed(total).astype(e_vec.dtype, copy=False)
         wide, table = restriction.signed(wide) if signs else wide, total[:owned].copy()

@@ -13,7 +13,7 @@ from femops.element import Element, TensorElement
 from femops.errors import SpaceError
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 Ints = NDArray[np.int64]
 
@@ -58,7 +58,7 @@ class FaceSpace(DomainSpace, ABC):
         """Node numbers (nf, p1d**dim) of the element at each face, layer by layer from the face.
 
         Only for functions with derivatives. The restriction has the nodes in this order. With
-        ``layers`` only the nodes of so many layers are returned.
+        ``layers`` only the nodes of the first layers are returned.
         """
 
     def turns(self) -> Ints:

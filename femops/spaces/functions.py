@@ -19,7 +19,7 @@ from femops.errors import FemopsError, SpaceError
 from femops.geometry.domain import DomainBlock
 from femops.pointwise.diagnostics import line_of
 from femops.spaces.restriction import refuse_unreadable
-from femops_meshes.arguments import call_with_arrays, check_takes, plain_numbers, shown, type_name
+from femops_common.arguments import call_with_arrays, check_takes, plain_numbers, shown, type_name
 
 _LOOKED_AT = 4096  # points among which the two are chosen that a function is checked at
 

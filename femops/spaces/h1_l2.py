@@ -24,7 +24,7 @@ from femops.spaces.base import AnyMesh, BoundaryPart, Space
 from femops.spaces.functions import Predicate, selected
 from femops.spaces.memory import DeviceLike
 from femops.spaces.restriction import ElementRestriction
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 from femops_meshes.formats.mfem import mfem_h1_dofs
 
 __all__ = ["H1", "L2", "Space"]

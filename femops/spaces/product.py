@@ -17,8 +17,8 @@ from femops.spaces.functions import Function
 from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.restriction import Vector, check_float_array, positions
 from femops.spaces.vectors import any_vector, zeros
-from femops_meshes import html
-from femops_meshes.arguments import checked, names_checked
+from femops_common import html
+from femops_common.arguments import checked, names_checked
 
 
 @final

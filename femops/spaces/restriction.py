@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from femops.errors import OperatorError, SpaceError, VectorError
 from femops.geometry.batching import element_blocks
 from femops.numbering import distinct, first_positions
+from femops_common.arguments import array_of, checked, refusal, refuse_masked, shown
+from femops_common.memory import check_memory
 from femops_kernels.cpu.in_order import in_order
-from femops_meshes.arguments import array_of, checked, refusal, refuse_masked, shown
-from femops_meshes.memory import check_memory
 
 Ints = NDArray[np.int64]
 Vector = NDArray[Any]
@@ -78,7 +78,7 @@ def _instead_of(value: object, what: str) -> str:
 
 def refuse_unreadable(array: object, what: str) -> None:
     """Raise `VectorError` if an array is on a GPU, or has masked entries."""
-    if type(array) is np.ndarray:  # what follows would take part of the time of a small product
+    if type(array) is np.ndarray:  # the checks below cost time of a small product
         return
     if hasattr(array, "__cuda_array_interface__"):
         raise VectorError(f"{what} is on a GPU: this is done on the host, give {what}.get()")
@@ -229,18 +229,21 @@ class ElementRestriction:
         np.logical_or.at(table, self.indices[elements], flags)
         return table
 
-    def scatter_add(self, e_vec: Vector, *, signs: bool = True) -> Vector:
+    def scatter_add(self, e_vec: Vector) -> Vector:
         """Sum element values into an l_vec: (ne, n[, ncomp]) -> (ndofs[, ncomp]).
 
         Each dof gets the sum over the elements that share it. This is the transpose of `gather`.
-        Sums are formed in float64 and returned in the type of `e_vec`. For ``signs`` see
-        `sum_blocks`.
+        Sums are formed in float64 and returned in the type of `e_vec`.
 
         Raises
         ------
         VectorError
             If the leading shape is not (ne, n), or the type is not float32 or float64.
         """
+        return self.summed(e_vec, signs=True)
+
+    def summed(self, e_vec: Vector, *, signs: bool) -> Vector:
+        """Sum element values as `scatter_add`, with or without signs; see `sum_blocks`."""
         e_vec = check_float_array(e_vec, "e_vec")
         if e_vec.shape[:2] != self.indices.shape:
             ne, n = self.indices.shape
@@ -273,7 +276,8 @@ class ElementRestriction:
         for start, values in blocks:
             some = slice(start, start + len(values))
             flat = self.indices[some].reshape(-1)
-            values = self.signed(values, some) if signs else values  # noqa: PLW2901
+            if self.flipped is not None and signs:
+                values = self.signed(values, some)  # noqa: PLW2901
             for total, column in zip(sums, values.reshape(flat.size, len(sums)).T, strict=True):
                 np.add.at(total, flat, column.astype(np.float64, copy=False))
         return np.ascontiguousarray(sums.T).reshape(self.ndofs, *shape)

@@ -94,7 +94,7 @@ def _in_layers(volume: L2, faces: InteriorFaces, side: int, indices: Ints) -> In
     """Dofs (n, nodes) of a rank's elements and of its ghost elements, without those never needed.
 
     Of a ghost element the faces need some layers of nodes, and messages have these alone. All its
-    other nodes get the dof of one of them: what multiplies their values on the faces is zero.
+    other nodes get the dof of one of them: their functions are zero on the faces.
     """
     layers, own = volume.basis.layers(slopes=True), volume.mesh.num_elements
     if layers >= volume.p1d:

@@ -59,7 +59,7 @@ def _torn(space: Space, corners: Floats) -> bool:
     size = (high + low).max()
     if comm.size > 1:
         gaps = _gaps(_like(space, 1), corners)
-    else:  # in less time
+    else:  # the same, in less time
         shared = np.empty((mesh.num_vertices, space.dim))
         shared[mesh.elements] = corners
         gaps = np.abs(corners - shared[mesh.elements])
@@ -73,5 +73,5 @@ def _like(space: Space, order: int) -> H1:
 def _gaps(space: H1, values: Floats) -> Floats:
     """Distance (ne, n) of values (ne, n, dim) at nodes from their mean over elements."""
     mean = space.sum_elements(values) / space.sum_elements(np.ones(values.shape))
-    there = space.restriction.gather(space.l_vec(mean))
+    there = space.restriction.gather(space.l_vec(mean)).reshape(values.shape)
     return np.asarray(np.linalg.norm(values - there, axis=-1))

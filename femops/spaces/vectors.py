@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from femops.errors import VectorError
 from femops.spaces.memory import VectorSpace, check_shape
 from femops.spaces.restriction import FLOAT_TYPES, Vector
-from femops_meshes.arguments import dtype_of, refusal, shown
+from femops_common.arguments import dtype_of, refusal, shown
 
 
 def zeros(space: VectorSpace, dtype: DTypeLike) -> Vector:

@@ -13,9 +13,9 @@ from femops.tensor.indexed import Index, Indexed
 from femops.tensor.layouts import Layout, Shape, Strided
 from femops.tensor.memory import DeviceName, check_stream, find_device, located
 from femops.tensor.places import NUMBERS, Places, View
-from femops_kernels.cuda.device.device import Device
+from femops_common.arguments import checked, shown
+from femops_kernels.device import Device
 from femops_kernels.pointwise.qdata import aligned_array
-from femops_meshes.arguments import checked, shown
 
 Array = NDArray[Any]
 

@@ -47,7 +47,7 @@ def _call(
     arrays: tuple[Array, Array, Array], terms: tuple[Term, ...], factors: tuple[Number, Number]
 ) -> ArrayCall | None:
     views, lanes = [term.view for term in terms], terms[2].view.lanes
-    copies = any(not view.shared and view.lanes != lanes for view in views)  # other groups
+    copies = any(not view.shared and view.lanes != lanes for view in views)  # groups differ
     empty = any(view.empty for view in views)
     if copies or empty or views[2].device is not None or not readable(*arrays):
         return None

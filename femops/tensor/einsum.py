@@ -17,7 +17,7 @@ from femops.tensor.known import KNOWN
 from femops.tensor.lowering import Number, Term, sizes_of
 from femops.tensor.memory import functions_of, is_array, located
 from femops.tensor.pairs import contract, steps_of
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 
 def einsum(

@@ -15,7 +15,7 @@ from femops.tensor.calls import found, remember
 from femops.tensor.lowering import Number, Term, contract_pair
 from femops.tensor.memory import functions_of, is_array
 from femops.tensor.places import View, check_devices
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 Array = NDArray[Any]
 Operand = Array | Batch

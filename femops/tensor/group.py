@@ -23,9 +23,9 @@ from femops.tensor.lowering import (
 )
 from femops.tensor.memory import DeviceName, check_stream, find_device, functions_of, is_array
 from femops.tensor.places import View, check_devices
-from femops_kernels.cuda.device.device import Device
+from femops_common.arguments import checked, shown
 from femops_kernels.cuda.tensor.kernel import Batches
-from femops_meshes.arguments import checked, shown
+from femops_kernels.device import Device
 
 Array = NDArray[Any]
 
@@ -209,7 +209,7 @@ def _cut(block: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
 
 def _pairs(a: Group, b: Group, letters: tuple[str, str]) -> list[tuple[Term, Term]]:
     if len(a) != len(b):
-        raise TensorError(f"groups of {len(a)} and {len(b)} matrices: give as many in each")
+        raise TensorError(f"groups of {len(a)} and {len(b)} matrices: give both the same number")
     check_devices(*a.views[:1], *b.views[:1])
     if len(a) and a[0].dtype != b[0].dtype:
         raise TensorError(f"groups of {a[0].dtype} and {b[0].dtype}: convert them to one type")

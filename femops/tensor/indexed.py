@@ -15,7 +15,7 @@ from femops.tensor.calls import found, remember
 from femops.tensor.lowering import Term, sizes_of
 from femops.tensor.pairs import contract
 from femops.tensor.places import View, check_devices
-from femops_meshes.arguments import checked, shown
+from femops_common.arguments import checked, shown
 
 _MOST = 64  # most cached parts of a tensor
 
@@ -146,7 +146,7 @@ class Indexed:
         if isinstance(value, Update):
             if not self._same_as(value.target):
                 raise TensorError(
-                    "what += or -= gave is set to other entries: write C[i, j] += A[i, k] * B[k, j]"
+                    "+= or -= gave a value for other entries: write C[i, j] += A[i, k] * B[k, j]"
                 )
             self._set(value.added, 1.0)
         else:

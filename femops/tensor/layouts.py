@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import TensorError
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 Shape = tuple[int, ...]
 Table = NDArray[np.int64]

@@ -16,11 +16,11 @@ from femops.tensor.gemm import Operand
 from femops.tensor.known import KNOWN
 from femops.tensor.memory import functions_of
 from femops.tensor.places import Places, View, check_devices
+from femops_common.arguments import checked
 from femops_kernels.cpu.tensor.linear import LinearCall
 from femops_kernels.cuda.device.arguments import Place
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.tensor import linear as there
-from femops_meshes.arguments import checked
+from femops_kernels.device import Device
 
 Array = NDArray[Any]
 Triangle = tuple[bool, bool, bool, bool]
@@ -420,7 +420,7 @@ def _check(status: NDArray[Any] | None, result: Any, what: str) -> None:
     shown = ", ".join(map(str, failed[:5])) + (", ..." if len(failed) > 5 else "")
     raise SingularError(
         f"{len(failed)} of {len(status)} matrices are {what} (members {shown}): the error's "
-        "'result' has those of the others",
+        "'result' has the results of the other matrices",
         failed,
         result,
     )

@@ -19,9 +19,9 @@ from femops.tensor.known import remembered
 from femops.tensor.places import Places, View, check_devices
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Launch
 from femops_kernels.cuda.device.arguments import Place
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.tensor.contraction import DeviceContraction
 from femops_kernels.cuda.tensor.kernel import Batches, DeviceContractionKernel
+from femops_kernels.device import Device
 from femops_kernels.simd.lanes import WIDEST
 from femops_kernels.simd.tensor.offsets import Offsets, offsets
 
@@ -128,7 +128,7 @@ def launches_on_host(
     steps = tuple(one.step for one in views)
     reads = factors[1] != (0.0, 0.0)
     parts = 2 if c.view.dtype.kind == "c" else 1
-    lanes_of_kernel = min(lanes, WIDEST // parts)  # of larger groups one part after the other
+    lanes_of_kernel = min(lanes, WIDEST // parts)  # larger groups are done in parts
     kernel, runs = launches_of(_forms(a, b, c), c.view.number, lanes_of_kernel, standing, reads)
     launches = []
     for run in runs:
@@ -182,7 +182,7 @@ def _members(c: Term, a: Term, b: Term) -> int:
     counts = {c.view.members} | {one.view.members for one in (a, b) if not one.view.shared}
     if len(counts) > 1:
         raise TensorError(
-            f"batches of {sorted(counts)} members: give as many of each, or one tensor for all"
+            f"batches of {sorted(counts)} members: give all the same number, or one tensor"
         )
     kinds = {one.view.dtype for one in (a, b, c)}
     if len(kinds) > 1:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from femops.errors import KernelError, TensorError
-from femops_kernels.cuda.device.device import Device
-from femops_meshes.arguments import shown
+from femops_common.arguments import shown
+from femops_kernels.device import Device
 
 DeviceName = str | Device | None
 """A device: "cpu" or None for the host, "cuda", "cuda:1", or the device itself."""

@@ -21,13 +21,13 @@ from femops.tensor.gemm import Operand
 from femops.tensor.lowering import Term, sizes_of
 from femops.tensor.pairs import steps_of
 from femops.tensor.places import check_devices
+from femops_common.arguments import checked
 from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.private import read_private
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.limits import Limits
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Rates
-from femops_meshes.arguments import checked
+from femops_kernels.device import Device
 
 # Bandwidth is measured for these numbers of bytes, and these fractions of them written.
 _FOOTPRINTS = tuple(2**k for k in range(16, 30, 2))
@@ -114,7 +114,7 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     device = terms[0].view.device
     counts = sorted({term.view.members for term in terms if not term.view.shared}) or [1]
     if counts[0] < 1 or len(counts) > 1:
-        raise TensorError(f"batches of {counts} members: give as many of each, and one or more")
+        raise TensorError(f"batches of {counts} members: give all the same number, one or more")
     kind, members = terms[0].view.dtype, counts[0]
     written = float(kind.itemsize * members * prod(sizes[x] for x in result))
     read = sum(float(kind.itemsize * _numbers(term)) for term in terms)

@@ -15,8 +15,8 @@ from femops.errors import TensorError
 from femops.tensor.known import remembered
 from femops.tensor.layouts import Shape, Table, check_apart
 from femops.tensor.memory import functions_of, is_array, located, name_of
-from femops_kernels.cuda.device.device import Device
-from femops_meshes.arguments import array_of, shown
+from femops_common.arguments import array_of, shown
+from femops_kernels.device import Device
 
 Array = NDArray[Any]
 
@@ -24,7 +24,7 @@ NUMBERS = ("float64", "float32", "complex128", "complex64")
 """Types of numbers that tensors can have."""
 
 _DERIVED = "layout", "parts"  # attributes of a view
-_EFFORT = 10_000  # of the search for a place that two strided views share
+_EFFORT = 10_000  # limit of the search for a place that two strided views share
 
 _NAMES = {np.dtype(name): name for name in NUMBERS}  # the attribute `name` of a dtype is slow
 

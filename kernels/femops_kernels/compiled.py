@@ -99,7 +99,7 @@ class CompiledOperator(ABC):
 class DistributedOperator(CompiledOperator, ABC):
     """An operator that all ranks apply together. Each rank has the part of its own elements."""
 
-    local: Any  # of the machine's own class, like `sweeps`
+    local: Any  # operator of this rank's launches, of the machine's own class
 
     def __init__(
         self,

@@ -107,7 +107,7 @@ def _free_properties() -> None:
                 kept["lock"] = usable(kept["lock"])
 
 
-_PACKAGES = "femops", "femops_kernels", "femops_meshes"
+_PACKAGES = "femops", "femops_kernels", "femops_meshes", "femops_common"
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_freed)

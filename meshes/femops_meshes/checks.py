@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_meshes.arguments import array_of, number_of, numbers_of, refusal, shown
+from femops_common.arguments import array_of, number_of, numbers_of, refusal, shown
 from femops_meshes.coordinates.interpolation import gauss_legendre
 from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
@@ -180,12 +180,11 @@ def geometry(coordinates: Floats, cure: str = "") -> None:
         )
 
 
-def folds(elements: Ints, topology: Topology) -> None:
-    """Check that the two elements of each face lie on different sides of it.
+def folds(elements: Ints, coordinates: Floats, topology: Topology) -> None:
+    """Check that elements do not overlap at the faces and vertices that they share.
 
     The elements are not inverted, and have the same positions on common faces. Then their corners
-    decide: a face that looks out of both elements has both on one side, where they overlap. And
-    elements that surround a vertex completely leave no room there for other elements.
+    decide: a face that looks out of both elements has both on one side, where they overlap.
     """
     two = topology.faces[:, 1] >= 0
     faces, codes = topology.faces[two], topology.face_codes[two]
@@ -198,63 +197,60 @@ def folds(elements: Ints, topology: Topology) -> None:
             f"elements {bad[0, 0]} and {bad[0, 1]} the first (counted from 0): correct the numbers "
             "of their corners"
         )
-    surrounded = _surrounded(elements, topology)
-    if len(surrounded):
+    bad = _overlaps(elements, coordinates, topology)
+    if len(bad):
         raise MeshGeometryError(
-            f"elements overlap at {len({*elements.ravel()[surrounded].tolist()})} vertex(es) that "
-            f"others surround completely, as element {surrounded[0] // elements.shape[1]} does "
-            "(counted from 0): correct the numbers of their corners"
+            f"elements overlap at {len({*elements.ravel()[bad[:, 0]].tolist()})} vertex(es), "
+            f"elements {bad[0, 0] // elements.shape[1]} and {bad[0, 1] // elements.shape[1]} the "
+            "first (counted from 0): correct the numbers of their corners"
         )
 
 
-def _surrounded(elements: Ints, topology: Topology) -> Ints:
-    """Corners (n,), numbered through all elements, whose vertex is outside and yet surrounded.
+def _overlaps(elements: Ints, coordinates: Floats, topology: Topology) -> Ints:
+    """Corners (n, 2), numbered through all elements, that overlap at a vertex of the exterior.
 
-    Elements at a vertex that are joined by faces there are a fan. A fan without outer faces
-    surrounds the vertex. If the vertex has an outer face, this face belongs to another fan.
+    The tangents of the edges at a corner span a cone. A direction well inside one cone is in no
+    other cone of the vertex, because these meet along common tangents at most. Around a vertex
+    without exterior faces, elements on both sides of each face leave no room for an overlap.
     """
     dim, faces = topology.dim, topology.faces
-    local = np.array(
-        [np.resize(entity_corners(dim, code), 2 ** (dim - 1)) for code in range(3**dim)]
-    )
-
-    def corners(of: NDArray[np.bool_], side: int) -> tuple[Ints, Ints]:
-        """Vertices of faces in ascending order, and their corners in the elements on one side."""
-        places = faces[of, side][:, None] * 2**dim + local[topology.face_codes[of, side]]
-        vertices = elements.ravel()[places]
-        order = np.argsort(vertices, axis=1)
-        return np.take_along_axis(vertices, order, 1), np.take_along_axis(places, order, 1)
-
     outer = (faces[:, 0] >= 0) & (faces[:, 1] < 0)
-    vertices, of_outer = corners(outer, 0)
     outside = np.zeros(topology.num_entities[0], dtype=np.bool_)
-    outside[vertices] = True
-    at_outside = outside[elements]
-    inner = (faces[:, 1] >= 0) & np.asarray(at_outside.any(axis=1))[faces[:, 0]]
-    vertices, first = corners(inner, 0)
-    _, second = corners(inner, 1)
-    known = np.flatnonzero(at_outside)
-    first, second = (np.searchsorted(known, each[outside[vertices]]) for each in (first, second))
-    fan, before = np.arange(len(known)), np.zeros(0, dtype=np.int64)
-    while not np.array_equal(fan, before):
-        before = fan.copy()
-        least = np.minimum(fan[first], fan[second])
-        np.minimum.at(fan, first, least)
-        np.minimum.at(fan, second, least)
-        fan = fan[fan]
-    has_outer = np.zeros(len(known), dtype=np.bool_)
-    has_outer[fan[np.searchsorted(known, of_outer)]] = True
-    return known[~has_outer[fan]]
+    for code in np.unique(topology.face_codes[outer, 0]):
+        some = faces[outer & (topology.face_codes[:, 0] == code), 0]
+        outside[elements[some][:, list(entity_corners(dim, int(code)))]] = True
+    corners = np.flatnonzero(outside[elements])
+    some, place = np.unique(corners // 2**dim, return_inverse=True)
+    tangents = jacobians(coordinates[some], [0.0, 1.0])[place, corners % 2**dim]
+    lengths = np.linalg.norm(tangents, axis=1, keepdims=True)
+    tangents /= np.where(lengths > 0, lengths, 1)
+    proper = determinants(tangents) > 1e-8  # others are flat: angles of 0 or 180 degrees
+    tangents *= 1 - 2 * (corners[:, None, None] >> np.arange(dim) & 1)
+    corners, tangents = corners[proper], tangents[proper]
+    order = np.argsort(elements.ravel()[corners], kind="stable")
+    corners, tangents = corners[order], tangents[order]
+    inside = tangents @ np.column_stack([np.eye(dim) + 0.1, np.ones(dim)])
+    inverses, vertices = np.linalg.inv(tangents), elements.ravel()[corners]
+    for step in range(1, len(corners)):
+        first = np.flatnonzero(vertices[:-step] == vertices[step:])
+        if len(first) == 0:
+            break
+        for one, other in ((first, first + step), (first + step, first)):
+            within = (inverses[one] @ inside[other] >= -1e-12).all(axis=1).any(axis=1)
+            if within.any():
+                found: Ints = corners[np.column_stack([one, other])[within]]
+                return found
+    return np.zeros((0, 2), dtype=np.int64)
 
 
 def gaps(coordinates: Floats, topology: Topology) -> NDArray[np.bool_]:
-    """True (ne,) for elements that put a node of a shared face or edge elsewhere than others do."""
+    """True (ne,) for elements whose position of a shared node differs from a neighbour's."""
     n = geometry_degree(coordinates.shape[1], topology.dim)
     numbers = topology.lattice(n)
     shared = np.empty((topology.lattice_size(n), topology.dim))
     shared[numbers] = coordinates
     gap = np.abs(shared[numbers] - coordinates)
-    # of each element's own extent in each direction: a period may be much shorter than others
+    # relative to the element's extent in each direction: one period may be far shorter than another
     size = np.ptp(coordinates, axis=1, keepdims=True)
     round_off = 8 * np.finfo(np.float64).eps * np.abs(coordinates)
     return np.asarray((gap > 1e-10 * size + round_off).any(axis=(1, 2)))

@@ -1,6 +1,6 @@
 """Errors of the mesh package.
 
-Each error except `ArgumentError` is both a `MeshError` and the closest Python error, so
+Each error is both a `MeshError` and the closest Python error, so
 ``except MeshError`` and ``except ValueError`` both work. A message has the fault, the value, and
 the remedy.
 """
@@ -38,20 +38,11 @@ class MeshArgumentError(MeshError, ValueError):
 
 
 @final
-class ArgumentError(TypeError):
-    """A call with an unknown argument, or with too many arguments by position.
-
-    Functions of all packages raise it in place of Python's own TypeError, which has no advice.
-    """
-
-
-@final
 class MeshExtraError(MeshError, ImportError):
     """A call that needs an optional package, which is not installed."""
 
 
 __all__ = [
-    "ArgumentError",
     "MeshArgumentError",
     "MeshError",
     "MeshExtraError",

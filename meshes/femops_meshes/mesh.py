@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_meshes import checks, html, refinement
-from femops_meshes.arguments import Degree, call_with_arrays, check_takes, checked
+from femops_common import html
+from femops_common.arguments import Degree, call_with_arrays, check_takes, checked
+from femops_common.hints import OF_MESHES
+from femops_meshes import checks, refinement
 from femops_meshes.coarsening import Coarsening, halved
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
@@ -25,7 +27,6 @@ from femops_meshes.coordinates.mapping import (
     positions,
 )
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError
-from femops_meshes.hints import OF_MESHES
 from femops_meshes.names import Named, Names, listing, named_parts
 from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.topology import Topology, exterior_boundary
@@ -163,7 +164,7 @@ class Mesh:
         around = "; corners that go around a quadrilateral need corner_order='vtk'"
         checks.geometry(mesh.coordinates, around * (corner_order == "lexicographic" and dim > 1))
         if coordinates is None:
-            checks.folds(mesh.elements, mesh.topology)
+            checks.folds(mesh.elements, mesh.coordinates, mesh.topology)
         return mesh
 
     @classmethod

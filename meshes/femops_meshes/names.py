@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_meshes.arguments import as_list, call_with_arrays, check_takes
+from femops_common.arguments import as_list, call_with_arrays, check_takes
 from femops_meshes.errors import MeshArgumentError
 
 Names = Mapping[str, tuple[int, ...]]

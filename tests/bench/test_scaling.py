@@ -14,9 +14,8 @@ import pytest
 from femops import launchers
 from femops.bench.drawing import draw
 from femops.bench.scaling import Settings, run_scaling, study
-from femops.bench.scaling.study import Task
+from femops.bench.scaling.study import Task, World, started
 from femops.bench.scaling.worker import peak_of
-from femops.bench.scaling.worlds import World, started
 from femops.errors import MissingExtraError, OperatorError
 from femops.parallel import cores, launch
 from femops_meshes import box, partition

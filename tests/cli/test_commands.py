@@ -12,8 +12,10 @@ import typer
 
 import femops
 import femops.bench
+from femops.bench import multivector
 from femops.bench.gpu import GpuSettings
 from femops.bench.scaling import Settings
+from femops.bench.tensor import products
 from femops.cli.app import build, explained
 from femops.cli.bench import gpu, operators, scaling
 from femops.cli.options import names, numbers
@@ -253,6 +255,23 @@ def test_bench_cg_prints_and_draws(run, tmp_path, monkeypatch):
     assert json.loads(run(*arguments, "--json")[1])["rows"][0]["level"] == "partial"
 
 
+def test_bench_multivector_and_gemm(run, tmp_path, monkeypatch):
+    measured_once(monkeypatch, multivector, "run_multivector", seconds=0.0)
+    arguments = ["--vectors", 16, "--order", 1, "--cells", 1, "--rounds", 1]
+    arguments += ["--method", "cell-matrices,one-by-one", "--problem", "laplacian"]
+    code, out, _ = run("bench", "multivector", *arguments, "--plot", "vectors.png")
+    assert (code, out.count("laplacian")) == (0, 2)
+    rows = json.loads(run("bench", "multivector", *arguments, "--json")[1])["rows"]
+    assert [row["method"] for row in rows] == ["cell matrices", "one by one"]
+    measured_once(monkeypatch, products, "run_gemm", seconds=0)
+    arguments = ["--size", 2, "--members", 9, "--rounds", 1]
+    code, out, _ = run("bench", "gemm", *arguments, "--plot", "gemm.png")
+    assert (code, out.count("contiguous")) == (0, 2)
+    assert "times NumPy on average" in out
+    assert json.loads(run("bench", "gemm", *arguments, "--json")[1])["rows"][0]["members"] == 9
+    assert all((tmp_path / name).stat().st_size > 0 for name in ("vectors.png", "gemm.png"))
+
+
 @pytest.mark.parametrize("failures", [[], ["memory grew by 40, more than 32"]])
 def test_bench_soak_fails_if_something_grows(run, monkeypatch, failures):
     row = {"work": "io", "seconds": 1.0, "first": "ab", "last": "ab", "differs": None}
@@ -287,7 +306,19 @@ def test_bench_scaling_prints_and_draws(run, tmp_path, monkeypatch):
         "seconds_without_overlap messages bytes least_messages least_bytes"
     )
     assert [list(row) for row in result["rows"]] == [keys.split()]
+    assert result["rows"][0]["scaling"] == "strong"
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_scaling_with_dofs_of_each_rank(run, monkeypatch):
+    asked = []
+    empty = {"machine": {"processor": "one"}, "rows": [], "memory": []}
+    monkeypatch.setattr(
+        femops.bench.scaling, "run_scaling", lambda one, **_: asked.append(one) or empty
+    )
+    for words in ([], ["--weak"]):
+        assert run("bench", "scaling", "--dofs", 500, *words)[0] == 0
+    assert [(one.weak, one.dofs) for one in asked] == [(False, 500), (True, 500)]
 
 
 def test_cost_prints_its_contract(run, tmp_path):

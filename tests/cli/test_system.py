@@ -18,6 +18,7 @@ STREAMS = {
     "<&- >&-": (1, "femops: cannot write to standard output: Bad file descriptor\n"),
     ">&- 2>&-": (1, ""),  # and no line can be written either
     "2>&-": (0, ""),
+    "> /dev/full 2> /dev/full": (1, ""),
     "> /dev/full": (1, "femops: cannot write to standard output: No space left on device\n"),
 }
 

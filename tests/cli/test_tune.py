@@ -24,6 +24,9 @@ def test_the_command(run, table):
     assert f"1 settings are in {table}" in out
     code, out, err = run("tune", *small, "--setting", "chunks", "--level", "partial", "--json")
     assert json.loads(out) == {"rows": [], "table": str(table), "known": 1}
+    out = run("tune", *small, "--setting", "chunks", "--level", "partial", "--json", "--again")[1]
+    again = json.loads(out)
+    assert (len(again["rows"]), again["known"]) == (1, 0)
 
 
 @pytest.mark.parametrize(

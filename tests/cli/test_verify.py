@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +119,8 @@ def test_what_is_no_record_is_refused(run, tmp_path):
             path.write_text(text)
         code, _, err = run("verify", path)
         assert (code, message in " ".join(err.split())) == (2, True), text
+    if Path("/dev/zero").exists():  # which has no end
+        assert run("verify", "/dev/zero")[0] == 2
 
 
 def test_a_record_that_was_changed_by_hand_is_refused(run, recorded):
@@ -167,8 +170,15 @@ def test_an_option_that_does_not_shape_the_result_is_not_repeated(run, recorded,
 
 @pytest.mark.parametrize(
     "words",
-    [["solve"], ["solve", "poisson", "disc.mesh", "--no-such"], ["hydro", "--verify", "1"]],
-    ids=str,
+    [
+        ["solve"],
+        ["solve", "poisson", "disc.mesh", "--no-such"],
+        ["hydro", "--verify", "1"],
+        ["solve", "poisson", "\0"],
+        ["solve", "poisson", "\ud800"],
+        ["solve", "poisson", "x" * 200_000],
+    ],
+    ids=range(6),
 )
 def test_words_that_are_no_run_are_not_repeated(run, recorded, words):
     path, _ = recorded("solve", "poisson", "disc.mesh", "--order", 1)

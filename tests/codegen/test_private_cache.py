@@ -108,22 +108,28 @@ def test_a_link_of_another_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "members", "access_list", "alone"),
+    ("name", "members", "access_list", "alone", "others"),
     [
-        ("me", [], False, True),
-        ("me", ["me"], False, True),
-        ("me", ["me", "you"], False, False),
-        ("staff", [], False, False),
-        ("me", [], True, False),
+        ("me", [], False, True, {}),
+        ("me", ["me"], False, True, {}),
+        ("me", ["me", "you"], False, False, {}),
+        ("staff", [], False, False, {}),
+        ("me", [], True, False, {}),
+        ("me", [], False, False, {"gr_mem": ["you"]}),
+        ("me", [], False, False, {"pw_name": "you"}),
     ],
 )
-def test_a_group_of_one(monkeypatch, tmp_path, name, members, access_list, alone):
+def test_a_group_of_one(monkeypatch, tmp_path, name, members, access_list, alone, others):
     """Where each user has a group of the same name, what it may write is still the user's."""
     monkeypatch.undo()  # `crowd`
     group = SimpleNamespace(gr_gid=7, gr_name=name, gr_mem=members)
     user = SimpleNamespace(pw_gid=7, pw_name="me")
-    monkeypatch.setattr(private, "grp", SimpleNamespace(getgrgid=lambda number: group))
-    monkeypatch.setattr(private, "pwd", SimpleNamespace(getpwuid=lambda number: user))
+    groups = [group, SimpleNamespace(**vars(group) | others)]  # a number may have two entries
+    users = [user, SimpleNamespace(**vars(user) | others)]
+    calls = {"getgrgid": lambda number: group, "getgrall": lambda: groups}
+    monkeypatch.setattr(private, "grp", SimpleNamespace(**calls))
+    calls = {"getpwuid": lambda number: user, "getpwall": lambda: users}
+    monkeypatch.setattr(private, "pwd", SimpleNamespace(**calls))
     monkeypatch.setattr(private, "_has_access_list", lambda path: access_list)
     tmp_path.chmod(0o770)
     if alone:
@@ -230,8 +236,9 @@ def test_files_are_closed_to_others(run, tmp_path):
     assert run("os.umask(0); print(kernel())", **given).output == "4\n"
     made = [*(tmp_path / "cache").iterdir()]
     assert {file.suffix for file in made} == {".py", ".kernel", ".sha256", ".lock"}
-    read = [file for file in made if file.suffix != ".lock"]  # whose content is not read
-    assert not any(file.stat().st_mode & 0o022 for file in read)
+    assert not any(file.stat().st_mode & 0o022 for file in made)
+    locks = [file for file in made if file.suffix == ".lock"]  # which others could hold for ever
+    assert not any(file.stat().st_mode & 0o077 for file in locks)
     assert run("os.umask(0); print(kernel())", **given).output == "4\n"
 
 

@@ -161,16 +161,19 @@ def test_damaged_cache_is_mended(run, tmp_path):
 
 
 def test_sealed_files_that_are_no_kernels_are_compiled_again(run, tmp_path):
-    everything = "notice.AFTER = 1e9\nfor number in range(1, 5): kernel(number)"
+    everything = "notice.AFTER = 1e9\nfor number in range(1, 6): kernel(number)"
     run(everything, tmp_path, SMALL)
+    whole = (tmp_path / "kernel_5.kernel").read_bytes()
     deep = b"[" * 100_000
-    for number, content in enumerate((b"no kernel", deep, b"{}\n", b'{"entries": 3}\n'), 1):
+    for number, content in enumerate(
+        (b"no kernel", deep, b"{}\n", b'{"entries": 3}\n', whole[:-1]), 1
+    ):
         path = tmp_path / f"kernel_{number}.kernel"
         path.write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
         path.with_suffix(".sha256").write_text(f"{digest}  {path.name}\n")
     said = run(everything, tmp_path, SMALL)
-    assert re.findall(r"kernel kernel_(\d) in .* was damaged", said) == [*"1234"]
+    assert re.findall(r"kernel kernel_(\d) in .* was damaged", said) == [*"12345"]
     assert run(everything, tmp_path, SMALL) == ""
 
 

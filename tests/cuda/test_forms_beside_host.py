@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from femops import forms
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 from support.cuda.forms import FORMS, cases, difference
 from support.cuda.guarded import gpu
 from support.cuda.host_device import host_device, plant_a_factor

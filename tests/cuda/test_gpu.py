@@ -12,9 +12,9 @@ import pytest
 import femops
 from femops.hydro import Lagrangian, Simulation, built_in, problem
 from femops_kernels.cuda.device.arguments import Layout
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import staged_shapes
 from femops_kernels.cuda.operator.shapes import Shape
+from femops_kernels.device import Device
 from support.cuda.guarded import gpu
 
 LAYOUT = Layout({"y": "double*", "term": "double", "count": "int"}, np.float64)

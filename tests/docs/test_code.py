@@ -119,7 +119,7 @@ def no_opengl():
 
 def host_as_gpu(monkeypatch):
     """Where there is no GPU: kernels are run on the host, and "cupy" has NumPy's functions."""
-    device = guarded_device(options=["-O0"])
+    device = guarded_device()
     monkeypatch.setattr(cupy_device, "open_device", lambda name: device)
     monkeypatch.setitem(sys.modules, "cupy", device.xp)
 

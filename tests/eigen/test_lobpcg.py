@@ -190,7 +190,7 @@ def test_eigenvalues_that_are_all_zero():
 
 def test_on_a_device():
     found = []
-    for device in (None, guarded_device(options=["-O0"])):
+    for device in (None, guarded_device()):
         V = femops.H1(femops.box((4, 3)), 2, device=device)
         A = femops.diffusion(V).constrained(V.boundary_dofs())
         found.append(lobpcg(A, femops.mass(V), 3))

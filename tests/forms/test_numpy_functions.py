@@ -130,6 +130,15 @@ def test_arrays_of_a_form_are_clipped_entry_by_entry():
     signs = femops.residual(lambda u: {"value": (np.dot(u.grad, u.grad) > 1) * u}, V)
     other = femops.residual(lambda u: {"value": (femops.inner(u.grad, u.grad) > 1) * u}, V)
     assert np.array_equal(signs.residual(u), other.residual(u))
+    # a coefficient with one value on both sides of a face
+    on_faces = [
+        femops.functional(f, V, faces="interior", k=0.7, c=np.array([0.2, 3.0]))
+        for f in (
+            lambda u, k, c: u.minus * np.clip(k, 0.1, 0.5) * np.clip(c, None, 2.0)[1],
+            lambda u, k, c: u.minus * 0.5 * 2.0,
+        )
+    ]
+    assert on_faces[0](u) == on_faces[1](u) != 0
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])

@@ -41,6 +41,27 @@ def test_spaces_on_two_meshes_are_refused(pair):
         femops.mass(pair, velocity)
 
 
+def test_arguments_that_are_no_form(scalar):
+    cells = {"cells": mass}
+    refused = [
+        (lambda: femops.form({"edges": mass}, scalar), "functions over 'edges': the domains are"),
+        (lambda: femops.form({}, scalar), "functions over no domain: the domains are cells"),
+        (lambda: femops.form(cells, scalar, boundary=1, rho=1.0), 'of "boundary": there is none'),
+        (lambda: femops.form(cells, scalar, faces="interior"), "leave out faces="),
+        (lambda: femops.form(mass, scalar, faces="outer", rho=1.0), 'give "interior", or boundary'),
+        (
+            lambda: femops.form(mass, scalar, faces="interior", boundary=1, rho=1.0),
+            "exclude each other: add two forms",
+        ),
+        (lambda: femops.form(3, scalar), "function is 3: give a function or a dict"),
+    ]
+    for ask, words in refused:
+        with pytest.raises(OperatorError, match=words):
+            ask()
+    with pytest.raises(TraceError, match="no function takes the coefficient 'mu': make it an arg"):
+        femops.form(cells, scalar, mu=1.0, rho=1.0)
+
+
 @pytest.mark.parametrize("make", [femops.mass, lambda V, **o: femops.residual(lambda u: u, V, **o)])
 def test_lanes_that_no_kernel_has_are_refused(scalar, make):
     with pytest.raises(OperatorError, match=r"lanes are 3 wide: choose one of \(2, 4, 8, 16\)"):

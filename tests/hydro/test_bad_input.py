@@ -133,6 +133,14 @@ def test_values_that_no_run_has_written(run, tmp_path):
             load_run(written(run, tmp_path, GOOD | {name: value}), run.equations)
 
 
+def test_words_of_a_checkpoint_are_fit_for_a_terminal(run, tmp_path):
+    evil = "\x1b[2J"
+    for values in ({"problem": evil}, {"options": GOOD["options"] | {"viscosity": evil}}):
+        with pytest.raises(HydroError, match=r"x1b\[2J") as error:
+            load_run(written(run, tmp_path, GOOD | values), run.equations)
+        assert str(error.value).isprintable()
+
+
 def written(run, folder, values):
     spaces = run.equations.space.spaces
     parts = zip(spaces.items(), run.equations.space.split(run.state), strict=True)

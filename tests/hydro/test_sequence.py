@@ -283,7 +283,7 @@ def test_threads_of_python_share_solvers():
 
 def test_on_a_device():
     """By Python, one operation after the other, with the numbers of the host."""
-    device = guarded_device(options=["-O0"])
+    device = guarded_device()
     U = femops.H1(V.mesh, order=2, device=device)
     A, M = femops.mass(U), femops.mass(V)
     blocks = np.random.default_rng(3).standard_normal((5, V.size // 5, V.size // 5))

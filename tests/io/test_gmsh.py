@@ -4,6 +4,8 @@ import os
 import sys
 import threading
 import traceback
+from contextlib import nullcontext
+from time import process_time
 
 import numpy as np
 import pytest
@@ -376,12 +378,14 @@ DAMAGES = {
     "a line lost": ("\n2 3 2 9 2 2 3 6 5", "", "3 more lines should follow, 2 do"),
     "a line too many": ("$Elements\n3", "$Elements\n2", "1 lines more than its counts"),
     "a form feed": ("2 3 2 9 2 2 3 6 5", "2 3 2 9 2\x0c2 3 6 5", r'"\\x0c" between numbers'),
-    "an underscore": ("\n2 1.0 0.0", "\n2 1_0 0.0", "underscore"),
+    "an underscore": ("\n2 1.0 0.0", "\n2 1_0 0.0", '"_" between numbers'),
     "an unknown type": ("2 3 2 9 2", "2 34 2 9 2", "Gmsh's type 34 are unknown"),
     "a node twice": ("\n5 1.0", "\n4 1.0", "node 4 has two positions"),
     "an element twice": ("3 3 2 7 3 1 2 5 4", "3 3 2 9 3 2 3 6 5", "twice in one group"),
     "a section twice": ("$Elements", "$Nodes\n0\n$EndNodes\n$Elements", r"second section \$Nodes"),
     "a name": ('"stone"', "stone", 'line 6 .a name should come as: 2 7 "plate"'),
+    "a wide tag": ("2 3 2 9 2 2 3 6 5", f"2 3 2 {-(2**63)} 2 2 3 6 5", "line 20 .*no number of 4"),
+    "a long count": ('1\n2 9 "stone"', "1" * 5000 + '\n2 9 "stone"', "number of names, 1"),
     "names": ('1\n2 9 "stone"', '2\n2 9 "stone"', "number of names, 1"),
     "two names": ('1\n2 9 "stone"', '2\n2 9 "stone"\n2 9 "sand"', "group 9 of .* has two names"),
     "other tags": ("2 3 2 9 2 2 3 6 5", "2 3 4 9 2 7 1 2 3 6 5", "number of partitions"),
@@ -414,20 +418,22 @@ def test_elements_that_overlap_are_refused(tmp_path):
         femops.read_mesh(path)
 
 
+@pytest.mark.parametrize("to", [0.25, 0.5], ids=["side", "inside"])
 @pytest.mark.parametrize("dim", [2, 3])
-def test_elements_at_a_surrounded_vertex_are_refused(tmp_path, dim):
+def test_elements_that_overlap_at_a_vertex_are_refused(tmp_path, dim, to):
     """One wrong number draws a corner of the last element inwards, over the elements beside it."""
     mesh = femops.box((4,) * dim)
     where = np.zeros((mesh.num_vertices, 3))
     where[mesh.elements, :dim] = mesh.coordinates
-    middle, near = (int(np.flatnonzero((where[:, :dim] == x).all(axis=1))[0]) for x in (0.5, 0.75))
+    end = [0.5] * dim if to == 0.5 else [to, to, 0.0][-dim:]  # surrounded, or on a side of the box
+    numbers = [int(np.flatnonzero((where[:, :dim] == x).all(axis=1))[0]) for x in (end, 0.75)]
     last = int(mesh.element_centers().sum(axis=1).argmax())
     around = [0, 1, 3, 2] if dim == 2 else [0, 1, 3, 2, 4, 5, 7, 6]
     cells = mesh.elements.copy()
-    cells[last][cells[last] == near] = middle
+    cells[last][cells[last] == numbers[1]] = numbers[0]
     rows = [({2: 3, 3: 5}[dim], 1, 1, *row) for row in (cells[:, around] + 1).tolist()]
     # no element is inverted, and no face has both elements on the same side
-    with pytest.raises(MeshError, match=r"overlap at 1 vertex\(es\) that others surround"):
+    with pytest.raises(MeshError, match=rf"overlap at \d vertex\(es\), elements .*\b{last}\b"):
         femops.read_mesh(written(tmp_path, where, rows))
 
 
@@ -457,6 +463,40 @@ def test_an_entity_that_comes_twice(tmp_path):
     new.write_text(text.replace("\n2 1 0 0 2 1 0 1 8 0", "\n1 1 0 0 2 1 0 1 8 0"))
     with pytest.raises(MeshError, match=r"\$Entities is damaged .*entity 1 of dimension 2 comes"):
         femops.read_mesh(new)
+
+
+SECTIONS = {
+    "comments": lambda n: "$Comments\n$EndComments\n" * n,
+    "entities": lambda n: (
+        f"$Entities\n{n} 0 0 0\n" + "".join(f"{k} 0 0 0 0\n" for k in range(n)) + "$EndEntities\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SECTIONS)
+def test_many_sections_and_rows_are_read_in_proportion_to_their_number(tmp_path, kind):
+    path = written(tmp_path, SQUARE, [(3, 7, 1, *LEFT)])
+    text, seconds = path.read_text(), []
+    for count in (2000, 32_000):
+        new = text.replace("2.2 0 8", "4.1 0 8") if kind == "entities" else text
+        path.write_text(new.replace("$Nodes", SECTIONS[kind](count) + "$Nodes"))
+        begin = process_time()
+        with pytest.raises(MeshError) if kind == "entities" else nullcontext():
+            femops.read_mesh(path)
+        seconds.append(process_time() - begin)
+    assert seconds[1] < 64 * seconds[0]
+
+
+def test_many_groups_are_read_in_proportion_to_their_number(tmp_path):
+    seconds = []
+    for count in (1000, 16_000):
+        nodes = [(k, y, 0) for k in range(count + 1) for y in (0, 1)]
+        cells = [(3, k + 1, 1, *(2 * k + np.array([1, 3, 4, 2]))) for k in range(count)]
+        path = written(tmp_path, nodes, cells, [(2, k + 1, "all") for k in range(count)])
+        begin = process_time()
+        assert len(femops.read_mesh(path).element_names["all"]) == count
+        seconds.append(process_time() - begin)
+    assert seconds[1] < 64 * seconds[0]
 
 
 def test_names_hold_no_escapes(tmp_path):
@@ -546,7 +586,8 @@ def test_mutated_files_give_a_mesh_or_one_clear_error(real_files, tmp_path, muta
         assert "\n" not in message
     else:
         mesh.validate()
-        assert how != "cut" or k == last  # without its last end of line a file is whole
+        # without its last end of line a file is whole, and also without its last section
+        assert how != "cut" or k == last or data.rstrip().endswith(b"$EndElements")
 
 
 def outcome(path, *, split):

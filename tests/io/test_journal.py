@@ -146,7 +146,7 @@ def test_a_journal_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ki
         journal.rename(tmp_path / "elsewhere")
         make = {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: path.symlink_to("x")}
         make[kind](journal)
-    with pytest.raises(FileError, match="is no plain file, or is another user's"):
+    with pytest.raises(FileError, match="is no plain file, or has another owner"):
         recover(path)
     assert path.read_bytes() == before
 

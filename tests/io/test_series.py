@@ -11,6 +11,7 @@ import pytest
 
 import femops
 from femops.errors import FileError
+from femops.io import atomic
 from femops.io.vtk import series as module
 from support.cases.series import field, saved
 
@@ -80,6 +81,13 @@ def test_steps_of_two_programs_do_not_overwrite_each_other(tmp_path, space, suff
         second.save(2.0, space, u=field(space, 2))
     first.save(3.0, space, u=field(space, 3))
     assert femops.io.TimeSeries(path, "continue").times == (1.0, 3.0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not lock folders")
+def test_a_folder_that_others_have_locked_is_waited_for_with_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic, "LONGEST_WAIT", 0.05)
+    with atomic.alone_in(tmp_path), pytest.raises(FileError, match=r"is locked by another program"):
+        femops.io.TimeSeries(tmp_path / "run.pvd")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not lock folders")

@@ -208,8 +208,10 @@ def test_other_files(tmp_path, space):
         femops.io.load_state(path, {"u": space})
     with pytest.raises(FileError, match=r"cannot read '.*none.state': No such file"):
         femops.io.load_state(tmp_path / "none.state", {"u": space})
-    with pytest.raises(FileError, match="Is a directory"):
-        femops.io.load_state(tmp_path, {"u": space})
+    os.mkfifo(tmp_path / "pipe.state")
+    for other in (tmp_path, tmp_path / "pipe.state"):
+        with pytest.raises(FileError, match="it is not a regular file"):
+            femops.io.load_state(other, {"u": space})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a file whose reading fails")

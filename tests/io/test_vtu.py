@@ -1,5 +1,7 @@
 """VTU files, judged by VTK's own reader and VTK's own idea of where its nodes lie."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -230,6 +232,9 @@ def test_errors_say_what_to_do(tmp_path):
     (tmp_path / "u.vtu").mkdir()
     with pytest.raises(FileError, match="this is a folder"):
         femops.save(tmp_path / "u.vtu", space)
+    os.mkfifo(tmp_path / "u.pvd")
+    with pytest.raises(FileError, match="this is a pipe or device"):
+        femops.io.TimeSeries(tmp_path / "u.pvd", existing="continue")
 
 
 def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):

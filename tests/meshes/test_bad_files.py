@@ -4,6 +4,7 @@ import os
 import re
 import tracemalloc
 from itertools import product
+from time import process_time
 
 import numpy as np
 import pytest
@@ -214,6 +215,28 @@ def test_a_pipe_or_device_is_not_waited_for(tmp_path):
     for path in (tmp_path / "pipe", "/dev/zero"):
         with pytest.raises(MeshFileError, match="not a regular file"):
             read_mesh(path)
+
+
+def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(tmp_path, monkeypatch):
+    """Whatever was seen before the file is opened."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "a.mesh").write_text(SQUARES)
+    seen = (tmp_path / "a.mesh").stat()
+    monkeypatch.setattr(os, "stat", lambda *_, **__: seen)
+    with pytest.raises(MeshFileError, match="not a regular file"):
+        read_mesh(tmp_path / "pipe")
+
+
+def test_many_names_are_read_in_proportion_to_their_number(tmp_path):
+    seconds = []
+    for count in (1000, 16_000):
+        sets = f"\nattribute_sets\n{count}\n" + "".join(f'"{k}"\n1\n1\n' for k in range(count))
+        text = SQUARES.replace("v1.0", "v1.3").replace("\nboundary", f"{sets}\nboundary")
+        (tmp_path / "a.mesh").write_text(text + "mfem_mesh_end\n")
+        begin = process_time()
+        assert len(read_mesh(tmp_path / "a.mesh").element_names) == count
+        seconds.append(process_time() - begin)
+    assert seconds[1] < 64 * seconds[0]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -13,6 +13,8 @@ import pytest
 
 import femops
 import femops_meshes
+from femops.errors import FemopsError
+from femops_meshes import MeshError
 from femops_meshes.formats import temporary
 from femops_meshes.formats.temporary import shared_name, temporary_file
 
@@ -140,6 +142,30 @@ def test_all_writers_write_temporary_files(tmp_path, monkeypatch):
     femops_meshes.write_mfem(V.mesh, "run.mesh")
     assert seen.keys() == {file for file in tmp_path.rglob("*") if file.is_file()}
     assert all(temporary._NAME.fullmatch(source.name) for source in seen.values())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has few symbolic links")
+@pytest.mark.parametrize("name", ["run.mesh", "run.vtu", "run.state", "run.pvd"])
+def test_no_writer_follows_a_link_in_place_of_its_file(tmp_path, monkeypatch, name):
+    """Who can write to the folder could lead it to any file of this user."""
+    own, made = tmp_path / "own", os.open
+    own.write_text("precious")
+
+    def exchanged(path, flags, *mode, **more):
+        handle = made(path, flags, *mode, **more)
+        if flags & os.O_EXCL and temporary._NAME.fullmatch(Path(path).name):
+            Path(path).rename(tmp_path / "away")
+            Path(path).symlink_to(own)
+        return handle
+
+    monkeypatch.setattr(os, "open", exchanged)
+    V = femops.H1(femops.box((2, 2)), 1)
+    calls = {".state": femops.io.save_state, ".pvd": lambda path, _: femops.io.TimeSeries(path)}
+    save = calls.get(name[3:], femops.save)
+    what = {"u": (V, V.zeros())} if name.endswith(".state") else V.mesh
+    with pytest.raises((FemopsError, MeshError), match="symbolic links"):
+        save(tmp_path / name, what)
+    assert own.read_text() == "precious"
 
 
 def test_the_next_writer_in_the_folder_removes_what_a_kill_has_left(tmp_path):

@@ -15,7 +15,7 @@ from support.cuda.moves import Moves, moves
 
 @pytest.fixture(scope="module")
 def device():
-    return guarded_device(options=["-O0"])
+    return guarded_device()
 
 
 Make = Callable[[Any], Any]

@@ -12,7 +12,7 @@ from femops.errors import CommunicatorError
 from femops.parallel import Serial, gpus, launch
 from femops.parallel.cores import Node
 from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 from support.simulated_ranks import on_ranks
 
 

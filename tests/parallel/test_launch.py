@@ -136,6 +136,8 @@ def test_a_single_rank_is_left_alone(comm, capsys):
         ({"SLURM_STEP_NUM_TASKS": "2", "PMI_SIZE": "1"}, 1),
         ({"SLURM_NTASKS": "8"}, 1),  # a batch script
         ({"PMI_SIZE": "many"}, 1),
+        ({"PMI_SIZE": "\xb2"}, 1),
+        ({"PMI_SIZE": "9" * 5000}, 1),
     ],
     ids=str,
 )

@@ -10,7 +10,7 @@ import pytest
 import femops
 from femops.basis import MOST_DEGREE
 from femops.errors import SpaceError
-from femops_meshes import memory
+from femops_common import memory
 
 V = femops.H1(femops.box((2, 2)), 2)
 A = femops.mass(V)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import femops
+import femops_common
 import femops_kernels
 import femops_meshes
 from support import fixtures
@@ -15,7 +16,7 @@ from support.public import offered
 
 one_thread = fixtures.one_thread
 
-PACKAGES = [femops, femops_kernels, femops_meshes]
+PACKAGES = [femops, femops_kernels, femops_meshes, femops_common]
 FILES = [file for package in PACKAGES for file in Path(package.__path__[0]).rglob("*.py")]
 WITH_EXAMPLES = sorted(file for file in FILES if ">>> " in file.read_text())
 

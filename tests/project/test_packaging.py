@@ -42,7 +42,7 @@ def test_readme_and_docs_name_only_files_that_exist():
 
 def test_no_command_installs_femops_from_an_index_that_lacks_it():
     """From a checkout only, and told in few places; messages name the packages that are missing."""
-    folders = ["femops", "kernels", "meshes", "docs", "examples"]
+    folders = ["femops", "femops_common", "kernels", "meshes", "docs", "examples"]
     files = [ROOT / "README.md", *(f for d in folders for f in (ROOT / d).rglob("*.[pm][yd]"))]
     told = {}
     for file in files:

@@ -215,7 +215,7 @@ def test_refusals() -> None:
         (lambda: femops.block_diagonal(A, **parts), "give a product, as femops.Product"),
         (lambda: femops.block_triangular(W, **parts), "give a femops operator"),
         (lambda: femops.block_triangular(A["u", "u"], u=parts["u"]), "has no blocks: give"),
-        (lambda: femops.minres(A, b, M=M), "M is not symmetric: minres needs that"),
+        (lambda: femops.minres(A, b, M=M), "M is not symmetric, as minres needs"),
         (lambda: femops.multigrid(A), r"make it of a block, as A\['u', 'u'\]"),
         (
             lambda: femops.minres(A, b, M=femops.block_diagonal(W, **fields(A, -1.0))),

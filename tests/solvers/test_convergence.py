@@ -287,6 +287,8 @@ def two_fields(size: float) -> tuple[femops.Product, Any, Array]:
 
 FIELDS: dict[str, Callable[..., Any]] = LINEAR | {
     "cg with another M": lambda A, b, **rest: femops.cg(A, b, M=identity(A), **rest),
+    "CGSolver": lambda A, b, **rest: femops.CGSolver(A).solve(b, **rest),
+    "CGSolver, another M": lambda A, b, **rest: femops.CGSolver(A, M=identity(A)).solve(b, **rest),
     "cg in float32": partial(femops.cg, inner_dtype="float32"),
     "cg of columns": lambda A, b, **rest: femops.cg(A, np.stack([b, 0.5 * b], 1), **rest),
     "gmres of columns": lambda A, b, **rest: femops.gmres(A, np.stack([b, b], 1), **rest),

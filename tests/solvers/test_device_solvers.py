@@ -165,7 +165,7 @@ def complex_systems(device: HostDevice | None) -> list[tuple[Any, Any, Any]]:
 
 
 def test_complex_solves_are_those_of_the_cpu() -> None:
-    there = complex_systems(guarded_device(options=["-O0"]))
+    there = complex_systems(guarded_device())
     for k, solver in ((0, femops.gmres), (1, femops.cg), (1, femops.minres), (1, femops.gmres)):
         (A, b, M), (B, c, N) = complex_systems(None)[k], there[k]
         most = abs(A @ b).max()

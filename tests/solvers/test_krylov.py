@@ -206,7 +206,7 @@ def test_refusals() -> None:
     B, Q = flow()[0], femops.H1(MESH, 1)
     between = femops.form(lambda u: {"value": u}, Q, V)
     for message, call in (
-        ("not symmetric: minres needs", lambda: femops.minres(B, b)),
+        ("not symmetric, as minres needs", lambda: femops.minres(B, b)),
         ("M is not positive", lambda: femops.minres(A, b, M=femops.jacobi(-A))),
         ("not to be positive definite", lambda: femops.minres(A, b, M=-np.eye(V.size))),
         ("not to be positive definite", lambda: femops.minres(A, b, M=0.0 * np.eye(V.size))),

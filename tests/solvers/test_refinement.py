@@ -95,7 +95,7 @@ def test_other_operators() -> None:
 
 
 def test_on_a_device() -> None:
-    A, b = problem(device=guarded_device(options=["-O0"]))
+    A, b = problem(device=guarded_device())
     B, c = problem()
     x, info = femops.cg(A, b, rtol=1e-10, inner_dtype="float32")
     y, plain = femops.cg(B, c, rtol=1e-10, inner_dtype="float32")

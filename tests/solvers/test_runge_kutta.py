@@ -128,9 +128,9 @@ def test_functions_cannot_write_into_the_solution(method: str, size: int) -> Non
 def test_bad_input_is_refused() -> None:
     shape = r"f\(t, u\) returned .* return an array of shape"
     cases: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"dt": 0.0}, "steps of 0"),
+        ({"dt": 0.0}, "dt = 0 from 0 to 1: give dt > 0"),
         ({"dt": np.nan}, "dt is nan"),
-        ({"end": -1.0}, "times from 0 to -1"),
+        ({"end": -1.0}, "from 0 to -1: give dt"),
         ({"end": 1e300}, "would never end"),
         ({"method": "euler"}, "choose one of ssp2, ssp3, rk4, lsrk4, .* dp54"),
         ({"u": 1.0}, "takes a function"),

@@ -39,3 +39,12 @@ def test_sides_of_a_sector_turn(comm, dim):
                 with pytest.raises(OperatorError, match="components do not turn with"):
                     make(V, 1.0, 1.0)
             assert femops.diffusion(femops.H1(part, 2)).symmetric
+
+
+@pytest.mark.parallel(1, 2)
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_rod_is_elastic(comm, closed):
+    V = femops.H1(femops.distribute(femops.box(4, periodic=closed), comm), 2)
+    u = V.interpolate(lambda x: np.sin(2 * np.pi * x[0]))
+    same = 3.0 * femops.diffusion(V)
+    assert np.allclose(femops.elasticity(V, lam=1.0, mu=1.0) @ u, same @ u)

@@ -5,7 +5,12 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = [ROOT / "femops", ROOT / "kernels" / "femops_kernels", ROOT / "meshes" / "femops_meshes"]
+PACKAGES = [
+    ROOT / "femops",
+    ROOT / "kernels" / "femops_kernels",
+    ROOT / "meshes" / "femops_meshes",
+    ROOT / "femops_common",
+]
 FILES = sorted(file for package in PACKAGES for file in package.rglob("*.py"))
 
 

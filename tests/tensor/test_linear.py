@@ -281,7 +281,7 @@ def test_layouts_and_strides_do_not_matter(data):
 
 
 def test_layouts_and_strides_on_a_device():
-    device = guarded_device(options=["-O0"])
+    device = guarded_device()
     general, positive, right = systems(3, "float64")
     expected = solve(*map(device.upload, (general, right))).get()
     for layout in (Interleaved(4), Tiled((2, 2))):
@@ -298,7 +298,7 @@ def test_layouts_and_strides_on_a_device():
 
 
 def test_what_a_device_refuses():
-    device = guarded_device(options=["-O0"])
+    device = guarded_device()
     general, _, right = systems(3, "float64")
     large = device.upload(np.ones((2, 33, 33)))
     for call, message in (

@@ -2,8 +2,7 @@
 
 from femops.bench.gpu.cases import FacesCase, GasCase, VectorsCase
 from femops.bench.gpu.phases import run_phases
-from femops.bench.gpu.setup import GpuSettings
-from femops.bench.gpu.works import run_gpu
+from femops.bench.gpu.works import GpuSettings, run_gpu
 from femops.bench.tensor.products import Products
 
 __all__ = [

@@ -16,19 +16,17 @@ from numpy.typing import NDArray
 
 from femops.bench import faces
 from femops.bench.bounds import Bound, Demand
-from femops.bench.gpu.clocks import clocks
-from femops.bench.gpu.record import Row
-from femops.bench.gpu.run import Run, relative_difference
+from femops.bench.gpu.run import Row, Run, clocks, relative_difference
 from femops.bench.problems import PROBLEMS, make_mesh
-from femops.bench.tensor.products import ProductCase, layout_of
-from femops.bench.timing import batch_times, call_seconds, repeated
+from femops.bench.tensor.products import ProductCase, Way, layout_of
+from femops.bench.timing import Times, batch_times, call_seconds, repeated
 from femops.fields.multivector import MultiVector
 from femops.hydro import Lagrangian, Simulation, problem
 from femops.hydro.meshes import built_in
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops.tensor import Batch, gemm
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 OFF = 1e-7
 """Largest difference of states from the CPU's; solves end at 1e-8."""
@@ -61,36 +59,27 @@ class GasCase:
         run.run(_END, max_steps=_COMPARED)
         return np.concatenate([*run.equations.parts(run.state).values()])
 
+    def rows(self, run: Run) -> list[Row]:
+        """Measure the forces and the steps of a blast."""
+        off = relative_difference(self.compared(run.device), self.compared(None))
+        gas = self.run(self.refine, run.device)
+        equations = gas.equations
+        gas.run(_END, max_steps=1)  # compiles
+
+        def forces() -> None:
+            equations.forces(gas.state)  # the host looks at its time step
+
+        seconds = float(np.median(repeated(partial(call_seconds, forces), run.seconds)))
+        step = call_seconds(lambda: gas.run(_END, max_steps=gas.steps + _STEPS)) / _STEPS
+        elements, points = equations.part.num_elements, equations.quadrature.q1d**3
+        row = {"name": self.name, "order": self.order, "elements": elements}
+        row |= {"dofs": equations.V.size + equations.E.size}
+        row |= {"seconds_forces": seconds, "seconds_step": step}
+        return [row | {"forces_points_per_second": elements * points / seconds, "off_cpu": off}]
+
 
 GAS = (GasCase(2, 4), GasCase(3, 3), GasCase(4, 3))
 """Runs, the most important first: 32,768 elements, then 4,096."""
-
-
-def gas_rows(case: GasCase, run: Run) -> list[Row]:
-    """Measure the forces and the steps of a blast."""
-    off = relative_difference(case.compared(run.device), case.compared(None))
-    gas = case.run(case.refine, run.device)
-    equations = gas.equations
-    gas.run(_END, max_steps=1)  # compiles
-
-    def forces() -> None:
-        equations.forces(gas.state)  # the host looks at its time step
-
-    seconds = float(np.median(repeated(partial(call_seconds, forces), run.seconds)))
-    step = call_seconds(lambda: gas.run(_END, max_steps=gas.steps + _STEPS)) / _STEPS
-    elements = equations.part.num_elements
-    return [
-        {
-            "name": case.name,
-            "order": case.order,
-            "elements": elements,
-            "dofs": equations.V.size + equations.E.size,
-            "seconds_forces": seconds,
-            "seconds_step": step,
-            "forces_points_per_second": elements * equations.quadrature.q1d**3 / seconds,
-            "off_cpu": off,
-        }
-    ]
 
 
 # --- many vectors ---------------------------------------------------------------------------------
@@ -113,38 +102,28 @@ class VectorsCase:
         """Name of the case in words."""
         return f"{self.nvec} vectors, {self.problem}, order {self.order}"
 
+    def rows(self, run: Run) -> list[Row]:
+        """Measure an operator on many vectors."""
+        device, n = run.device, self.nvec
+        space = H1(make_mesh(_MESH, self.order, self.dofs), self.order, device=device)
+        operator = PROBLEMS[self.problem].operator(space, _LEVEL)
+        many = MultiVector.random(space, n)
+        result, alone = many.empty_like(space), space.zeros()
+        times = batch_times(device, partial(operator.apply_many, many, result), run.seconds)
+        x = device.upload(device.download(many[n - 1]))  # contiguous
+        single = batch_times(device, partial(operator.apply, x, alone), run.seconds).median
+        bound = Demand.of(operator).of_vectors(n, space.size).bound(run.limits)
+        row = {"name": self.name, "problem": self.problem, "mesh": _MESH, "order": self.order}
+        row |= {"level": _LEVEL, "dofs": space.size, "nvec": n, "width": many.panels.shape[2]}
+        row |= {"seconds_median": times.median, "seconds_launch": times.launch}
+        row |= {"seconds_one": single, **bound.speed(space.size * n, times.median)}
+        row |= {"over_one_by_one": n * single / times.median}
+        row["off_one"] = relative_difference(*map(device.download, (result[n - 1], alone)))
+        return [row | clocks(device)]
+
 
 VECTORS = tuple(VectorsCase(problem, order) for order in (6, 4, 8) for problem in ("bp3", "bp1"))
 """Cases, the most important first; vectors in and out take 512 MB."""
-
-
-def vectors_rows(case: VectorsCase, run: Run) -> list[Row]:
-    """Measure an operator on many vectors."""
-    device, rates = run.device, run.limits
-    space = H1(make_mesh(_MESH, case.order, case.dofs), case.order, device=device)
-    operator = PROBLEMS[case.problem].operator(space, _LEVEL)
-    many = MultiVector.random(space, case.nvec)
-    result = many.empty_like(space)
-    times = batch_times(device, partial(operator.apply_many, many, result), run.seconds)
-    last, alone = case.nvec - 1, space.zeros()
-    x = device.upload(device.download(many[last]))  # contiguous
-    single = batch_times(device, partial(operator.apply, x, alone), run.seconds).median
-    bound = Demand.of(operator).of_vectors(case.nvec, space.size).bound(rates)
-    facts = {"name": case.name, "problem": case.problem, "mesh": _MESH, "order": case.order}
-    facts |= {"level": _LEVEL, "dofs": space.size, "nvec": case.nvec}
-    return [
-        facts
-        | {
-            "width": many.panels.shape[2],
-            "seconds_median": times.median,
-            "seconds_launch": times.launch,
-            "seconds_one": single,
-            **bound.speed(space.size * case.nvec, times.median),
-            "over_one_by_one": case.nvec * single / times.median,
-            "off_one": relative_difference(*map(device.download, (result[last], alone))),
-            **clocks(device),
-        }
-    ]
 
 
 # --- faces between elements -----------------------------------------------------------------------
@@ -166,8 +145,8 @@ class FacesCase:
 
     def operator(self, dofs: float, device: Device | None) -> Operator:
         """Make the operator on a mesh for about so many dofs."""
-        space, operator = faces.PROBLEMS[self.problem]
-        return operator(space(make_mesh(_MESH, self.order, dofs), self.order, device=device))
+        mesh = make_mesh(_MESH, self.order, dofs)
+        return faces.operator_of(self.problem, mesh, self.order, device=device)
 
     def compared(self, device: Device | None) -> NDArray[Any]:
         """Product (n,) with a random vector on a mesh of a few elements."""
@@ -176,6 +155,18 @@ class FacesCase:
         x = memory.put(np.random.default_rng(n).standard_normal(n))
         found: NDArray[Any] = memory.get(A @ x)
         return found
+
+    def rows(self, run: Run) -> list[Row]:
+        """Measure a product, and compare one on a small mesh."""
+        off = relative_difference(self.compared(run.device), self.compared(None))
+        A = self.operator(self.dofs, run.device)
+        x, out = A.space.zeros(), A.space.zeros()
+        x += 1.0
+        times = batch_times(run.device, partial(A.apply, x, out), run.seconds)
+        row = {"name": self.name, "problem": self.problem, "mesh": _MESH, "order": self.order}
+        row |= {"dofs": A.space.size, "seconds_median": times.median}
+        row |= {"seconds_launch": times.launch, "dofs_per_second": A.space.size / times.median}
+        return [row | {"off_cpu": off} | clocks(run.device)]
 
 
 FACES = tuple(
@@ -187,33 +178,9 @@ FACES = tuple(
 """Cases, the most important first."""
 
 
-def faces_rows(case: FacesCase, run: Run) -> list[Row]:
-    """Measure a product, and compare one on a small mesh."""
-    device = run.device
-    off = relative_difference(case.compared(device), case.compared(None))
-    A = case.operator(case.dofs, device)
-    x, out = A.space.zeros(), A.space.zeros()
-    x += 1.0
-    times = batch_times(device, partial(A.apply, x, out), run.seconds)
-    return [
-        {
-            "name": case.name,
-            "problem": case.problem,
-            "mesh": _MESH,
-            "order": case.order,
-            "dofs": A.space.size,
-            "seconds_median": times.median,
-            "seconds_launch": times.launch,
-            "dofs_per_second": A.space.size / times.median,
-            "off_cpu": off,
-            **clocks(device),
-        }
-    ]
-
-
 # --- products of small matrices -------------------------------------------------------------------
 
-_CUBLAS = "cublas", "contiguous"  # library and layout of the rows to compare with
+_CUBLAS: Way = "cublas", "contiguous"  # library and layout of the rows to compare with
 
 
 def product_rows(case: ProductCase, run: Run) -> list[Row]:
@@ -224,36 +191,31 @@ def product_rows(case: ProductCase, run: Run) -> list[Row]:
         # single precision is taken to be twice as fast as double
         arithmetic=case.flops / (rates.flops * (2 if single else 1)),
     )
-    calls, timed = _calls(run.device, case), {}
+    calls, timed = _calls(run.device, case), dict[Way, Times]()
     for way, (call, _) in calls.items():
-        what = f"{case.name}, {', '.join(way)}"
-        times = run.found.attempt(what, partial(batch_times, run.device, call, run.seconds))
-        if times is not None:
+        measure = partial(batch_times, run.device, call, run.seconds)
+        if times := run.found.attempt(f"{case.name}, {', '.join(way)}", measure):
             timed[way] = times
-    peer = timed[_CUBLAS].median if _CUBLAS in timed else None
-    expected: Any = None if peer is None else run.device.download(calls[_CUBLAS][1])
     rows = []
     for way, times in timed.items():
-        library, layout = way
-        compared = library == "femops" and peer is not None
-        off = relative_difference(calls[way][1].numpy(), expected) if compared else None
-        row: Row = {"name": f"{case.name}, {library}, {layout}"}
+        row: Row = {"name": f"{case.name}, {', '.join(way)}"}
         row |= case.row(way, 0, times.median, bound) | {"seconds_launch": times.launch}
-        row["over_best_peer"] = peer / times.median if compared and peer else None
-        row["off_peer"] = off
+        row |= {"over_best_peer": None, "off_peer": None}
+        if way != _CUBLAS and _CUBLAS in timed:
+            expected: Any = run.device.download(calls[_CUBLAS][1])
+            row["over_best_peer"] = timed[_CUBLAS].median / times.median
+            row["off_peer"] = relative_difference(calls[way][1].numpy(), expected)
         rows.append(row)
     return rows
 
 
-def _calls(
-    device: Device, case: ProductCase
-) -> dict[tuple[str, str], tuple[Callable[[], object], Any]]:
+def _calls(device: Device, case: ProductCase) -> dict[Way, tuple[Callable[[], object], Any]]:
     """Return the calls to be timed and their results, by library and layout."""
     here = [Batch.wrap(array) for array in case.operands()]
     a, b = (device.upload(one.numpy()) for one in here)
     shape = case.n, case.n
     c = device.xp.empty((case.members, *shape), np.dtype(case.dtype))
-    calls: dict[tuple[str, str], tuple[Callable[[], object], Any]]
+    calls: dict[Way, tuple[Callable[[], object], Any]]
     calls = {_CUBLAS: (partial(device.xp.matmul, a, b, out=c), c)}
     for name in case.layouts:
         layout = layout_of(name, on_device=True)

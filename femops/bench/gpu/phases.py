@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -21,13 +20,13 @@ from shutil import copyfile
 from time import perf_counter
 from typing import Any
 
-from femops.bench.gpu.record import Record, write_json
-from femops.bench.gpu.setup import GpuSettings
-from femops.bench.gpu.works import PHASES, result_of, run_gpu
+from femops.bench.child import send
+from femops.bench.gpu.run import Record, write_json
+from femops.bench.gpu.works import PHASES, GpuSettings, result_of, run_gpu
 from femops.bench.problems import Progress
 from femops.errors import DeviceError
 from femops_kernels.codegen.ahead import same_imports
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 from femops_kernels.tuning.database import users_table
 
 WORKER = (sys.executable, "-c", "from femops.bench.gpu.phases import serve; serve()")
@@ -102,7 +101,7 @@ def _run(command: Sequence[str], request: bytes, seconds: float, show: Progress)
         stderr=subprocess.STDOUT,
         start_new_session=True,
     ) as process:
-        timer = threading.Timer(seconds, _kill, [process])
+        timer = threading.Timer(seconds, send, [process, "SIGKILL"])
         timer.start()
         try:
             assert process.stdin is not None
@@ -115,17 +114,10 @@ def _run(command: Sequence[str], request: bytes, seconds: float, show: Progress)
                 show(lines[-1])
             code = process.wait()
         except BaseException:  # an interrupt reaches this process alone
-            _kill(process)
+            send(process, "SIGKILL")
             raise
         finally:
             timer.cancel()
     if code == REFUSED:
         raise DeviceError(lines[-1])
     return code
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if hasattr(os, "killpg"):
-        os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()

@@ -8,21 +8,19 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
 
-from femops.bench.gpu.record import Row
-from femops.bench.gpu.run import Run
-from femops.bench.gpu.setup import GpuCase, Sizes, set_up
+from femops.bench.gpu.operators import GpuCase, Sizes, set_up
+from femops.bench.gpu.run import Row, Run
 from femops.bench.timing import batch_times
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of, staged_shapes
 from femops_kernels.cuda.operator.shapes import SPILLED, Shape, record
 from femops_kernels.cuda.operator.sweep import DeviceSweep
+from femops_kernels.device import Device
 from femops_kernels.tuning.database import TuningKey
 
 _THREADS = (64, 128, 192, 256)
 _RESIDENT = (256, 384, 512, 640, 768, 1024)
 _STAGED = (1152, 1536, 2048)
-"""Further numbers of threads of a multiprocessor, for staged shapes. These keep no qdata that is on
-its way in registers.
+"""More threads of a multiprocessor, for staged shapes, whose registers hold no qdata on its way.
 
 The compiler gives a loop over portions all registers that it may use. Without a loop, small
 elements need only as many as these numbers of threads leave.
@@ -60,24 +58,18 @@ def tune(sizes: Sizes, run: Run) -> None:
 
 
 def _tuned(run: Run, case: GpuCase) -> list[Row]:
-    kernel = case.sweep.kernel
-    times, before = _times(run.device, case, min(run.seconds, _SECONDS)), kernel.shape
+    sweep, device, times = case.sweep, run.device, dict[Shape, float]()
+    before = sweep.kernel.shape
+    for shape in _unspilled(sweep, candidates(sweep.kernel, device)):
+        tried = sweep if shape == before else sweep.reshaped(shape)
+        vectors = device.address(case.x), device.address(case.y)
+        launch = partial(tried.launch, *vectors, 1.0, add=False)
+        times[shape] = batch_times(device, launch, min(run.seconds, _SECONDS)).median
     fastest = min(times, key=lambda shape: times[shape])
-    record({kernel.shape_key(run.device.name): fastest})
+    record({sweep.kernel.shape_key(device.name): fastest})
     row = case.facts | {f"{name}_before": value for name, value in asdict(before).items()}
     row |= {"seconds_before": times[before]} | asdict(fastest)
     return [row | {"seconds": times[fastest], "tried": len(times)}]
-
-
-def _times(device: Device, case: GpuCase, seconds: float) -> dict[Shape, float]:
-    """Median seconds of each shape."""
-    source, target, sweep = device.address(case.x), device.address(case.y), case.sweep
-    times: dict[Shape, float] = {}
-    for shape in _unspilled(sweep, candidates(sweep.kernel, device)):
-        tried = sweep if shape == sweep.kernel.shape else sweep.reshaped(shape)
-        launch = partial(tried.launch, source, target, 1.0, add=False)
-        times[shape] = batch_times(device, launch, seconds).median
-    return times
 
 
 def _unspilled(sweep: DeviceSweep, shapes: Sequence[Shape]) -> list[Shape]:

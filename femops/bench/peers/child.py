@@ -14,25 +14,17 @@ from femops.bench.problems import PROBLEMS, Problem, make_space
 from femops.bench.timing import median_seconds
 from femops.spaces.h1_l2 import H1
 
-_OPERATORS = {
-    "libceed": ("with_libceed", "LibceedOperator"),
-    "mfem": ("with_mfem", "MfemOperator"),
-    "ngsolve": ("with_ngsolve", "NgsolveOperator"),
-    "scikit-fem": ("with_scikit_fem", "ScikitFemOperator"),
-    "warp-lang": ("with_warp", "WarpOperator"),
-}
-"""Module and class of each peer's operator. Only the process of a peer imports its module."""
-
 
 def make(name: str, problem: Problem, kind: str, space: H1) -> PeerOperator:
     """Make the operator of a peer, on the peer's own copy of the mesh."""
-    module, operator = _OPERATORS[name]
-    found: PeerOperator = getattr(_module(module), operator)(problem, kind, space)
+    found: PeerOperator = _module(name).operator(problem, kind, space)
     return found
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f"femops.bench.peers.{name}")
+    """Module of a peer, with its ``operator`` and ``solve``. Only the peer's process imports it."""
+    module = name.removesuffix("-lang").replace("-", "_")
+    return import_module(f".with_{module}", "femops.bench.peers")
 
 
 def serve(name: str, requests: TextIO, answers: TextIO) -> None:
@@ -45,7 +37,6 @@ def serve(name: str, requests: TextIO, answers: TextIO) -> None:
             kind = request["mesh"]
             space = make_space(problem, kind, request["order"], request["dofs"])
             operator = make(name, problem, kind, space)
-            operator.apply()
             answer: dict[str, Any] = {"label": operator.label, "level": operator.level}
             answer["energies"] = energies(operator)
         else:
@@ -56,7 +47,7 @@ def serve(name: str, requests: TextIO, answers: TextIO) -> None:
 
 def solve(name: str, order: int, n: int) -> dict[str, Any]:
     """Solve Poisson's equation by a peer; see `femops.bench.peers.interface.peer_solve`."""
-    found: dict[str, Any] = _module(_OPERATORS[name][0]).solve(order, n)
+    found: dict[str, Any] = _module(name).solve(order, n)
     return found
 
 

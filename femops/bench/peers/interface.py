@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, final
@@ -65,22 +66,21 @@ def second_function(x: Any, order: int) -> Any:
     return ((1.0 + 3.0 * x[0] + x[1] + 2.0 * x[2]) / 4.0) ** order
 
 
-class PeerOperator(ABC):
+@final
+@dataclass(frozen=True)
+class PeerOperator:
     """An operator of a peer."""
 
     label: str  # name, version and kind
+    apply: Callable[[], Any]  # returns A x (ndofs,)
+    # x and v are (ndofs,): `first_function` and `second_function` in the peer's basis and order
+    # of dofs
+    x: Any
+    v: Any
     # level of femops that stores as much: ``full`` for a matrix, ``partial`` for numbers at
     # points, ``matrix-free`` for neither
     level: str = "partial"
-    # x and v are (ndofs,): `first_function` and `second_function` in the peer's basis and order
-    # of dofs
-    x: NDArray[np.float64]
-    v: NDArray[np.float64]
-    y: NDArray[np.float64]  # (ndofs,): result, which `apply` sets
-
-    @abstractmethod
-    def apply(self) -> None:
-        """Set y = A x."""
+    alive: Sequence[Any] = ()  # objects that the operator uses
 
 
 def functions(space: H1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -94,7 +94,8 @@ def functions(space: H1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def energies(operator: PeerOperator) -> list[float]:
     """Energies x . y and v . y of y = A x. They compare operators, whatever the bases."""
-    return [float(operator.x @ operator.y), float(operator.v @ operator.y)]
+    y = operator.apply()
+    return [float(operator.x @ y), float(operator.v @ y)]
 
 
 def why_not(name: str, order: int = 1, solving: bool = False) -> str:
@@ -118,6 +119,14 @@ def peer_dofs(name: str, order: int, dofs: float) -> float:
     A row of the matrix has about (order + 2)**3 entries.
     """
     return min(dofs, _ENTRIES / (order + 2) ** 3) if name in _ASSEMBLED else dofs
+
+
+def solved(
+    label: str, dofs: int, iterations: int, setup: float, solve: float, integral: float
+) -> dict[str, Any]:
+    """Entries about a solve of Poisson's equation; the integral is that of load times solution."""
+    facts = {"label": label, "dofs": dofs, "iterations": iterations}
+    return facts | {"seconds_setup": setup, "seconds_solve": solve, "integral": integral}
 
 
 def _command(name: str, *words: str) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,32 +40,29 @@ def backend() -> str:
     raise OperatorError(f"libceed has none of the backends {', '.join(BACKENDS)}")
 
 
-@final
-class LibceedOperator(PeerOperator):
+def operator(problem: Problem, _kind: str, space: H1) -> PeerOperator:
     """Mass or diffusion with numbers stored at every point, dofs in the order of femops."""
+    import libceed
 
-    def __init__(self, problem: Problem, _kind: str, space: H1) -> None:
-        import libceed
+    chosen, build = backend(), version("libceed")
+    ceed = libceed.Ceed(chosen)
+    (x, v), y = functions(space), np.zeros(space.size)
+    vectors = [ceed.Vector(space.size) for _ in range(2)]
+    for vector, array in zip(vectors, (x, y), strict=True):
+        vector.set_array(array, cmode=libceed.USE_POINTER)
+    form = _form(ceed, problem, space)
 
-        chosen = backend()
-        build = version("libceed")
-        # a local version, as 1.0.1+native, is that of an own build
-        origin = "" if "+" in build else " (PyPI build, AVX in contractions only)"
-        self.label = f"libceed {build} {chosen.removeprefix('/cpu/self/')}{origin}"
-        ceed = libceed.Ceed(chosen)
-        self.x, self.v = functions(space)
-        self.y = np.zeros(space.size)
-        self._vectors = [ceed.Vector(space.size) for _ in range(2)]
-        for vector, array in zip(self._vectors, (self.x, self.y), strict=True):
-            vector.set_array(array, cmode=libceed.USE_POINTER)
-        self._operator = _operator(ceed, problem, space)
+    def apply() -> Any:
+        form.apply(*vectors)
+        return y
 
-    def apply(self) -> None:
-        """Set y = A x."""
-        self._operator.apply(*self._vectors)
+    # a local version, as 1.0.1+native, is that of an own build
+    origin = "" if "+" in build else " (PyPI build, AVX in contractions only)"
+    label = f"libceed {build} {chosen.removeprefix('/cpu/self/')}{origin}"
+    return PeerOperator(label, apply, x, v)
 
 
-def _operator(ceed: Any, problem: Problem, space: H1) -> Any:
+def _form(ceed: Any, problem: Problem, space: H1) -> Any:
     import libceed
 
     mass = problem.form == "mass"

@@ -3,54 +3,50 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from time import perf_counter
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.peers.interface import PeerOperator, first_function, second_function
+from femops.bench.peers.interface import PeerOperator, first_function, second_function, solved
 from femops.bench.problems import RTOL, Problem, bent
+from femops.bench.timing import stopwatch
 from femops.spaces.h1_l2 import H1
 
 
-@final
-class MfemOperator(PeerOperator):
+def operator(problem: Problem, kind: str, space: H1) -> PeerOperator:
     """Mass or diffusion by partial assembly, dofs in MFEM's order."""
+    import mfem.ser as mfem
 
-    def __init__(self, problem: Problem, kind: str, space: H1) -> None:
-        import mfem.ser as mfem
+    n = round(space.mesh.num_elements ** (1.0 / space.dim))
+    mesh = _mesh(mfem, n, bend=kind != "cartesian")
+    collection = mfem.H1_FECollection(space.order, space.dim)
+    dofs = mfem.FiniteElementSpace(mesh, collection)
+    mass = problem.form == "mass"
+    one = mfem.ConstantCoefficient(1.0)
+    integrator = (mfem.MassIntegrator if mass else mfem.DiffusionIntegrator)(one)
+    degree = 2 * problem.rule(space.order).q1d - 1
+    integrator.SetIntRule(mfem.IntRules.Get(mfem.Geometry.CUBE, degree))
+    form = mfem.BilinearForm(dofs)
+    form.SetAssemblyLevel(mfem.AssemblyLevel_PARTIAL)
+    form.AddDomainIntegrator(integrator)
+    form.Assemble()
+    vectors = [mfem.Vector(dofs.GetTrueVSize()) for _ in range(2)]
+    x, y = (vector.GetDataArray() for vector in vectors)
+    positions = _positions(mesh, space)
+    x[:] = first_function(positions, space.order)
 
-        self.label = f"mfem {version('mfem')} partial assembly (PyPI build, no AVX)"
-        n = round(space.mesh.num_elements ** (1.0 / space.dim))
-        mesh = _mesh(mfem, n, bend=kind != "cartesian")
-        collection = mfem.H1_FECollection(space.order, space.dim)
-        dofs = mfem.FiniteElementSpace(mesh, collection)
-        mass = problem.form == "mass"
-        one = mfem.ConstantCoefficient(1.0)
-        integrator = (mfem.MassIntegrator if mass else mfem.DiffusionIntegrator)(one)
-        degree = 2 * problem.rule(space.order).q1d - 1
-        integrator.SetIntRule(mfem.IntRules.Get(mfem.Geometry.CUBE, degree))
-        form = mfem.BilinearForm(dofs)
-        form.SetAssemblyLevel(mfem.AssemblyLevel_PARTIAL)
-        form.AddDomainIntegrator(integrator)
-        form.Assemble()
-        size = dofs.GetTrueVSize()
-        vectors = mfem.Vector(size), mfem.Vector(size)
-        self.x, self.y = (vector.GetDataArray() for vector in vectors)
-        positions = _positions(mesh, space)
-        self.x[:] = first_function(positions, space.order)
-        self.v = second_function(positions, space.order)
-        self._form, self._vectors = form, vectors
-        self._alive = mesh, collection, dofs, one, integrator
+    def apply() -> Any:
+        form.Mult(*vectors)
+        return y
 
-    def apply(self) -> None:
-        """Set y = A x."""
-        self._form.Mult(*self._vectors)
+    label = f"mfem {version('mfem')} partial assembly (PyPI build, no AVX)"
+    alive = mesh, collection, dofs, one, integrator
+    return PeerOperator(label, apply, x, second_function(positions, space.order), alive=alive)
 
 
 def _mesh(mfem: Any, n: int, *, bend: bool) -> Any:
-    """Make n**3 hexahedra in the unit cube, or bent as those of femops."""
+    """Make n**3 hexahedra in the unit cube, or bend them as femops' benchmark does."""
     mesh = mfem.Mesh.MakeCartesian3D(n, n, n, mfem.Element.HEXAHEDRON, 1.0, 1.0, 1.0)
     for k in range(mesh.GetNV() if bend else 0):
         vertex = mesh.GetVertexArray(k)
@@ -82,14 +78,13 @@ def solve(order: int, n: int) -> dict[str, Any]:
     load.AddDomainIntegrator(mfem.DomainLFIntegrator(one))
     load.Assemble()
     solves = [_solved(mfem, space, one, load, ends, kind) for kind in ("jacobi", "low order")]
-    best = min(solves, key=lambda row: row["seconds_setup"] + row["seconds_solve"])
-    return best | {"dofs": space.GetTrueVSize()}
+    return min(solves, key=lambda row: float(row["seconds_setup"] + row["seconds_solve"]))
 
 
 def _solved(mfem: Any, space: Any, one: Any, load: Any, ends: Any, kind: str) -> dict[str, Any]:
     x, right, solution = mfem.GridFunction(space), mfem.Vector(), mfem.Vector()
     x.Assign(0.0)
-    begin = perf_counter()
+    lap = stopwatch()
     form = mfem.BilinearForm(space)
     form.SetAssemblyLevel(mfem.AssemblyLevel_PARTIAL)
     form.AddDomainIntegrator(mfem.DiffusionIntegrator(one))
@@ -98,7 +93,7 @@ def _solved(mfem: Any, space: Any, one: Any, load: Any, ends: Any, kind: str) ->
     form.FormLinearSystem(ends, x, load, operator, solution, right)
     make = mfem.OperatorJacobiSmoother if kind == "jacobi" else mfem.LORGSSmoother
     precondition = make(form, ends)
-    ready = perf_counter()
+    setup = lap()
     method = mfem.CGSolver()
     method.SetRelTol(RTOL)
     method.SetMaxIter(10_000)
@@ -106,12 +101,7 @@ def _solved(mfem: Any, space: Any, one: Any, load: Any, ends: Any, kind: str) ->
     method.SetOperator(operator.Ptr())
     method.SetPreconditioner(precondition)
     method.Mult(right, solution)
-    end = perf_counter()
+    seconds = setup, lap()
     form.RecoverFEMSolution(solution, load, x)
-    return {
-        "label": f"mfem {version('mfem')} partial assembly, {kind}",
-        "iterations": method.GetNumIterations(),
-        "seconds_setup": ready - begin,
-        "seconds_solve": end - ready,
-        "integral": float(load(x)),
-    }
+    label = f"mfem {version('mfem')} partial assembly, {kind}"
+    return solved(label, space.GetTrueVSize(), method.GetNumIterations(), *seconds, float(load(x)))

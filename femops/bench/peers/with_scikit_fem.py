@@ -4,35 +4,25 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from itertools import count
-from time import perf_counter
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
-from femops.bench.peers.interface import PeerOperator, first_function, second_function
+from femops.bench.peers.interface import PeerOperator, first_function, second_function, solved
 from femops.bench.problems import RTOL, Problem, bend
+from femops.bench.timing import stopwatch
 from femops.spaces.h1_l2 import H1
 
 
-@final
-class ScikitFemOperator(PeerOperator):
+def operator(problem: Problem, kind: str, space: H1) -> PeerOperator:
     """Mass or diffusion as SciPy's compressed rows, in scikit-fem's order of dofs."""
-
-    level = "full"
-
-    def __init__(self, problem: Problem, kind: str, space: H1) -> None:
-        n = round(space.mesh.num_elements ** (1.0 / space.dim))
-        degree = 2 * problem.rule(space.order).q1d - 1
-        basis = _basis(n, space.order, degree, bent=kind != "cartesian")
-        self._matrix = _matrix(problem.form, basis)
-        self.x = first_function(basis.doflocs, space.order)
-        self.v = second_function(basis.doflocs, space.order)
-        self.y = np.zeros_like(self.x)
-        self.label = f"scikit-fem {version('scikit-fem')} assembled matrix"
-
-    def apply(self) -> None:
-        """Set y = A x."""
-        self.y = self._matrix @ self.x
+    n = round(space.mesh.num_elements ** (1.0 / space.dim))
+    degree = 2 * problem.rule(space.order).q1d - 1
+    basis = _basis(n, space.order, degree, bent=kind != "cartesian")
+    matrix = _matrix(problem.form, basis)
+    x, v = (f(basis.doflocs, space.order) for f in (first_function, second_function))
+    label = f"scikit-fem {version('scikit-fem')} assembled matrix"
+    return PeerOperator(label, lambda: matrix @ x, x, v, "full")
 
 
 def _basis(n: int, order: int, degree: int, *, bent: bool) -> Any:
@@ -61,19 +51,12 @@ def solve(order: int, n: int) -> dict[str, Any]:
 
     basis = _basis(n, order, 2 * order + 3, bent=True)
     load = unit_load.assemble(basis)
-    begin = perf_counter()
+    lap = stopwatch()
     A = _matrix("diffusion", basis)
     kept, b, x, inside = skfem.condense(A, load, D=basis.get_dofs())
     precondition = smoothed_aggregation_solver(kept.tocsr()).aspreconditioner()
-    ready = perf_counter()
-    steps = count()
+    setup, steps = lap(), count()
     x[inside], _ = cg(kept, b, rtol=RTOL, M=precondition, callback=lambda _: next(steps))
-    end = perf_counter()
-    return {
-        "label": f"scikit-fem {version('scikit-fem')} PyAMG",
-        "dofs": int(basis.N),
-        "iterations": next(steps),
-        "seconds_setup": ready - begin,
-        "seconds_solve": end - ready,
-        "integral": float(load @ x),
-    }
+    seconds = setup, lap()
+    label = f"scikit-fem {version('scikit-fem')} PyAMG"
+    return solved(label, int(basis.N), next(steps), *seconds, float(load @ x))

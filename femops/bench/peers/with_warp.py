@@ -5,7 +5,6 @@ disk.
 """
 
 from importlib.metadata import version
-from time import perf_counter
 from typing import Any, final
 
 import numpy as np
@@ -14,8 +13,9 @@ import warp.fem as fem
 from warp.optim.linear import cg, preconditioner
 from warp.sparse import bsr_mv
 
-from femops.bench.peers.interface import PeerOperator, first_function, second_function
+from femops.bench.peers.interface import PeerOperator, first_function, second_function, solved
 from femops.bench.problems import RTOL, Problem, bend
+from femops.bench.timing import stopwatch
 from femops.spaces.h1_l2 import H1
 
 # Corners of a hexahedron: around the bottom, then around the top.
@@ -40,26 +40,23 @@ def load(s: fem.Sample, v: fem.Field):  # type: ignore[no-untyped-def]  # noqa: 
     return v(s)
 
 
-@final
-class WarpOperator(PeerOperator):
+def operator(problem: Problem, kind: str, space: H1) -> PeerOperator:
     """Mass or diffusion as a matrix of Warp, in Warp's order of dofs."""
+    n = round(space.mesh.num_elements ** (1.0 / space.dim))
+    q1d = problem.rule(space.order).q1d
+    parts = _Parts(n, space.order, q1d, bent=kind != "cartesian")
+    matrix = parts.integrated(mass if problem.form == "mass" else diffusion, "u", "v")
+    positions = parts.space.node_positions().numpy().T
+    x, v = (f(positions, space.order) for f in (first_function, second_function))
+    vectors = wp.array(x, dtype=wp.float64), wp.zeros(len(x), dtype=wp.float64)
+    x, y = (vector.numpy() for vector in vectors)  # views
 
-    level = "full"
+    def apply() -> Any:
+        bsr_mv(matrix, *vectors, alpha=1.0, beta=0.0)
+        return y
 
-    def __init__(self, problem: Problem, kind: str, space: H1) -> None:
-        n = round(space.mesh.num_elements ** (1.0 / space.dim))
-        q1d = problem.rule(space.order).q1d
-        self._parts = parts = _Parts(n, space.order, q1d, bent=kind != "cartesian")
-        self._matrix = parts.matrix(mass if problem.form == "mass" else diffusion)
-        positions = parts.space.node_positions().numpy().T
-        x, self.v = (f(positions, space.order) for f in (first_function, second_function))
-        self._vectors = wp.array(x, dtype=wp.float64), wp.zeros(len(x), dtype=wp.float64)
-        self.x, self.y = (vector.numpy() for vector in self._vectors)  # views
-        self.label = f"warp {version('warp-lang')} CPU, assembled matrix"
-
-    def apply(self) -> None:
-        """Set y = A x."""
-        bsr_mv(self._matrix, *self._vectors, alpha=1.0, beta=0.0)
+    label = f"warp {version('warp-lang')} CPU, assembled matrix"
+    return PeerOperator(label, apply, x, v, "full", (parts,))
 
 
 @final
@@ -80,26 +77,21 @@ class _Parts:
         family = fem.Polynomial.GAUSS_LEGENDRE
         self.rule = fem.RegularQuadrature(fem.Cells(mesh), 2 * q1d - 1, family)
 
-    def matrix(self, integrand: Any) -> Any:
-        """Assemble a matrix."""
-        v = fem.make_test(self.space, domain=self.rule.domain)
-        u = fem.make_trial(self.space, domain=self.rule.domain)
-        fields = {"u": u, "v": v}
-        return fem.integrate(
-            integrand, quadrature=self.rule, fields=fields, output_dtype=wp.float64
-        )
+    def fields(self, domain: Any) -> dict[str, Any]:
+        """Trial and test functions on a domain."""
+        made = {"u": fem.make_trial, "v": fem.make_test}
+        return {name: make(self.space, domain=domain) for name, make in made.items()}
 
-    def load(self) -> Any:
-        """Assemble a load of one."""
-        v = fem.make_test(self.space, domain=self.rule.domain)
-        return fem.integrate(load, quadrature=self.rule, fields={"v": v}, output_dtype=wp.float64)
+    def integrated(self, integrand: Any, *names: str) -> Any:
+        """Assemble the vector or the matrix of an integrand of the fields with these names."""
+        fields = self.fields(self.rule.domain)
+        given = {"quadrature": self.rule, "fields": {name: fields[name] for name in names}}
+        return fem.integrate(integrand, **given, output_dtype=wp.float64)
 
     def boundary(self) -> Any:
         """Return the projector on the dofs of the boundary."""
-        sides = fem.BoundarySides(self.mesh)
-        u = fem.make_trial(self.space, domain=sides)
-        v = fem.make_test(self.space, domain=sides)
-        projector = fem.integrate(mass, fields={"u": u, "v": v}, assembly="nodal")
+        fields = self.fields(fem.BoundarySides(self.mesh))
+        projector = fem.integrate(mass, fields=fields, assembly="nodal")
         fem.normalize_dirichlet_projector(projector)
         return projector
 
@@ -115,21 +107,15 @@ def solve(order: int, n: int) -> dict[str, Any]:
 
 def _solved(order: int, n: int) -> dict[str, Any]:
     parts = _Parts(n, order, order + 2, bent=True)
-    right, projector = parts.load(), parts.boundary()
+    right, projector = parts.integrated(load, "v"), parts.boundary()
     given = right.numpy().copy()
     x = wp.zeros_like(right)
-    begin = perf_counter()
-    matrix = parts.matrix(diffusion)
+    lap = stopwatch()
+    matrix = parts.integrated(diffusion, "u", "v")
     fem.project_linear_system(matrix, right, projector, wp.zeros_like(right))
     precondition = preconditioner(matrix, "diag")
-    ready = perf_counter()
+    setup = lap()
     iterations, *_ = cg(matrix, right, x, tol=RTOL, maxiter=10_000, M=precondition, check_every=1)
-    end = perf_counter()
-    return {
-        "label": f"warp {version('warp-lang')} CPU, Jacobi",
-        "dofs": len(given),
-        "iterations": int(iterations),
-        "seconds_setup": ready - begin,
-        "seconds_solve": end - ready,
-        "integral": float(given @ x.numpy()),
-    }
+    seconds = setup, lap()
+    label = f"warp {version('warp-lang')} CPU, Jacobi"
+    return solved(label, len(given), int(iterations), *seconds, float(given @ x.numpy()))

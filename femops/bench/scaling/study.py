@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import groupby, product
@@ -11,14 +12,26 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from femops import launchers
+from femops.bench.child import Child
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, Progress, check_asked, per_direction
 from femops.bench.scaling.worker import METHODS
-from femops.bench.scaling.worlds import World, check_alone, started
 from femops.bench.timing import LEAST, in_turns
 from femops.errors import OperatorError
-from femops.parallel import cores
+from femops.parallel import cores, launch
 from femops_kernels.cpu import machine
 from femops_meshes import box, partition
+
+_WORKER = "femops.bench.scaling.worker"
+_ENVIRONMENT = {
+    # Open MPI starts more ranks than cores only if told to
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    # one thread for each rank, also in BLAS
+    **dict.fromkeys(
+        ("FEMOPS_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1"
+    ),
+}
 
 MOST_RANKS = 4096
 """Largest number of ranks: all processes are on one machine."""
@@ -28,7 +41,6 @@ MEMORY_RANKS = (1, 2, 4, 8)
 
 Counts = tuple[int, int, int]
 """Elements of a box in each direction."""
-
 
 Round = dict[str, float]
 
@@ -116,6 +128,37 @@ class Settings:
         return [many for many in sorted(self.ranks) if many <= len(cores.own())]
 
 
+def check_alone() -> str:
+    """Check that ranks can be started, and return the command; see `World`."""
+    mpiexec, (count, name) = launch.mpiexec(), launchers.launched()
+    if count > 1:
+        raise OperatorError(
+            f"'bench scaling' starts its ranks itself, but is one of {count} ({name}): "
+            "run it without mpiexec"
+        )
+    return mpiexec
+
+
+@final
+class World:
+    """Ranks with one thread each, pinned to its own core, which sleep between requests."""
+
+    def __init__(self, ranks: int) -> None:
+        command = [check_alone(), "-n", str(ranks), sys.executable, "-m", _WORKER]
+        failed = f"{ranks} ranks failed, mpiexec ended with"
+        self.ranks, self._child = ranks, Child(failed, command, _ENVIRONMENT)
+        self.close = self._child.close
+
+    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        """Let all ranks call a method of `worker.Worker`, and return the answer."""
+        return self._child.ask({"do": do} | arguments)
+
+
+def started(ranks: int) -> AbstractContextManager[World]:
+    """Start a world, which ends with the ``with`` block."""
+    return closing(World(ranks))
+
+
 def run_scaling(
     settings: Settings,
     *,
@@ -153,21 +196,16 @@ def run_scaling(
     check_alone()
     show = progress or (lambda _: None)
     timed = settings.timed()
-    found: dict[str, Any] = {"machine": machine.describe(), "rows": [], "memory": []}
     with ExitStack() as stack:
         worlds = [stack.enter_context(started(many)) for many in timed]
-        if worlds:
-            found["rows"] = measure(worlds, settings, show)
-    levels = {
-        Task(row["problem"], row["mesh"], row["method"]): row["level"] for row in found["rows"]
-    }
+        rows = measure(worlds, settings, show) if worlds else []
+    levels = {Task(row["problem"], row["mesh"], row["method"]): row["level"] for row in rows}
     for many in settings.ranks:
         if many not in timed:
             show(f"messages of {many} ranks")
-            found["rows"] += count_only(many, settings, levels)
-    if memory_ranks:
-        found["memory"] = rank_memory(settings, memory_ranks, show)
-    return found
+            rows += count_only(many, settings, levels)
+    memory = rank_memory(settings, memory_ranks, show) if memory_ranks else []
+    return {"machine": machine.describe(), "rows": rows, "memory": memory}
 
 
 def prepare(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:
@@ -216,14 +254,11 @@ def _measure_together(
         (task, world): partial(time_once, world, task, settings.seconds) for task, world in facts
     }
     show = partial(progress, f"{tasks[0].name}: a round of {settings.rounds}")
-    rounds = in_turns(measures, settings.rounds, show)
-    rows = []
+    rounds, base, rows = in_turns(measures, settings.rounds, show), worlds[0], []
     for (task, world), fact in facts.items():
-        first = task, worlds[0]
-        found = speeds(rounds[task, world], rounds[first])
-        times = fact["dofs"] / facts[first]["dofs"]
-        found["speedup"] *= times
-        found["efficiency"] = found["speedup"] * worlds[0].ranks / world.ranks
+        found = speeds(rounds[task, world], rounds[task, base])
+        found["speedup"] *= fact["dofs"] / facts[task, base]["dofs"]
+        found["efficiency"] = found["speedup"] * base.ranks / world.ranks
         found["dofs_per_second"] = fact["dofs"] * settings.nvec / found["seconds"]
         rows.append(_row(world, task, settings, fact, UNTIMED | found))
     return rows
@@ -258,12 +293,8 @@ def _calm(found: Round) -> bool:
 
 
 _WAITS = ("wait", "wait_without_overlap", "seconds_without_overlap")
-UNTIMED: dict[str, Any] = {"timed": False} | dict.fromkeys(
-    (
-        *("calm_rounds", "seconds", "seconds_min", "dofs_per_second", "speedup", "efficiency"),
-        *_WAITS,
-    )
-)
+_TIMES = ("calm_rounds", "seconds", "seconds_min", "dofs_per_second", "speedup", "efficiency")
+UNTIMED: dict[str, Any] = {"timed": False} | dict.fromkeys((*_TIMES, *_WAITS))
 """Entries of a row that stay empty on more ranks than cores."""
 
 
@@ -311,17 +342,15 @@ def rank_memory(
     ranks, and ``times_share``, which is 1 if the bytes fall as 1/ranks: bytes times ranks, relative
     to the row with the fewest ranks.
     """
-    task = settings.tasks()[0]
-    rows: list[dict[str, Any]] = []
+    task, rows = settings.tasks()[0], list[dict[str, Any]]()
     level = "partial" if settings.level == "auto" else settings.level
     case = {"problem": task.problem, "mesh": task.mesh}
     asked = {"order": settings.order, "counts": settings.counts(task, 1), "level": level}
     for many in ranks:
         progress(f"memory of {many} ranks")
         with started(many) as world:
-            facts = world.ask("memory", **case, **asked)
-        rows.append(case | {"ranks": many} | facts)
-    for row in rows:
-        more = row["ranks"] / rows[0]["ranks"]
-        row["times_share"] = row["bytes"] * more / rows[0]["bytes"]
+            row = case | {"ranks": many} | world.ask("memory", **case, **asked)
+        first = rows[0] if rows else row
+        more = many / first["ranks"]
+        rows.append(row | {"times_share": row["bytes"] * more / first["bytes"]})
     return rows

@@ -1,6 +1,6 @@
 """The program of the ranks, which carries out requests. Each request is a line of JSON.
 
-`femops.bench.scaling.worlds.World` starts the program. Rank 0 reads requests from standard input
+`femops.bench.scaling.study.World` starts the program. Rank 0 reads requests from standard input
 and writes answers to standard output. Between requests all ranks sleep.
 """
 
@@ -68,9 +68,7 @@ class Case:
         compiled = self.compiled
         if not isinstance(compiled, DistributedOperator):
             return []
-        both = [forward.channel for forward, _ in compiled.forwards]
-        both += [reverse.channel for reverse, _ in compiled.reverses]
-        found = {id(channel): channel for channel in both}
+        found = {id(x.channel): x.channel for x, _ in (*compiled.forwards, *compiled.reverses)}
         return [channel for channel in found.values() if isinstance(channel, MpiChannel)]
 
     def total(self, name: str) -> float:
@@ -189,7 +187,7 @@ def peak_of() -> Iterator[list[int]]:
     """Measure how much peak memory this process needs inside the block. Linux only."""
     peak: list[int] = []
     gc.collect()
-    with suppress(AttributeError):  # only the GNU C library gives back what was freed before
+    with suppress(AttributeError):  # only the GNU C library gives freed memory back
         ctypes.CDLL(None).malloc_trim(0)
     try:
         (_PROCESS / "clear_refs").write_text(_RESET, encoding="ascii")

@@ -10,81 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.machine import Meter, using
-from femops.bench.problems import (
-    FOOTPRINTS,
-    MESHES,
-    PROBLEMS,
-    Progress,
-    check_asked,
-    make_space,
-)
+from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, Progress, check_asked, make_space
 from femops.bench.timing import call_seconds, in_turns, median_seconds, medians, repeated
 from femops.operators import Operator
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.cg.cg import ConjugateGradients
 from femops_kernels.cpu.operators import HostOperator
 
-Vector = NDArray[np.float64]
-
 PROBLEM = PROBLEMS["bp1"]
 """Mass matrix: the least work per dof, so that vector updates have the largest share."""
 
-PASSES = {False: 13, True: 7}
-"""Number of vectors that an iteration reads and writes, two of them in the operator. The key is
-True for merged updates."""
+PASSES = {"apart": 13, "merged": 7}
+"""Number of vectors that an iteration reads and writes, two of them in the operator."""
 
 _ITERATIONS = 20  # from a random vector: few enough that no square underflows
-
-
-def _measures(A: Operator, b: Vector, seconds: float) -> dict[str, Callable[[], float]]:
-    """Functions that time both kinds of conjugate gradients and the operator for ``seconds``.
-
-    The right-hand side b is (size,).
-    """
-    apply = partial(A.apply, b, np.empty_like(b))
-
-    def iteration(merged: bool) -> float:
-        once = partial(_iteration, A, b, merged)
-        return float(np.median(repeated(once, seconds / _ITERATIONS, least=1)))
-
-    return {
-        "apart": partial(iteration, False),
-        "merged": partial(iteration, True),
-        "operator": partial(median_seconds, apply, seconds),
-    }
-
-
-def _iteration(A: Operator, b: Vector, merged: bool) -> float:
-    """Seconds of an iteration, without the start of the solve."""
-    compiled = A.compiled
-    assert isinstance(compiled, HostOperator)  # one rank
-    solve = ConjugateGradients(compiled, b, None, None, merged)
-    solve.advance(0.0, 2, 2, show=False)  # warms up
-    more = partial(solve.advance, 0.0, 2 + _ITERATIONS, _ITERATIONS, show=False)
-    return call_seconds(more) / (solve.iterations - 2)
-
-
-def _row(
-    mesh: str, A: Operator, median: dict[str, float], threads: int, triad: float
-) -> dict[str, Any]:
-    """Make one row of the result; the triad is in bytes/s."""
-    apart, merged, vector = median["apart"], median["merged"], 8 * A.space.size
-    rest = A.cost().bytes_moved - 2 * vector
-    moved = {kind: rest + passes * vector for kind, passes in PASSES.items()}
-    return {
-        "problem": PROBLEM.name,
-        "mesh": mesh,
-        "order": A.space.order,
-        "dofs": A.space.size,
-        "level": A.level,
-        "threads": threads,
-        **{f"seconds_{name}": seconds for name, seconds in median.items()},
-        "dofs_per_second": A.space.size / merged,
-        "ratio": apart / merged,
-        "ratio_by_bytes": moved[False] / moved[True],
-        "seconds_saved": apart - merged,
-        "seconds_saved_by_bytes": (moved[False] - moved[True]) / triad,
-    }
 
 
 def run_cg(
@@ -126,13 +65,45 @@ def run_cg(
             if A.level == "full":
                 notes.append(f"{mesh}, order {order}: nothing to merge at the level full")
                 continue
-            b = np.random.default_rng(order).standard_normal(V.size)
-            operators[mesh] = A
-            measures |= {(mesh, name): m for name, m in _measures(A, b, seconds).items()}
+            b, operators[mesh] = np.random.default_rng(order).standard_normal(V.size), A
+            for kind in PASSES:
+                measures[mesh, kind] = partial(_iteration, A, b, kind == "merged", seconds)
+            apply = partial(A.apply, b, np.empty_like(b))
+            measures[mesh, "operator"] = partial(median_seconds, apply, seconds)
         with using(count):
             times = medians(in_turns(measures, rounds if operators else 0, meter.round))
         for mesh, A in operators.items():
-            mine = {name: median for (of, name), median in times.items() if of == mesh}
-            rows.append(_row(mesh, A, mine, count, 1e9 * meter.triad(count, rounds)))
+            median = {name: seconds for (of, name), seconds in times.items() if of == mesh}
+            facts = {"problem": PROBLEM.name, "mesh": mesh, "order": order, "dofs": A.space.size}
+            facts |= {"level": A.level, "threads": count}
+            rows.append(facts | _figures(A, median, 1e9 * meter.triad(count, rounds)))
     result = {"machine": meter.describe(), "limits": meter.limits()} if rows else {}
     return {"machine": machine.describe()} | result | {"rows": rows, "notes": notes}
+
+
+def _iteration(A: Operator, b: NDArray[np.float64], merged: bool, seconds: float) -> float:
+    """Median seconds of an iteration, without the start of the solve; b is (size,)."""
+    compiled = A.compiled
+    assert isinstance(compiled, HostOperator)  # one rank
+
+    def once() -> float:
+        solve = ConjugateGradients(compiled, b, None, None, merged)
+        solve.advance(0.0, 2, 2, show=False)  # warms up
+        more = partial(solve.advance, 0.0, 2 + _ITERATIONS, _ITERATIONS, show=False)
+        return call_seconds(more) / (solve.iterations - 2)
+
+    return float(np.median(repeated(once, seconds / _ITERATIONS, least=1)))
+
+
+def _figures(A: Operator, median: dict[str, float], triad: float) -> dict[str, Any]:
+    """Entries of a row from median seconds by name; the triad is in bytes/s."""
+    apart, merged, vector = median["apart"], median["merged"], 8 * A.space.size
+    rest = A.cost().bytes_moved - 2 * vector
+    moved = {kind: rest + passes * vector for kind, passes in PASSES.items()}
+    return {f"seconds_{name}": seconds for name, seconds in median.items()} | {
+        "dofs_per_second": A.space.size / merged,
+        "ratio": apart / merged,
+        "ratio_by_bytes": moved["apart"] / moved["merged"],
+        "seconds_saved": apart - merged,
+        "seconds_saved_by_bytes": (moved["apart"] - moved["merged"]) / triad,
+    }

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from time import perf_counter, process_time
+from itertools import product
+from time import process_time
 from typing import Any, final
 
 import numpy as np
@@ -18,6 +19,7 @@ from scipy.sparse.linalg import LinearOperator, lobpcg
 from femops.basis import lobatto
 from femops.bench.machine import using
 from femops.bench.problems import Progress, choose
+from femops.bench.timing import stopwatch
 from femops.eigen import chebyshev_subspace
 from femops.errors import OperatorError
 from femops.forms import form, mass
@@ -50,26 +52,22 @@ def run_eigen(
         raise OperatorError("nothing to measure: give at least one of each")
     if not 0.0 < tol < 1.0:
         raise OperatorError(f"tol = {tol}: give a number between 0 and 1")
-    case = _Case(order, elements, states, tol)
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
-    facts: dict[str, dict[str, Any]] = {}
+    case, facts = _Case(order, elements, states, tol), dict[str, dict[str, Any]]()
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     with using(threads):
         case.solve("chebyshev", maxiter=1)  # kernels are compiled
-        for k in range(rounds):
-            for name in methods:
-                progress(f"round {k + 1}: {name}")
-                wall, begin = perf_counter(), process_time()
-                facts[name] = case.solve(name)
-                seconds[name].append((process_time() - begin, perf_counter() - wall))
-    medians = {name: np.median(times, axis=0) for name, times in seconds.items()}
-    first = medians[methods[0]][0]
-    rows = [
-        {"method": name, "dofs": case.V.size, "order": order, "states": states}
-        | {"threads": threads, "processor_seconds": float(cpu), "seconds": float(wall)}
-        | facts[name]
-        | {"times_as_long": float(cpu / first)}
-        for name, (cpu, wall) in medians.items()
-    ]
+        for k, name in product(range(rounds), times):
+            progress(f"round {k + 1}: {name}")
+            lap, begin = stopwatch(), process_time()
+            facts[name] = case.solve(name)
+            times[name].append((process_time() - begin, lap()))
+    rows = list[dict[str, Any]]()
+    for name, each in times.items():
+        cpu, wall = np.median(each, axis=0).tolist()
+        row = {"method": name, "dofs": case.V.size, "order": order, "states": states}
+        row |= {"threads": threads, "processor_seconds": cpu, "seconds": wall} | facts[name]
+        first = rows[0]["processor_seconds"] if rows else cpu
+        rows.append(row | {"times_as_long": cpu / first})
     return {"machine": machine.describe(), "rows": rows}
 
 
@@ -84,13 +82,10 @@ class _Case:
     def __init__(self, order: int, elements: int, states: int, tol: float) -> None:
         self.states, self.tol = states, tol
         self.V = H1(box((elements,) * 3, -_RADIUS, _RADIUS), order)
-        nodes = lobatto(self.V.p1d)
-        free = np.ones(self.V.size)
-        free[self.V.boundary_dofs()] = 0.0
-        self.H: Operator = form(_hamiltonian, self.V, quadrature=nodes).constrained(
-            self.V.boundary_dofs()
-        )
-        self.mass, self.free = mass(self.V, quadrature=nodes).diagonal(), free
+        nodes, ends = lobatto(self.V.p1d), self.V.boundary_dofs()
+        self.H: Operator = form(_hamiltonian, self.V, quadrature=nodes).constrained(ends)
+        self.mass, self.free = mass(self.V, quadrature=nodes).diagonal(), np.ones(self.V.size)
+        self.free[ends] = 0.0
         shells = range(states)  # more than enough
         energies = np.repeat([n + 1.5 for n in shells], [(n + 1) * (n + 2) // 2 for n in shells])
         self.exact: NDArray[np.float64] = energies[:states]

@@ -6,16 +6,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from time import perf_counter
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.machine import Meter, using
-from femops.bench.peers.interface import SOLVERS, peer_solve
+from femops.bench.peers.interface import SOLVERS, peer_solve, solved
 from femops.bench.problems import RTOL, Progress, check_asked, choose, make_mesh
-from femops.bench.timing import batch_times, median_seconds, medians
+from femops.bench.timing import batch_times, median_seconds, medians, stopwatch
 from femops.errors import OperatorError
 from femops.forms import diffusion, load
 from femops.operators import Operator
@@ -52,47 +51,39 @@ class Solves:
 
     def round(self, seconds: float) -> None:
         """Time setup and solve with each preconditioner, and products for about ``seconds``."""
-        A, y = self.operator, self.operator.space.zeros()
-        device = A.space.device
-
-        apply = partial(A.apply, self.b, y)
-        if device is None:
-            self.seconds["apply"].append(median_seconds(apply, seconds))
-        else:
-            self.seconds["apply"].append(batch_times(device, apply, seconds).median)
+        A, device = self.operator, self.operator.space.device
+        apply = partial(A.apply, self.b, A.space.zeros())
+        self.seconds["apply"].append(
+            median_seconds(apply, seconds)
+            if device is None
+            else batch_times(device, apply, seconds).median
+        )
         for kind, make in KINDS.items():
-            begin = perf_counter()
+            lap = stopwatch()
             M = make(A)
             if device is not None:
                 device.synchronize()
-            ready = perf_counter()
+            self.seconds[f"{kind} setup"].append(lap())
             _, self.infos[kind] = cg(A, self.b, M=M, rtol=RTOL, warn=False)
-            end = perf_counter()
-            self.seconds[f"{kind} setup"].append(ready - begin)
-            self.seconds[f"{kind} solve"].append(end - ready)
+            self.seconds[f"{kind} solve"].append(lap())
 
     def rows(self, threads: int) -> Rows:
         """Return a row of the result for each preconditioner."""
         median, space = medians(self.seconds), self.operator.space
-        device, apply = space.device and space.device.name, median["apply"]
+        apply = median["apply"]
+        facts = {"problem": "poisson", "mesh": self.mesh, "order": space.order}
+        facts |= {"elements": space.mesh.num_elements, "dofs": space.size}
+        facts |= {"level": self.operator.level, "threads": threads}
+        facts |= {"device": space.device and space.device.name}
         rows = []
         for kind, info in self.infos.items():
             setup, solve = (median[f"{kind} {part}"] for part in ("setup", "solve"))
-            row = {"problem": "poisson", "mesh": self.mesh, "order": space.order}
-            row |= {"elements": space.mesh.num_elements, "dofs": space.size}
-            row |= {"level": self.operator.level, "threads": threads, "device": device}
-            row |= {"preconditioner": kind, "iterations": info.iterations}
-            row |= {
-                "converged": info.converged,
-                "seconds_apply": apply,
-                "seconds_setup": setup,
-                "seconds_solve": solve,
-                "setup_applications": setup / apply,
-                "solve_applications": solve / apply,
-                "faster_than_jacobi": median["jacobi solve"] / solve,
-                "dofs_per_second": space.size / (setup + solve),
-            }
-            rows.append(row)
+            row = facts | {"preconditioner": kind, "iterations": info.iterations}
+            row |= {"converged": info.converged, "seconds_apply": apply}
+            row |= {"seconds_setup": setup, "seconds_solve": solve}
+            row |= {"setup_applications": setup / apply, "solve_applications": solve / apply}
+            row |= {"faster_than_jacobi": median["jacobi solve"] / solve}
+            rows.append(row | {"dofs_per_second": space.size / (setup + solve)})
         return rows
 
 
@@ -142,8 +133,7 @@ def run_solve(
     choose("peer", peers, SOLVERS, none=True)
     if peers and device is not None:
         raise OperatorError("peers solve on the host: give a device or peers, not both")
-    meter, rows = Meter((count,)), list[dict[str, Any]]()
-    beside, notes = list[dict[str, Any]](), list[str]()
+    meter, rows, beside, notes = Meter((count,)), Rows(), Rows(), list[str]()
     for order in orders:
         for mesh in meshes:
             if progress:
@@ -210,39 +200,28 @@ def run_beside(
                 del found[name]
             else:
                 found[name].append(row)
-    rows = [_peer_row(order, solves, found["femops"]) for solves in found.values()]
     wanted = found["femops"][0]["integral"]
     for name, solves in found.items():
         off = abs(solves[0]["integral"] / wanted - 1.0)
         if not off < _TOLERANCE:
             notes.append(f"order {order}: {name}'s solution differs by {off:.1e}")
+    names, rows, own = ("seconds_setup", "seconds_solve"), Rows(), 0.0
+    for solves in found.values():
+        times = medians({name: [row[name] for row in solves] for name in names})
+        own = own or sum(times.values())  # femops comes first
+        kept = {name: solves[0][name] for name in ("label", "dofs", "iterations")}
+        rows.append({"order": order} | kept | times | {"times_as_long": sum(times.values()) / own})
     return rows, notes
-
-
-def _peer_row(order: int, solves: Rows, own: Rows) -> dict[str, Any]:
-    seconds, reference = (
-        [float(np.median([row[f"seconds_{part}"] for row in each])) for part in ("setup", "solve")]
-        for each in (solves, own)
-    )
-    kept = {name: solves[0][name] for name in ("label", "dofs", "iterations")}
-    times = {"seconds_setup": seconds[0], "seconds_solve": seconds[1]}
-    return {"order": order} | kept | times | {"times_as_long": sum(seconds) / sum(reference)}
 
 
 def _own(space: H1) -> dict[str, Any]:
     right = load(space, 1.0)
     with using(1):
-        begin = perf_counter()
+        lap = stopwatch()
         A = diffusion(space).constrained(space.boundary_dofs())
         M = multigrid(A)
-        ready = perf_counter()
+        setup = lap()
         u, info = cg(A, A.rhs(right), M=M, rtol=RTOL)
-        end = perf_counter()
-    return {
-        "label": "femops multigrid",
-        "dofs": space.size,
-        "iterations": info.iterations,
-        "seconds_setup": ready - begin,
-        "seconds_solve": end - ready,
-        "integral": float(right @ u),
-    }
+        seconds = setup, lap()
+    label = "femops multigrid"
+    return solved(label, space.size, info.iterations, *seconds, float(right @ u))

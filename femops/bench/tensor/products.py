@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.bounds import Bound, Traffic, host_bound
-from femops.bench.machine import Meter, one_blas_thread, using
+from femops.bench.machine import Meter, one_blas_thread
 from femops.bench.problems import Progress, check_asked, choose
-from femops.bench.timing import in_turns, median_seconds
 from femops.errors import TensorError
 from femops.tensor import Batch, Interleaved, Strided, gemm
 from femops.tensor.places import NUMBERS
@@ -31,8 +30,6 @@ Way = tuple[str, str]
 """Library and layout."""
 
 _PEER: Way = "numpy", "contiguous"
-
-Array = NDArray[Any]
 
 LAYOUTS = ("contiguous", "interleaved")
 
@@ -66,22 +63,14 @@ class ProductCase:
 
     def row(self, way: Way, threads: int, seconds: float, bound: Bound) -> dict[str, Any]:
         """Entries of the row of a library and layout, with the bound."""
-        return {
-            "n": self.n,
-            "members": self.members,
-            "dtype": self.dtype,
-            "threads": threads,
-            "limit_gflops": self.flops / bound.seconds * 1e-9,
-            "bound": bound.resource,
-            "implementation": way[0],
-            "layout": way[1],
-            "seconds": seconds,
-            "gflops": self.flops / seconds * 1e-9,
-            "fraction_of_limit": bound.seconds / seconds,
-        }
+        row = {"n": self.n, "members": self.members, "dtype": self.dtype, "threads": threads}
+        row |= {"limit_gflops": self.flops / bound.seconds * 1e-9, "bound": bound.resource}
+        row |= {"implementation": way[0], "layout": way[1], "seconds": seconds}
+        row["gflops"] = self.flops / seconds * 1e-9
+        return row | {"fraction_of_limit": bound.seconds / seconds}
 
     def operands(self) -> list[NDArray[Any]]:
-        """Two operands (members, n, n), neither zero nor alike."""
+        """Two different operands (members, n, n) of pseudo-random numbers."""
         found = []
         for seed in (0, 1):
             rng = np.random.default_rng(seed)
@@ -148,10 +137,7 @@ def _rows(
         bandwidth, peak = meter.bandwidth(threads, traffic), meter.peak(threads, 1)
         bounds.append(host_bound(traffic.total, case.flops, bandwidth, peak))
 
-    calls = _calls(case, threads)
-    measures = {way: partial(median_seconds, call, seconds) for way, call in calls.items()}
-    with using(threads):
-        times = in_turns(measures, rounds, limit)
+    times = meter.turns(_calls(case, threads), threads, rounds, seconds, limit)
     limits, peer = np.array([bound.seconds for bound in bounds]), np.array(times[_PEER])
     middle = sorted(bounds, key=lambda bound: bound.seconds)[rounds // 2]
     rows = []
@@ -174,26 +160,20 @@ def _calls(case: ProductCase, threads: int) -> dict[Way, Callable[[], object]]:
             layout = layout_of(name, on_device=False)
             batches = [Batch.wrap(array).copy(layout) for array in batches]
         calls["femops", name] = partial(gemm, *batches, beta=1.0)
-    return calls | {_PEER: partial(_by_numpy(threads), a, b, c)}
+    return calls | {_PEER: _by_numpy(threads, a, b, c)}
 
 
-def _add_products(a: Array, b: Array, c: Array) -> None:
-    c += a @ b
-
-
-def _by_numpy(threads: int) -> Callable[[Array, Array, Array], None]:
+def _by_numpy(threads: int, a: Any, b: Any, c: Any) -> Callable[[], object]:
     """Return a function that computes ``c += a @ b`` by NumPy, a part of the batch per thread."""
+
+    def add(part: slice) -> None:
+        c[part] += a[part] @ b[part]
+
     if threads == 1:
-        return _add_products
-    pool = ThreadPoolExecutor(threads)
-
-    def shared(a: Array, b: Array, c: Array) -> None:
-        edges = np.linspace(0, len(a), threads + 1).astype(int)
-        parts = (slice(*edge) for edge in pairwise(edges))
-        for done in [pool.submit(_add_products, a[part], b[part], c[part]) for part in parts]:
-            done.result()
-
-    return shared
+        return partial(add, slice(None))
+    edges = np.linspace(0, len(a), threads + 1).astype(int)
+    pool, parts = ThreadPoolExecutor(threads), [slice(*edge) for edge in pairwise(edges)]
+    return lambda: list(pool.map(add, parts))
 
 
 def run_gemm(

@@ -7,7 +7,7 @@ later runs read (tensor report, section 6.3).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar, final
 
@@ -23,8 +23,8 @@ from femops.tensor.lowering import Term, launches_on_device
 from femops.tensor.memory import DeviceName, find_device
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Variant
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.tensor.shapes import ProductShape, settings_of
+from femops_kernels.device import Device
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.tensor.offsets import offsets
 from femops_kernels.tuning import database
@@ -76,8 +76,7 @@ def search_products(
     device = find_device(place)
     if place is not None and device is None:
         raise KernelValueError(f"no launch shapes on {place!r}: give 'cuda'")
-    rows: list[dict[str, Any]] = []
-    best: dict[database.TuningKey, database.Settings] = {}
+    rows, best = list[dict[str, Any]](), dict[database.TuningKey, database.Settings]()
     for search in _searches(products.cases(), device, seconds):
         progress(f"{search.case.name}: {len(search.candidates)} variants")
         best[search.key], found = search.run(rounds)
@@ -94,10 +93,9 @@ def _searches(
     for case in cases:
         if device is None:
             yield search_on_host(case.n, case.members, case.dtype)
-            continue
-        for layout in case.layouts:
-            one = ProductCase(case.n, case.members, case.dtype, (layout,))
-            yield _search_on_device(device, one, seconds)
+        else:
+            for layout in case.layouts:
+                yield _search_on_device(device, replace(case, layouts=(layout,)), seconds)
 
 
 def square(n: int, dtype: str) -> Contraction:

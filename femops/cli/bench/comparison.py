@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from femops.cli.bench.operators import OPERATORS
-from femops.cli.bench.report import Progress, Result, limit_lines, report
+from femops.cli.bench.report import Measure, Result, benchmark, limit_lines
 from femops.cli.bench.solve import BESIDE
-from femops.cli.options import JsonOption, whole_number
+from femops.cli.options import COUNT, JsonOption, option, paragraphs
 from femops.cli.output import Output
 
-_QUICK: dict[str, Any] = {
-    "orders": (2, 4),
-    "dofs": 1e5,
-    "solves": {2: 2e4},
-    "rounds": 1,
-    "seconds": 0.03,
-}
+_QUICK: dict[str, Any] = {"orders": (2, 4), "dofs": 1e5, "solves": {2: 2e4}}
+_QUICK |= {"rounds": 1, "seconds": 0.03}
+_SAVE = "Save the result there, by processor and date."
+_SMALL = "Two orders, small meshes and one round."
 
 
+@benchmark(
+    "machine",
+    ("", "rows", OPERATORS),
+    ("Setup and solve in seconds, on one core", "solves", BESIDE),
+    lines=limit_lines,
+    lasting=True,
+)
 def machine(
-    save: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Save the result there, by processor and date."),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Two orders, small meshes and one round.")
-    ] = False,
-    rounds: Annotated[
-        int | None,
-        typer.Option(parser=whole_number(1), metavar="N", help="Turns: 3, or 1 with --quick."),
-    ] = None,
-    json: JsonOption = False,
-) -> None:
+    save: Annotated[str | None, option(None, "FOLDER", _SAVE)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help=_SMALL)] = False,
+    rounds: Annotated[int | None, option(COUNT, "N", "Turns: 3, or 1 with --quick.")] = None,
+) -> Measure:
     """Compare libraries on this machine: bp1, bp3 and solves.
 
     All installed peers of libceed, mfem, ngsolve, scikit-fem and warp-lang run in turns with
@@ -45,32 +41,26 @@ def machine(
     Examples:
       femops bench machine --quick
       femops bench machine --save docs/benchmarks
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
+    from femops.bench.comparison import check_folder, run_comparison, save_comparison
 
-    def measure(progress: Progress) -> Result:
-        from femops.bench.comparison import check_folder, run_comparison, save_comparison
+    if save is not None:
+        check_folder(save)
 
-        if save is not None:
-            check_folder(save)
-        given = _QUICK if quick else {}
-        turns = {} if rounds is None else {"rounds": rounds}
-        result = run_comparison(**given | turns, progress=progress)
+    def measure(progress: Callable[[str], None]) -> Result:
+        given = (_QUICK if quick else {}) | ({} if rounds is None else {"rounds": rounds})
+        result = run_comparison(**given, progress=progress)
         if save is not None:
             progress(f"saved as {save_comparison(save, result)}")
         return result
 
-    tables = (
-        ("", "rows", OPERATORS),
-        ("Setup and solve in seconds, on one core", "solves", BESIDE),
-    )
-    report("machine", measure, tables, lines=limit_lines, json=json, lasting=True)
+    return measure
 
 
+@paragraphs
 def compare(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Files of femops bench machine.")],
-    plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Draw the speeds into this PNG file.")
-    ] = None,
+    plot: Annotated[str | None, option(None, "FILE", "Draw the speeds into this PNG file.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Print tables of measured machines in Markdown, and draw them.
@@ -79,7 +69,7 @@ def compare(
     Examples:
       femops bench compare docs/benchmarks
       femops bench compare docs/benchmarks --plot machines.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     from femops.bench.comparison import markdown, read_comparisons, speed_rows
 
     documents, output = read_comparisons(folder), Output(json)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
-import typer
-
-from femops.cli.bench.report import (
-    MeshesOption,
-    OrdersOption,
-    Progress,
-    Result,
-    RoundsOption,
-    report,
-)
-from femops.cli.options import JsonOption, ThreadsOption, name_list
+from femops.cli.bench.report import Measure, MeshesOption, OrdersOption, RoundsOption, benchmark
+from femops.cli.options import ThreadsOption, name_list, option
 from femops.cli.output import columns
 
 COLUMNS = columns(
@@ -25,21 +17,24 @@ SOLVES = columns(
     "problem; mesh; p: order; dofs; iterations; setup s: seconds_setup .3g; "
     "solve s: seconds_solve .3g; / bp3: over_bp3 .3g"
 )
+_PROBLEMS = "sip,sip-hermite,advection,advection-gll"
 
 
+@benchmark(
+    "faces between elements",
+    ("Products", "rows", COLUMNS),
+    ("Solves of Poisson's equation", "solves", SOLVES),
+)
 def faces(
     order: OrdersOption = "2,4,6,8",
     problem: Annotated[
         Any, name_list("Of sip, sip-hermite, advection, advection-gll.")
-    ] = "sip,sip-hermite,advection,advection-gll",
+    ] = _PROBLEMS,
     mesh: MeshesOption = "multilinear",
-    footprint: Annotated[
-        str, typer.Option("--footprint", metavar="NAME", help="ram or cache.")
-    ] = "ram",
+    footprint: Annotated[str, option(None, "NAME", "ram or cache.")] = "ram",
     threads: ThreadsOption = 1,
     rounds: RoundsOption = 5,
-    json: JsonOption = False,
-) -> None:
+) -> Measure:
     """Measure discontinuous functions: interior penalty and upwind convection.
 
     Times per dof stand beside those of bp3, diffusion of continuous functions on the same mesh.
@@ -48,14 +43,9 @@ def faces(
     Examples:
       femops bench faces --order 2,4
       femops bench faces --problem sip --footprint cache --json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
+    from femops.bench.faces import run_faces
 
-    def measure(progress: Progress) -> Result:
-        from femops.bench.faces import run_faces
-
-        names = [name.replace("-", " ") for name in problem]
-        often: dict[str, Any] = {"threads": threads or 1, "rounds": rounds}
-        return run_faces(names, mesh, order, footprint=footprint, **often, progress=progress)
-
-    tables = (("Products", "rows", COLUMNS), ("Solves of Poisson's equation", "solves", SOLVES))
-    report("faces between elements", measure, tables, json=json)
+    names = [name.replace("-", " ") for name in problem]
+    often: dict[str, Any] = {"footprint": footprint, "threads": threads or 1, "rounds": rounds}
+    return partial(run_faces, names, mesh, order, **often)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from math import inf
 from typing import Annotated, Any
 
 import typer
 
 from femops.cli.bench.gpu import PRODUCTS, product_lines
-from femops.cli.bench.report import PlotOption, Progress, Result, RoundsOption, report
-from femops.cli.options import JsonOption, name_list, number_list
+from femops.cli.bench.report import Measure, PlotOption, Result, RoundsOption, report
+from femops.cli.options import JsonOption, name_list, number_list, option, paragraphs
 from femops.cli.output import columns
 
 _ROUND = 0.05  # seconds of a round on a device
 
+_SEARCH = "Try all variants of kernels, and keep the best."
 _SIZES = number_list("Rows and columns: 8, 2-32 or 2,4,8.", "sizes", "--size")
 _MEMBERS = number_list("Matrices of a batch.", "batches", "--members", digits=7)
 _THREADS = number_list("Numbers of threads.", "threads", "--threads")
@@ -28,6 +32,7 @@ SHAPES = columns(
 )
 
 
+@paragraphs
 def gemm(
     size: Annotated[Any, _SIZES] = "2-32",
     members: Annotated[Any, _MEMBERS] = "10000,100000",
@@ -36,12 +41,9 @@ def gemm(
     threads: Annotated[Any, _THREADS] = "1",
     rounds: RoundsOption = 3,
     device: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="cuda: C = A B on a GPU, beside cuBLAS."),
+        str | None, option(None, "NAME", "cuda: C = A B on a GPU, beside cuBLAS.")
     ] = None,
-    search: Annotated[
-        bool, typer.Option("--search", help="Try all variants of kernels, and keep the best.")
-    ] = False,
+    search: Annotated[bool, typer.Option("--search", help=_SEARCH)] = False,
     plot: PlotOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -59,44 +61,38 @@ def gemm(
       femops bench gemm --size 8,16,32 --members 20000 --search --plot search.png
       femops bench gemm --device cuda --members 1000000 --layout contiguous,interleaved --plot
       femops bench gemm --device cuda --members 1000000 --size 4,8,16 --search
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     if device is not None and threads != [1]:
         raise typer.BadParameter("--device has no use for --threads")
     if search and max(len(given) for given in (members, dtype, layout)) > 1:
         raise typer.BadParameter("--search takes one batch, type and layout: --members 20000")
 
-    def measure(progress: Progress) -> Result:
-        from femops.bench.tensor.products import Products, run_gemm
-        from femops.bench.tensor.search import search_products
+    from femops.bench.tensor.products import Products, run_gemm
+    from femops.bench.tensor.search import search_products
 
-        products = Products(size, members, dtype, layout)
-        if search:
-            return search_products(products, rounds, progress, device)
-        if device is None:
-            return run_gemm(products, threads, rounds, progress=progress)
-        from math import inf
-
-        from femops.bench.gpu import GpuSettings, run_gpu
-
-        timing: dict[str, Any] = {"seconds": _ROUND * rounds, "budget": inf, "device": device}
-        settings = GpuSettings(products=products, **timing)
-        result = run_gpu(settings, progress, works=("products",))
-        return result | {
-            "rows": result["products"],
-            "mean_over_best_peer": result["products_over_best_peer"],
-        }
-
-    picture = "search" if search else "gemm"
-    given: dict[str, Any] = {"picture": picture, "plot": plot, "json": json}
+    products = Products(size, members, dtype, layout)
+    shown: dict[str, Any] = {"picture": "search" if search else "gemm", "plot": plot, "json": json}
     if search:
         title = "C += A B, variants" if device is None else "C = A B, launch shapes"
         tables = ((title, "rows", VARIANTS if device is None else SHAPES),)
-        report("gemm", measure, tables, lines=_kept, **given)
+        measure: Measure = partial(search_products, products, rounds, place=device)
+        report("gemm", measure, tables, lines=_kept, **shown)
     elif device is not None:
         tables = (("C = A B, in batches", "rows", PRODUCTS),)
-        report("gemm", measure, tables, lines=product_lines, **given)
+        measure = partial(_on_device, products, rounds, device)
+        report("gemm", measure, tables, lines=product_lines, **shown)
     else:
-        report("gemm", measure, (("C += A B", "rows", COLUMNS),), lines=_mean, **given)
+        measure = partial(run_gemm, products, threads, rounds)
+        report("gemm", measure, (("C += A B", "rows", COLUMNS),), lines=_mean, **shown)
+
+
+def _on_device(products: Any, rounds: int, device: str, progress: Callable[[str], None]) -> Result:
+    from femops.bench.gpu import GpuSettings, run_gpu
+
+    timing: dict[str, Any] = {"seconds": _ROUND * rounds, "budget": inf, "device": device}
+    result = run_gpu(GpuSettings(products=products, **timing), progress, works=("products",))
+    mean = {"mean_over_best_peer": result["products_over_best_peer"]}
+    return result | {"rows": result["products"]} | mean
 
 
 def _kept(result: Result) -> list[str]:

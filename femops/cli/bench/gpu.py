@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +14,10 @@ from femops.cli.bench.report import (
     OrdersOption,
     PlotOption,
     ProblemsOption,
-    Progress,
     Result,
     report,
 )
-from femops.cli.options import JsonOption, name_list, number
+from femops.cli.options import JsonOption, name_list, number, option, paragraphs
 from femops.cli.output import Column, columns, quantity, unwinding
 
 _LIMIT = (
@@ -68,60 +67,8 @@ _TABLES = (
     ("Discontinuous functions beside bp3", "faces", FACES),
     ("Launch shapes", "shapes", SHAPES),
 )
-
-
-def gpu(
-    order: OrdersOption = "6,4,8,3,2,5,7,1",
-    problem: ProblemsOption = "bp1,bp2,bp3,bp4,bp5,bp6",
-    dofs: DofsOption = None,
-    mesh: MeshesOption = "cartesian,multilinear",
-    level: Annotated[Any, name_list("Of matrix-free, partial.")] = "matrix-free,partial",
-    sweep: Annotated[
-        bool,
-        typer.Option("--sweep", help="Try launch shapes instead, and keep the fastest in a table."),
-    ] = False,
-    into: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Do all of it in phases, launch shapes too, and keep everything there.",
-        ),
-    ] = None,
-    budget: Annotated[
-        float, typer.Option(parser=number(1, inf), metavar="SECONDS", help="For all of it.")
-    ] = 450.0,
-    plot: PlotOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Compare a GPU's kernels with the CPU's, and with the limits of the GPU.
-
-    With --into, each phase is a process of its own. The most important rows come first, and results
-    are written after each row. Run the same command again to continue after an interruption.
-
-    \b
-    Examples:
-      femops bench gpu --into results --budget 540 --plot
-      femops bench gpu --order 3,6 --problem bp1,bp3
-      femops bench gpu --sweep --order 3,6 --problem bp3
-    """  # noqa: D301  (\b is click's mark for lines to keep)
-    if sweep and plot is not None:
-        raise typer.BadParameter("give --sweep or --plot, not both")
-    if sweep and into is not None:
-        raise typer.BadParameter("give --sweep or --into, which has a phase for it")
-
-    def measure(progress: Progress) -> Result:
-        from femops.bench.gpu import GpuSettings, run_gpu, run_phases
-
-        settings = GpuSettings(order, problem, mesh, level, dofs, budget=budget)
-        if into is not None:
-            folder = Path(into)
-            folder.mkdir(parents=True, exist_ok=True)
-            with unwinding():
-                return run_phases(settings, folder, progress)
-        return run_gpu(settings, progress, works=("shapes",) if sweep else ("operators", "limits"))
-
-    given: dict[str, Any] = {"picture": "gpu", "plot": plot, "json": json, "lasting": True}
-    report("gpu", measure, _TABLES, lines=_lines, **given)
+_SWEEP = "Try launch shapes instead, and keep the fastest in a table."
+_INTO = "Do all of it in phases, launch shapes too, and keep everything there."
 
 
 def _lines(result: Result) -> list[str]:
@@ -149,3 +96,47 @@ def product_lines(result: Result) -> list[str]:
     found = [f"{device['name']} ({device['arch']}), {device['processors']} multiprocessors"]
     found += [f"failed: {one['what']}: {one['message']}" for one in result["failures"]]
     return [*found, f"{mean:.3g} times cuBLAS on average"] if mean else found
+
+
+@paragraphs
+def gpu(
+    order: OrdersOption = "6,4,8,3,2,5,7,1",
+    problem: ProblemsOption = "bp1,bp2,bp3,bp4,bp5,bp6",
+    dofs: DofsOption = None,
+    mesh: MeshesOption = "cartesian,multilinear",
+    level: Annotated[Any, name_list("Of matrix-free, partial.")] = "matrix-free,partial",
+    sweep: Annotated[bool, typer.Option("--sweep", help=_SWEEP)] = False,
+    into: Annotated[str | None, option(None, "FOLDER", _INTO)] = None,
+    budget: Annotated[float, option(number(1), "SECONDS", "For all of it.")] = 450.0,
+    plot: PlotOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compare a GPU's kernels with the CPU's, and with the limits of the GPU.
+
+    With --into, each phase is a process of its own. The most important rows come first, and results
+    are written after each row. Run the same command again to continue after an interruption.
+
+    \b
+    Examples:
+      femops bench gpu --into results --budget 540 --plot
+      femops bench gpu --order 3,6 --problem bp1,bp3
+      femops bench gpu --sweep --order 3,6 --problem bp3
+    """
+    if sweep and plot is not None:
+        raise typer.BadParameter("give --sweep or --plot, not both")
+    if sweep and into is not None:
+        raise typer.BadParameter("give --sweep or --into, which has a phase for it")
+    from femops.bench.gpu import GpuSettings, run_gpu, run_phases
+
+    settings = GpuSettings(order, problem, mesh, level, dofs, budget=budget)
+    works = ("shapes",) if sweep else ("operators", "limits")
+
+    def measure(progress: Callable[[str], None]) -> Result:
+        if into is None:
+            return run_gpu(settings, progress, works=works)
+        Path(into).mkdir(parents=True, exist_ok=True)
+        with unwinding():
+            return run_phases(settings, Path(into), progress)
+
+    shown: dict[str, Any] = {"lines": _lines, "picture": "gpu", "lasting": True}
+    report("gpu", measure, _TABLES, **shown, plot=plot, json=json)

@@ -32,13 +32,13 @@ def group() -> None:
       femops bench bp1
       femops bench bp3 --order 2,4,6 --threads 1 --footprint cache
       femops bench all --json --plot
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
 
 
 for _name, _what in PROBLEMS.items():
     app.command(_name, cls=PlotCommand)(operator(_name, _what))
-app.command("all", cls=PlotCommand)(paragraphs(all_problems))
+app.command("all", cls=PlotCommand)(all_problems)
 for _command in (cg, solve, scaling, multivector, gemm, eigen, gpu):
-    app.command(cls=PlotCommand)(paragraphs(_command))
+    app.command(cls=PlotCommand)(_command)
 for _plain in (faces, machine, compare, soak):
-    app.command()(paragraphs(_plain))
+    app.command()(_plain)

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
-import typer
-
-from femops.cli.bench.report import (
-    MeshesOption,
-    OrdersOption,
-    PlotOption,
-    Progress,
-    Result,
-    RoundsOption,
-    report,
-)
-from femops.cli.options import JsonOption, ThreadsOption, name_list, number_list, whole_number
+from femops.cli.bench.report import Measure, MeshesOption, OrdersOption, RoundsOption, benchmark
+from femops.cli.options import COUNT, ThreadsOption, name_list, number_list, option
 from femops.cli.output import Column, columns
 
 _COUNTS = number_list("Numbers of vectors: 100 or 1,10,100.", "numbers of vectors", "--vectors")
@@ -33,25 +24,21 @@ COLUMNS = (
     *columns("of multiply-adds: fraction_of_fma_peak .0%"),
     *columns("/ cell matrices: over_cell_matrices .3g; / one by one: over_one_by_one .3g"),
 )
+_METHODS = "columns,panels,cell-matrices,one-by-one"
 
 
+@benchmark("many vectors", ("Many vectors", "rows", COLUMNS), picture="multivector")
 def multivector(
     order: OrdersOption = "7,8",
     problem: Annotated[Any, name_list("Of mass, laplacian, helmholtz, hamiltonian.")] = "mass",
     mesh: MeshesOption = "multilinear",
     vectors: Annotated[Any, _COUNTS] = "100",
     width: Annotated[Any, _WIDTHS] = "16",
-    method: Annotated[
-        Any, name_list("Of columns, panels, cell-matrices, one-by-one.")
-    ] = "columns,panels,cell-matrices,one-by-one",
-    cells: Annotated[
-        int, typer.Option(parser=whole_number(1), metavar="N", help="About how many elements.")
-    ] = 27,
+    method: Annotated[Any, name_list("Of columns, panels, cell-matrices, one-by-one.")] = _METHODS,
+    cells: Annotated[int, option(COUNT, "N", "About how many elements.")] = 27,
     threads: ThreadsOption = 1,
     rounds: RoundsOption = 5,
-    plot: PlotOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Measure:
     """Measure operators on many vectors at once, beside matrices of elements and single vectors.
 
     \b
@@ -60,15 +47,9 @@ def multivector(
       femops bench multivector --vectors 8,16,64,100,256,1024 --plot vectors.png
       femops bench multivector --width 8,16,32,64,100 --method panels,columns --plot widths.png
       femops bench multivector --cells 27000 --order 4 --method columns,one-by-one
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
+    from femops.bench.multivector import run_multivector
 
-    def measure(progress: Progress) -> Result:
-        from femops.bench.multivector import run_multivector
-
-        methods = [name.replace("-", " ") for name in method]
-        often: dict[str, Any] = {"cells": cells, "threads": threads or 1, "rounds": rounds}
-        given = problem, mesh, methods, order, vectors, width
-        return run_multivector(*given, **often, progress=progress)
-
-    tables = (("Many vectors", "rows", COLUMNS),)
-    report("many vectors", measure, tables, picture="multivector", plot=plot, json=json)
+    methods = [name.replace("-", " ") for name in method]
+    often: dict[str, Any] = {"cells": cells, "threads": threads or 1, "rounds": rounds}
+    return partial(run_multivector, problem, mesh, methods, order, vectors, width, **often)

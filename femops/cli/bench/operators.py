@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from femops.cli.bench.report import (
     DofsOption,
     FootprintOption,
     LevelOption,
+    Measure,
     MeshesOption,
     OrdersOption,
     PeersOption,
-    PlotOption,
-    Progress,
-    Result,
     RoundsOption,
+    benchmark,
     check_one_size,
     dofs_of,
     limit_lines,
-    report,
 )
-from femops.cli.options import JsonOption, ThreadsOption, name_list, paragraphs
+from femops.cli.options import ThreadsOption, name_list
 from femops.cli.output import Column, columns
 
 PROBLEMS = {
@@ -62,12 +61,9 @@ CG = (
     *columns("ratio: ratio .2f; by bytes: ratio_by_bytes .2f"),
     *(_by_dof("saved", "saved"), _by_dof("by bytes", "saved_by_bytes")),
 )
-_TABLES = (
-    ("", "rows", OPERATORS),
-    ("Level auto beside the best of all levels", "auto", AUTO),
-)
+_TABLES = ("", "rows", OPERATORS), ("Level auto beside the best of all levels", "auto", AUTO)
+_SHOWN: dict[str, Any] = {"lines": limit_lines, "picture": "operators"}
 _CG_TITLE = "An iteration in ns a dof: vector updates apart, and in the operator's sweep"
-
 
 _HELP = """Measure the speed of {what}.
 
@@ -100,43 +96,27 @@ def operator(problem: str, what: str) -> Callable[..., None]:
         threads: ThreadsOption = None,
         rounds: RoundsOption = 5,
         peers: PeersOption = False,
-        plot: PlotOption = None,
-        json: JsonOption = False,
-    ) -> None:
+    ) -> Measure:
         check_one_size(dofs, footprint)
+        from femops import bench
+        from femops.operators.levels.dispatch import LEVELS
 
-        def measure(progress: Progress) -> Result:
-            from femops import bench
-            from femops.operators.levels.dispatch import LEVELS
-
-            return bench.run(
-                problem,
-                order,
-                dofs,
-                threads,
-                footprint=footprint or "ram",
-                meshes=mesh,
-                levels=("auto", *LEVELS) if level == ["all"] else level,
-                peers=_peers(peers),
-                rounds=rounds,
-                progress=progress,
-            )
-
-        given: dict[str, Any] = {"picture": "operators", "plot": plot, "json": json}
-        report(problem, measure, _TABLES, lines=limit_lines, **given)
+        levels = ("auto", *LEVELS) if level == ["all"] else level
+        often: dict[str, Any] = {"meshes": mesh, "levels": levels, "rounds": rounds}
+        often |= {"footprint": footprint or "ram", "peers": _peers(peers)}
+        return partial(bench.run, problem, order, dofs, threads, **often)
 
     command.__doc__ = _HELP.format(problem=problem, what=what)
-    return paragraphs(command)
+    return benchmark(problem, *_TABLES, **_SHOWN)(command)
 
 
+@benchmark("all", *_TABLES, **_SHOWN)
 def all_problems(
     order: OrdersOption = ORDERS,
     threads: ThreadsOption = None,
     rounds: RoundsOption = 3,
     peers: PeersOption = False,
-    plot: PlotOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Measure:
     """Measure bp1 to bp6 on every mesh, in and out of cache, on one core and on all.
 
     At p = 1 all levels are measured on one core. It takes some 15 minutes.
@@ -145,17 +125,13 @@ def all_problems(
     Examples:
       femops bench all --json --plot
       femops bench all --order 2,4 --threads 1 --plot all.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
+    from femops import bench
 
-    def measure(progress: Progress) -> Result:
-        from femops import bench
-
-        given: dict[str, Any] = {"peers": _peers(peers), "rounds": rounds, "progress": progress}
-        return bench.run_all(order, threads, **given)
-
-    report("all", measure, _TABLES, lines=limit_lines, picture="operators", plot=plot, json=json)
+    return partial(bench.run_all, order, threads, peers=_peers(peers), rounds=rounds)
 
 
+@benchmark("cg", (_CG_TITLE, "rows", CG), lines=limit_lines, picture="cg")
 def cg(
     order: OrdersOption = ORDERS,
     footprint: FootprintOption = None,
@@ -164,30 +140,18 @@ def cg(
     level: LevelOption = "auto",
     threads: ThreadsOption = None,
     rounds: RoundsOption = 5,
-    plot: PlotOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Measure:
     """Measure conjugate gradients on bp1, with vector updates merged into the sweep or separate.
 
     \b
     Examples:
       femops bench cg --order 3,6 --threads 1 --mesh cartesian,multilinear
       femops bench cg --order 1-8 --footprint cache --plot cg.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
+    from femops import bench
 
-    def measure(progress: Progress) -> Result:
-        from femops import bench
-
-        given: dict[str, Any] = {
-            "meshes": mesh,
-            "level": level,
-            "rounds": rounds,
-            "progress": progress,
-        }
-        return bench.run_cg(order, dofs_of(dofs, footprint), threads, **given)
-
-    tables = ((_CG_TITLE, "rows", CG),)
-    report("cg", measure, tables, lines=limit_lines, picture="cg", plot=plot, json=json)
+    often: dict[str, Any] = {"meshes": mesh, "level": level, "rounds": rounds}
+    return partial(bench.run_cg, order, dofs_of(dofs, footprint), threads, **often)
 
 
 def _peers(wanted: bool) -> tuple[str, ...]:

@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import inf
 from typing import Annotated, Any, final
 
 import typer
 from typer.core import TyperCommand
 
-from femops.cli.options import name_list, number, number_list, whole_number
-from femops.cli.output import Column, Output, one_line_warnings
+from femops.cli.options import (
+    COUNT,
+    JsonOption,
+    documentation,
+    name_list,
+    number,
+    number_list,
+    option,
+    paragraphs,
+)
+from femops.cli.output import Column, Output, check_files, one_line_warnings
 
 PICTURE = "bench.png"
 """Default file of ``--plot``."""
 
 Result = dict[str, Any]
-Progress = Callable[[str], None]
 Table = tuple[str, str, Sequence[Column]]
 """Title, key of the rows in the result, columns."""
+
+Measure = Callable[..., Result]
+"""Function that measures. It takes a function for its progress, `Progress`, as ``progress``."""
+
+_DOFS = "About how many dofs instead."
+_FOOTPRINT = "ram: 1.8 M dofs (default); cache: 0.12 M."
+_LEVELS = "Of full, element, partial, matrix-free, auto (measured)."
+_PEERS = "Run other libraries beside, if installed."
+_PLOT = f"Draw it into this PNG file (default: {PICTURE})."
 
 OrdersOption = Annotated[
     Any, number_list("Polynomial degrees: 4, 1-8 or 2,4,6.", "orders", "--order")
 ]
 ProblemsOption = Annotated[Any, name_list("Of bp1 to bp6.")]
-FootprintOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="ram: 1.8 M dofs (default); cache: 0.12 M.")
-]
-DofsOption = Annotated[
-    float | None,
-    typer.Option(parser=number(8, inf), metavar="N", help="About how many dofs instead."),
-]
+FootprintOption = Annotated[str | None, option(None, "NAME", _FOOTPRINT)]
+DofsOption = Annotated[float | None, option(number(8), "N", _DOFS)]
 MeshesOption = Annotated[Any, name_list("Of cartesian, multilinear, curved.", "--mesh")]
-LevelOption = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="Of full, element, partial, matrix-free, auto (measured)."),
-]
-RoundsOption = Annotated[
-    int, typer.Option(parser=whole_number(1), metavar="N", help="Turns of each.")
-]
-PeersOption = Annotated[
-    bool, typer.Option("--peers", help="Run other libraries beside, if installed.")
-]
-PlotOption = Annotated[
-    str | None,
-    typer.Option(metavar="[FILE]", help=f"Draw it into this PNG file (default: {PICTURE})."),
-]
+LevelOption = Annotated[str, option(None, "NAME", _LEVELS)]
+RoundsOption = Annotated[int, option(COUNT, "N", "Turns of each.")]
+PeersOption = Annotated[bool, typer.Option("--peers", help=_PEERS)]
+PlotOption = Annotated[str | None, option(None, "[FILE]", _PLOT)]
 
 
 @final
@@ -78,9 +80,38 @@ def check_one_size(dofs: float | None, footprint: str | None) -> None:
         raise typer.BadParameter("give --dofs or --footprint, not both")
 
 
+def _shown(plot: PlotOption = None, json: JsonOption = False) -> None:
+    """Last options of benchmarks."""
+
+
+def benchmark(what: str, *tables: Table, **shown: Any) -> Callable[..., Callable[..., None]]:
+    """Return a decorator that makes a command.
+
+    The decorated function takes the options, and returns what measures. The command has --json too,
+    and --plot if there is a picture. ``shown`` are options of `report`.
+    """
+
+    def decorate(function: Callable[..., Measure]) -> Callable[..., None]:
+        given, last = (
+            list(inspect.signature(each, eval_str=True).parameters.values())
+            for each in (function, _shown)
+        )
+
+        def command(*, json: bool, plot: str | None = None, **options: Any) -> None:
+            report(what, function(**options), tables, plot=plot, json=json, **shown)
+
+        parameters = [*given, *(last if "picture" in shown else last[1:])]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {}
+        command.__name__, command.__doc__ = function.__name__, documentation(function)
+        return paragraphs(command)
+
+    return decorate
+
+
 def report(
     name: str,
-    measure: Callable[[Progress], Result],
+    measure: Measure,
     tables: Sequence[Table],
     *,
     lines: Callable[[Result], Sequence[str]] = lambda _: (),
@@ -90,11 +121,11 @@ def report(
     lasting: bool = False,
 ) -> None:
     """Run a benchmark, and print or draw its result."""
-    _check_plot(plot)
+    check_files((plot, ".png"))
     output = Output(json)
     working = output.telling() if lasting else output.working(f"measuring {name}")
     with one_line_warnings(), working as progress:
-        result = measure(progress)
+        result = measure(progress=progress)
     output.json(result)
     for line in (f"{name} on {result['machine']['processor']}", *lines(result)):
         output.say(line)
@@ -108,16 +139,6 @@ def report(
         draw(plot, picture, result["rows"])
     if result.get("failures") or not result.get("agrees", True):
         raise typer.Exit(1)
-
-
-def _check_plot(plot: str | None) -> None:
-    """Check, before measuring, that the picture can be drawn and written."""
-    if plot is not None:
-        from femops.io.atomic import check_writable, checked_path
-        from femops.io.plots.with_matplotlib import check_matplotlib
-
-        check_writable(checked_path(plot, ".png"))
-        check_matplotlib()
 
 
 def limit_lines(result: Result) -> list[str]:

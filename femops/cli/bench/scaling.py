@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -10,16 +11,14 @@ from femops.cli.bench.report import (
     DofsOption,
     FootprintOption,
     LevelOption,
+    Measure,
     MeshesOption,
-    PlotOption,
     ProblemsOption,
-    Progress,
-    Result,
     RoundsOption,
+    benchmark,
     dofs_of,
-    report,
 )
-from femops.cli.options import JsonOption, OrderOption, number_list, whole_number
+from femops.cli.options import COUNT, OrderOption, number_list, option
 from femops.cli.output import Column, columns
 
 _RANKS = "Numbers of ranks. With more than there are cores messages are counted, nothing is timed."
@@ -37,8 +36,15 @@ MEMORY = columns(
     "problem; mesh; ranks; MB a rank: bytes .4g 1e-6; all: sum .4g 1e-6; "
     "of 1/ranks: times_share .2f"
 )
+_MEMORY = "Measure memory on 1, 2, 4 and 8 ranks."
 
 
+@benchmark(
+    "scaling",
+    ("", "rows", MEASURED),
+    ("Memory of mesh, space and operator, at its peak", "memory", MEMORY),
+    picture="ranks",
+)
 def scaling(
     ranks: Annotated[Any, number_list(_RANKS, "numbers of ranks", "--ranks")] = "1,2",
     problem: ProblemsOption = "bp1,bp3",
@@ -48,14 +54,10 @@ def scaling(
     weak: Annotated[bool, typer.Option("--weak", help="The dofs are of each rank.")] = False,
     mesh: MeshesOption = "cartesian,multilinear",
     level: LevelOption = "auto",
-    vectors: Annotated[int, typer.Option(parser=whole_number(1), metavar="N", help=_VECTORS)] = 1,
+    vectors: Annotated[int, option(COUNT, "N", _VECTORS)] = 1,
     rounds: RoundsOption = 5,
-    memory: Annotated[
-        bool, typer.Option("--memory", help="Measure memory on 1, 2, 4 and 8 ranks.")
-    ] = False,
-    plot: PlotOption = None,
-    json: JsonOption = False,
-) -> None:
+    memory: Annotated[bool, typer.Option("--memory", help=_MEMORY)] = False,
+) -> Measure:
     """Measure operators on one rank of MPI and on several.
 
     \b
@@ -63,18 +65,9 @@ def scaling(
       femops bench scaling --ranks 1,2 --json --plot scaling.png
       femops bench scaling --ranks 1,2,4,8 --problem bp1 --mesh multilinear --memory
       femops bench scaling --vectors 300 --order 8 --dofs 274625 --plot vectors.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
     size = dofs_of(dofs, footprint)
+    from femops.bench.scaling import MEMORY_RANKS, Settings, run_scaling
 
-    def measure(progress: Progress) -> Result:
-        from femops.bench.scaling import MEMORY_RANKS, Settings, run_scaling
-
-        asked = Settings(ranks, order, size, problem, mesh, level, weak, rounds, nvec=vectors)
-        many = MEMORY_RANKS if memory else ()
-        return run_scaling(asked, memory_ranks=many, progress=progress)
-
-    tables = (
-        ("", "rows", MEASURED),
-        ("Memory of mesh, space and operator, at its peak", "memory", MEMORY),
-    )
-    report("scaling", measure, tables, picture="ranks", plot=plot, json=json)
+    asked = Settings(ranks, order, size, problem, mesh, level, weak, rounds, nvec=vectors)
+    return partial(run_scaling, asked, memory_ranks=MEMORY_RANKS if memory else ())

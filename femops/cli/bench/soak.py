@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from math import inf
+from functools import partial
 from typing import Annotated
 
-import typer
-
-from femops.cli.bench.report import Progress, Result, report
-from femops.cli.options import JsonOption, ThreadsOption, number, set_threads
+from femops.cli.bench.report import Measure, Result, benchmark
+from femops.cli.options import ThreadsOption, number, option, set_threads
 from femops.cli.output import columns
 
 _WORKS = columns("work; s: seconds .3g; first cycle: first; last cycle: last; differs")
@@ -17,13 +15,22 @@ _GROWTH = columns(
 )
 
 
+def _lines(result: Result) -> list[str]:
+    """Lines about the length of the run, and failures."""
+    length = f"{result['cycles']} cycles in {result['minutes']:.1f} minutes"
+    return [length, *(f"failed: {one}" for one in result["failures"])]
+
+
+@benchmark(
+    "soak",
+    ("Work", "rows", _WORKS),
+    ("The process: memory in MiB", "growth", _GROWTH),
+    lines=_lines,
+)
 def soak(
-    minutes: Annotated[
-        float, typer.Option(parser=number(0, inf), metavar="M", help="No cycle begins later.")
-    ] = 60.0,
+    minutes: Annotated[float, option(number(0), "M", "No cycle begins later.")] = 60.0,
     threads: ThreadsOption = None,
-    json: JsonOption = False,
-) -> None:
+) -> Measure:
     """Repeat mixed work, and check that it has the same bits and that the process does not grow.
 
     A cycle has products, solves, multigrid, eigenpairs, Newton's method, gas dynamics, files,
@@ -34,19 +41,8 @@ def soak(
     Examples:
       femops bench soak --minutes 5
       nice -n 19 femops bench soak --json > soak.json
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
+    from femops.bench.soak import run_soak
 
-    def measure(progress: Progress) -> Result:
-        from femops.bench.soak import run_soak
-
-        set_threads(threads)
-        return run_soak(minutes, progress=progress)
-
-    tables = (("Work", "rows", _WORKS), ("The process: memory in MiB", "growth", _GROWTH))
-    report("soak", measure, tables, lines=_lines, json=json)
-
-
-def _lines(result: Result) -> list[str]:
-    """Lines about the length of the run, and failures."""
-    length = f"{result['cycles']} cycles in {result['minutes']:.1f} minutes"
-    return [length, *(f"failed: {one}" for one in result["failures"])]
+    set_threads(threads)
+    return partial(run_soak, minutes)

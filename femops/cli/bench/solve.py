@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -9,14 +10,12 @@ import typer
 from femops.cli.bench.report import (
     DofsOption,
     LevelOption,
+    Measure,
     OrdersOption,
-    PlotOption,
-    Progress,
-    Result,
     RoundsOption,
-    report,
+    benchmark,
 )
-from femops.cli.options import JsonOption, ThreadsOption, name_list
+from femops.cli.options import ThreadsOption, name_list, option
 from femops.cli.output import columns
 
 MESHES = "cartesian,multilinear,ball,fichera"
@@ -30,8 +29,16 @@ SOLVES = columns(
 BESIDE = columns(
     f"with: label; p: order; dofs; iterations; {_SECONDS}; times as long: times_as_long .3g"
 )
+_PEERS = "Solve by other libraries beside, if installed."
+_DEVICE = "Solve on a GPU, as cuda; else on the host."
 
 
+@benchmark(
+    "solve",
+    ("Setup and solve in seconds, and in products with the operator", "rows", SOLVES),
+    ("Setup and solve in seconds beside other libraries, on one core", "peers", BESIDE),
+    picture="solve",
+)
 def solve(
     order: OrdersOption = "2,4,6,8",
     dofs: DofsOption = None,
@@ -39,16 +46,9 @@ def solve(
     level: LevelOption = "partial",
     threads: ThreadsOption = None,
     rounds: RoundsOption = 3,
-    peers: Annotated[
-        bool, typer.Option("--peers", help="Solve by other libraries beside, if installed.")
-    ] = False,
-    device: Annotated[
-        str | None,
-        typer.Option("--device", metavar="NAME", help="Solve on a GPU, as cuda; else on the host."),
-    ] = None,
-    plot: PlotOption = None,
-    json: JsonOption = False,
-) -> None:
+    peers: Annotated[bool, typer.Option("--peers", help=_PEERS)] = False,
+    device: Annotated[str | None, option(None, "NAME", _DEVICE)] = None,
+) -> Measure:
     """Measure solves of Poisson's equation, with multigrid and with Jacobi.
 
     The relative residual is 1e-9, and there are about a million dofs. Times of setup and solve are
@@ -60,26 +60,10 @@ def solve(
       femops bench solve --order 4 --threads 1 --mesh ball --dofs 2e5
       femops bench solve --order 4,6 --threads 1 --mesh multilinear --dofs 2.27e5 --peers
       femops bench solve --order 4 --device cuda --dofs 1e7
-    """  # noqa: D301  (\b is click's mark for lines to keep)
+    """
+    from femops import bench
+    from femops.bench.peers.interface import SOLVERS
 
-    def measure(progress: Progress) -> Result:
-        from femops import bench
-        from femops.bench.peers.interface import SOLVERS
-
-        return bench.run_solve(
-            order,
-            1e6 if dofs is None else dofs,
-            threads,
-            meshes=mesh,
-            level=level,
-            rounds=rounds,
-            peers=SOLVERS if peers else (),
-            device=device,
-            progress=progress,
-        )
-
-    tables = (
-        ("Setup and solve in seconds, and in products with the operator", "rows", SOLVES),
-        ("Setup and solve in seconds beside other libraries, on one core", "peers", BESIDE),
-    )
-    report("solve", measure, tables, picture="solve", plot=plot, json=json)
+    often: dict[str, Any] = {"meshes": mesh, "level": level, "rounds": rounds, "device": device}
+    often["peers"] = SOLVERS if peers else ()
+    return partial(bench.run_solve, order, 1e6 if dofs is None else dofs, threads, **often)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from femops.cli.output import Output
+from femops.cli.output import Output, check_files
 
 if TYPE_CHECKING:
     import femops
@@ -18,24 +18,14 @@ class Files:
     """Writes the files of a run when they are due. All methods are collective."""
 
     def __init__(self, given: dict[str, Any], comm: Communicator) -> None:
+        from femops.parallel import check
+
         self._given, self._comm = given, comm
         self._series: femops.io.TimeSeries | None = None
         self._frames: list[tuple[str, Any, Any]] = []
-        self._check()
-
-    def _check(self) -> None:
-        """Check, before the work starts, that all files can be written."""
-        from femops.io.atomic import check_writable, checked_path
-        from femops.io.plots.with_matplotlib import check_matplotlib
-        from femops.parallel import check
-
         suffixes = {"save": ".pvd", "movie": ".gif", "picture": ".png", "checkpoint": ".state"}
-        with check(self._comm):
-            for name, suffix in suffixes.items():
-                if self._given[name] is not None:
-                    check_writable(checked_path(self._given[name], suffix))
-            if self._given["movie"] or self._given["picture"]:
-                check_matplotlib()
+        with check(comm):
+            check_files(*((given[name], suffix) for name, suffix in suffixes.items()))
 
     def begin(self, run: Simulation) -> None:
         """Write the initial fields, unless an earlier run has written them.

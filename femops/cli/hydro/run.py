@@ -127,7 +127,7 @@ def _restarted(
     from femops.hydro import NUMERICS, RUN, load_run
 
     run, changed = load_run(options["restart"], equations), {}
-    here = options | {"device": options["device"] and "cuda"}  # the checkpoint has no number
+    here = options | {"device": options["device"] and "cuda"}  # checkpoints name no GPU
     for key in ("ode", *NUMERICS, *RUN):
         now, before = here[key], saved[key]
         if now != before:
@@ -223,8 +223,7 @@ def _report(
         record = record_of(words, given, equations.mesh, equations.comm, result, hashes)
         more = {"changed": changed, "rates": rates(equations), "remaps": remaps, "run": record}
         output.json(facts | more)
-    shown = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
-    output.facts(f"Gas dynamics: {equations.problem.name} {equations.mesh.dim}-D", shown)
+    output.named(f"Gas dynamics: {equations.problem.name} {equations.mesh.dim}-D", facts)
     if given["fom"]:
         names = {
             "cg_h1": "CG (H1), megadofs x iterations / s",
@@ -235,7 +234,3 @@ def _report(
         }
         rows = [(names[name], f"{value:.3g}") for name, value in rates(equations).items()]
         output.facts("Figures of merit", rows)
-
-
-def _text(value: Any) -> str:
-    return f"{value:.10g}" if isinstance(value, float) else str(value)

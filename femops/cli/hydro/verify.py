@@ -6,7 +6,12 @@ from typing import Any
 
 from femops.cli.hydro.progress import teller
 from femops.cli.options import whole_number
-from femops.cli.output import Column, Output
+from femops.cli.output import Output, columns
+
+_COLUMNS = columns(
+    "run; problem; steps; Laghos: steps_laghos; dt: dt .6f; Laghos: dt_laghos .6f; "
+    "|e|: e_norm .10e; Laghos: e_norm_laghos .10e; seconds: seconds .1f"
+)
 
 
 def verify_runs(output: Output, what: list[str], cg_tol: float) -> None:
@@ -22,27 +27,12 @@ def verify_runs(output: Output, what: list[str], cg_tol: float) -> None:
         with output.working(f"run {n}") as update:
             results.append(verified(n, cg_tol, teller(update, f"run {n}", comm), comm))
     output.json(results)
-    columns = [
-        Column("run", "run"),
-        Column("problem", "problem"),
-        Column("steps", "steps"),
-        Column("Laghos", "steps_laghos"),
-        Column("dt", "dt", ".6f"),
-        Column("Laghos", "dt_laghos", ".6f"),
-        Column("|e|", "e_norm", ".10e"),
-        Column("Laghos", "e_norm_laghos", ".10e"),
-        Column("seconds", "seconds", ".1f"),
-    ]
-    output.records("Laghos' reference runs", columns, results)
+    output.records("Laghos' reference runs", _COLUMNS, results)
     off = [r["run"] for r in results if not _agrees(r)]
     if off:
         raise HydroError(f"runs {', '.join(map(str, off))} are not as published")
 
 
 def _agrees(result: dict[str, Any]) -> bool:
-    same_steps: bool = result["steps"] == result["steps_laghos"]
-    return (
-        same_steps
-        and abs(result["dt"] - result["dt_laghos"]) < 6e-7
-        and (result["relative"] < 1e-7)
-    )
+    same = result["steps"] == result["steps_laghos"], result["relative"] < 1e-7
+    return all(same) and abs(result["dt"] - result["dt_laghos"]) < 6e-7

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import final
+from abc import ABC
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -11,20 +12,34 @@ from femops.cli.problems.base import Problem, Vector
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 
 
-@final
-class Elasticity(Problem):
-    """Linear elasticity, solved by conjugate gradients. The exact stress gives the load."""
+class Solid(Problem, ABC):
+    """Elastic solid. The exact displacement is a product of waves in each component."""
 
-    title = "elasticity problem"
     least_dim = 2
+    size_of_gradient: ClassVar[float] = 1.0  # bound on its entries for the exact displacement
 
     def __init__(self, mesh: AnyMesh, order: int, level: str, lam: float, mu: float) -> None:
         super().__init__(mesh, order, level)
         self.lam, self.mu = lam, mu
-        self.space = V = femops.H1(mesh, order, ncomp=mesh.dim)
-        self.field = Field.vector(self.waves, 1.0 / float(self.waves.wave.max()))
-        self.field.check_periodic(V)
-        self.operator = femops.elasticity(V, lam, mu, level=level).constrained(V.boundary_dofs())
+        self.space = femops.H1(mesh, order, ncomp=mesh.dim)
+        self.field = Field.vector(self.waves, self.size_of_gradient / float(self.waves.wave.max()))
+        self.field.check_periodic(self.space)
+
+    def parameters(self) -> dict[str, float]:
+        """Lame's parameters."""
+        return {"lam": self.lam, "mu": self.mu}
+
+
+@final
+class Elasticity(Solid):
+    """Linear elasticity, solved by conjugate gradients. The exact stress gives the load."""
+
+    title = "elasticity problem"
+
+    def __init__(self, mesh: AnyMesh, order: int, level: str, lam: float, mu: float) -> None:
+        super().__init__(mesh, order, level, lam, mu)
+        A, ends = femops.elasticity(self.space, lam, mu, level=level), self.space.boundary_dofs()
+        self.operator = A.constrained(ends)
 
     def stress(self, x: Floats) -> Floats:
         """Stress (dim, dim, n) of the exact solution at x (dim, n)."""
@@ -37,7 +52,3 @@ class Elasticity(Problem):
         """Load and boundary values, (size,)."""
         V = self.space
         return self.operator.rhs(femops.load(V, flux=self.stress), V.interpolate(self.field.exact))
-
-    def parameters(self) -> dict[str, float]:
-        """Lame's parameters."""
-        return {"lam": self.lam, "mu": self.mu}

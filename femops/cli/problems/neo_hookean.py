@@ -7,34 +7,29 @@ from typing import Any, final
 import numpy as np
 
 import femops
-from femops.cli.problems.base import Problem, Vector
+from femops.cli.problems.base import Vector
+from femops.cli.problems.elasticity import Solid
 from femops.cli.problems.krylov import solution
-from femops.cli.problems.manufactured import AnyMesh, Field, Floats
+from femops.cli.problems.manufactured import AnyMesh, Floats
 from femops.errors import SolverError
 from femops.solvers.inner_products import Sums
-
-STRETCH = 0.2
-"""Bound on the entries of the exact displacement gradient: det F stays positive."""
 
 _GUESS = 1e-6  # relative residual of the linear problem that the first guess solves
 
 
 @final
-class NeoHookean(Problem):
+class NeoHookean(Solid):
     r"""Neo-Hookean solid, solved by Newton's method from the solution of the linearised problem.
 
     The load is :math:`\int_\Omega P(F) : \nabla v\, dx` with the exact displacement's stress.
     """
 
     title = "neo-Hookean problem"
-    least_dim = 2
+    size_of_gradient = 0.2  # det F stays positive
 
     def __init__(self, mesh: AnyMesh, order: int, level: str, lam: float, mu: float) -> None:
-        super().__init__(mesh, order, level)
-        self.lam, self.mu = lam, mu
-        self.space = V = femops.H1(mesh, order, ncomp=mesh.dim)
-        self.field = Field.vector(self.waves, STRETCH / float(self.waves.wave.max()))
-        self.field.check_periodic(V)
+        super().__init__(mesh, order, level, lam, mu)
+        V = self.space
         self.form = femops.neo_hookean(V, lam, mu).constrained(V.boundary_dofs())
         self.operator = self.form.jacobian(V.zeros()).at_level(level)
         self.linear_iterations = 0
@@ -70,17 +65,13 @@ class NeoHookean(Problem):
         options: dict[str, Any] = {"level": self.level, "progress": self.progress, "warn": False}
         options["preconditioner"] = self.preconditioner
         u, info = femops.newton(self.form, guess, b, rtol=0.0, atol=goal, **options)
-        if info.residuals[-1] > goal:  # what round-off leaves is not what was asked for
+        if info.residuals[-1] > goal:  # round-off kept the residual above the goal
             raise SolverError(
                 f"Newton's method came from a residual of {info.residuals[0]:.1e} to "
                 f"{info.residuals[-1]:.1e}: {info.reason}; ask for less (--rtol 1e-6), or refine"
             )
         self.linear_iterations = first + info.linear_iterations
         return u, info.iterations
-
-    def parameters(self) -> dict[str, float]:
-        """Lame's parameters."""
-        return {"lam": self.lam, "mu": self.mu}
 
     def more(self) -> dict[str, Any]:
         """Number of iterations of the linear problems."""

@@ -108,8 +108,8 @@ def _check_stable(mesh: AnyMesh) -> None:
     if count:
         raise SpaceError(
             f"the mesh is too coarse for the Stokes problem: {count} elements have boundary on "
-            "both sides of two directions, and velocities constrained there do not see all "
-            "pressures; refine it (--refine 1)"
+            "both sides of two directions, which leaves too few free velocities to determine "
+            "the pressure; refine it (--refine 1)"
         )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from femops.cli.options import share_mesh, whole_number
-from femops.cli.output import Output
+from femops.cli.output import Output, check_files
 
 if TYPE_CHECKING:
     from femops.parallel import Communicator, DistributedMesh
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     """Run a problem to its end, and report. Collective."""
     from femops.hydro.remap import Advection, advection_problem
-    from femops.io.atomic import check_writable, checked_path
-    from femops.io.plots.with_matplotlib import check_matplotlib
+    from femops.io import picture
     from femops.parallel import check, world
 
     if len(what) != 1:
@@ -27,15 +26,14 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
         raise typer.BadParameter(wrong, param_hint="PROBLEM")
     comm = world()
     with check(comm):
-        if given["picture"] is not None:
-            check_writable(checked_path(given["picture"], ".png"))
-            check_matplotlib()
+        check_files((given["picture"], ".png"))
     problem = advection_problem(whole_number(0, hint="PROBLEM")(what[0]))
     mesh = _mesh(given["mesh"], given["refine"], problem.mesh, comm)
     numbers = given["order"], given["t_final"], given["dt"]
+    methods = {name: given[name] for name in ("mesh_order", "ho", "lo", "fct")}
     name, end = f"problem {problem.number}", 1.0 if problem.moves_mesh else given["t_final"]
     with output.working(f"{name}: making matrices") as update:
-        run = Advection(problem, mesh, *numbers, mesh_order=given["mesh_order"], **given["methods"])
+        run = Advection(problem, mesh, *numbers, **methods)
         begin = perf_counter()
         found = run.run(lambda t, _: update(f"{name}: t = {t:.4f} of {end:g}"))
     facts = {
@@ -50,10 +48,11 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
         "seconds": perf_counter() - begin,
     }
     output.json(facts)
-    shown = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
-    output.facts(f"Advection: problem {problem.number}", shown)
+    output.named(f"Advection: problem {problem.number}", facts)
     if given["picture"] is not None:
-        _draw(output, given["picture"], run.function(found))
+        function = run.function(found)
+        drawn = picture(given["picture"], function.space, function.vector, name="u")
+        output.say(f"wrote {drawn}")
 
 
 def _mesh(
@@ -67,14 +66,3 @@ def _mesh(
         return share_mesh(named, refine, comm)
     mesh = advection_mesh(named).refine(refine)
     return mesh if comm.size == 1 else distribute(mesh, comm)
-
-
-def _draw(output: Output, path: Any, function: Any) -> None:
-    from femops.io import picture
-
-    drawn = picture(path, function.space, function.vector, name="u")
-    output.say(f"wrote {drawn}")
-
-
-def _text(value: Any) -> str:
-    return f"{value:.10g}" if isinstance(value, float) else str(value)

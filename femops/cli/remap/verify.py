@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from femops.cli.options import whole_number
-from femops.cli.output import Column, Output
+from femops.cli.output import Output, columns
+
+_COLUMNS = columns(
+    "run; mesh; problem; steps; mass: mass .10g; Remhos: mass_remhos .10g; max: max .10f; "
+    "Remhos: max_remhos .10f; seconds: seconds .1f"
+)
 
 
 def verify_runs(output: Output, what: list[str]) -> None:
@@ -19,25 +25,14 @@ def verify_runs(output: Output, what: list[str]) -> None:
     results = []
     for n in numbers:
         with output.working(f"run {n}") as update:
-            results.append(verify_advection(n, _teller(update, f"run {n}"), world()))
+            tell = partial(_tell, update, f"run {n}")
+            results.append(verify_advection(n, tell, world()))
     output.json(results)
-    columns = [
-        Column("run", "run"),
-        Column("mesh", "mesh"),
-        Column("problem", "problem"),
-        Column("steps", "steps"),
-        Column("mass", "mass", ".10g"),
-        Column("Remhos", "mass_remhos", ".10g"),
-        Column("max", "max", ".10f"),
-        Column("Remhos", "max_remhos", ".10f"),
-        Column("seconds", "seconds", ".1f"),
-    ]
-    output.records("Remhos' published runs", columns, results)
+    output.records("Remhos' published runs", _COLUMNS, results)
     off = [result["run"] for result in results if not result["agrees"]]
     if off:
         raise HydroError(f"runs {', '.join(map(str, off))} are not as published")
 
 
-def _teller(update: Callable[[str], None], what: str) -> Callable[[float, Any], None]:
-    """Return a function that shows the time after each step."""
-    return lambda t, _: update(f"{what}: t = {t:.4f}")
+def _tell(update: Callable[[str], None], what: str, t: float, _: Any) -> None:
+    update(f"{what}: t = {t:.4f}")

@@ -23,7 +23,7 @@ from femops.pointwise.expressions.tensors import adjugate, det
 
 Floats = NDArray[np.float64]
 
-_TOLERANCE = 1e-6  # of the residual: the nodes need not be exact
+_TOLERANCE = 1e-6  # tolerance of the solve: the nodes need not be exact
 _MOST_STEPS = 50
 
 

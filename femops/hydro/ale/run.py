@@ -22,7 +22,7 @@ from femops.hydro.remap.neighbours import Lattice
 from femops.hydro.remap.tables import tensor
 from femops.hydro.simulation import Simulation
 from femops.parallel import Communicator
-from femops_meshes.arguments import Count, checked, whole_numbers
+from femops_common.arguments import Count, checked, whole_numbers
 
 Floats = NDArray[np.float64]
 
@@ -35,8 +35,8 @@ class PointFields:
     """Fields of a gas at the quadrature points of the moved mesh, (ne, nq) or (ne, nq, dim)."""
 
     volume: Floats  # (ne, nq): volume that belongs to a point: weight times Jacobian determinant
-    # density, energy, kinetic and inverse are (ne, nq). Energies are by volume. The inverse is that
-    # of gamma - 1.
+    # density, energy, kinetic and inverse are (ne, nq). Energies are by volume. The inverse is
+    # 1 / (gamma - 1).
     density: Floats
     energy: Floats
     kinetic: Floats
@@ -280,7 +280,7 @@ def _positive(energy: Floats, at: Floats, mass: Floats) -> Floats:
 
 
 def _heat(lost: Floats, room: Floats, comm: Communicator) -> Floats:
-    """Internal energy (ne,) that elements gain for the other energies (ne,) they have lost.
+    """Internal energy (ne,) that replaces the other energies (ne,) which elements have lost.
 
     Elements that have won other energy are cooled by at most their ``room`` (ne,). The missing
     energy is taken from the gains of the elements on all ranks, then from their room. Collective.

@@ -92,7 +92,7 @@ def _pairs(equations: Lagrangian) -> tuple[Ints, Ints]:
     owner = np.searchsorted(starts, rows[:, 0], side="right") - 1
     told = {int(rank): rows[owner == rank] for rank in np.unique(owner)}
     rows = np.concatenate([rows[:0], *comm.exchange(told).values()])
-    rows = rows[np.argsort(rows[:, 1], kind="stable")]  # of several neighbours the last one
+    rows = rows[np.argsort(rows[:, 1], kind="stable")]  # the last of several neighbours stays
     found = np.zeros((V.size, 2), dtype=np.int64)
     found[rows[:, 0] - starts[comm.rank]] = rows[:, 2:]
     inner, free = found[equations.walls].T

@@ -23,7 +23,7 @@ from femops.parallel import DistributedMesh, check
 from femops.solvers.runge_kutta import runge_kutta
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import L2
-from femops_meshes.arguments import Degree, checked
+from femops_common.arguments import Degree, checked
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
@@ -227,7 +227,7 @@ def _with_part(mesh: AnyMesh, change: Callable[[Mesh], Mesh]) -> AnyMesh:
         return change(mesh)
     with check(mesh.comm):
         part = replace(mesh.part, mesh=change(mesh.mesh))
-    with warnings.catch_warnings():  # of ranks without elements, as when the mesh was made
+    with warnings.catch_warnings():  # the first mesh warned of ranks without elements
         warnings.simplefilter("ignore")
         return DistributedMesh.of(mesh.comm, part, mesh.element_groups)
 

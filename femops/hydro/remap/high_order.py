@@ -17,7 +17,7 @@ from femops.tensor import einsum
 Floats = NDArray[np.float64]
 
 _ITERATIONS = 20
-_TOLERANCE = 1e-4  # of the residual's norm over all elements, as in Remhos
+_TOLERANCE = 1e-4  # tolerance of the residual's norm over all elements, as in Remhos
 _SMALL = 1e-3  # first residual below which the tolerance is relative; Remhos' runs have larger ones
 
 

@@ -38,7 +38,7 @@ def _periodic_hexagon() -> Mesh:
 
 
 def _joined(coordinates: Floats) -> Ints:
-    """Vertex numbers (ne, 4) of a hexagon: vertices that a translation of it joins are one."""
+    """Vertex numbers (ne, 4) of a periodic hexagon: vertices that a translation joins are one."""
     height = np.sqrt(0.75)
     periods = [(0.0, 0.0), *[(1.5 * a, height * b) for a in (-1, 1) for b in (-1, 1)]]
     periods += [(0.0, 2.0 * height), (0.0, -2.0 * height)]

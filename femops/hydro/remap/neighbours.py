@@ -158,7 +158,7 @@ class Neighbours:
 
 
 def _opposite(mesh: AnyMesh, faces: InteriorFaces, order: int) -> tuple[Ints, Ints]:
-    """Faces of this rank's elements that have an element behind them. Collective.
+    """Faces of this rank's elements that have a neighbour on the other side. Collective.
 
     Elements are numbered rank by rank, and the n dofs of an element follow those of the element
     before it.

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 
 from femops.errors import HydroError
 from femops.hydro.problems import POSITIVE
-from femops_meshes.arguments import checked, whole_numbers
+from femops_common.arguments import checked, whole_numbers
 
 Floats = NDArray[np.float64]
 

@@ -29,9 +29,11 @@ from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.restriction import Vector
 from femops.spaces.vectors import any_vector, has_complex
+from femops_common.arguments import checked, type_name
 from femops_kernels.derived import Derived
 from femops_meshes import Mesh
-from femops_meshes.arguments import checked, type_name
+from femops_meshes.formats.files import regular
+from femops_meshes.formats.temporary import unlinked
 
 Array = NDArray[Any]
 Sums = NDArray[np.uint32]
@@ -226,7 +228,7 @@ class StateReader:
         self._check_gaps()
 
     def _read_text(self, length: int) -> bytes:
-        """Read the text. A file with holes stops it early, before these take memory."""
+        """Read the text. Stop early at holes of a sparse file, before they take memory."""
         parts = []
         for part in self._blocks(length):
             if b"\0" in part:
@@ -366,7 +368,7 @@ def checked_values(values: Any) -> dict[str, Any]:
         json.dumps(plain)
     except CheckpointError:
         raise
-    except (ValueError, RecursionError) as error:  # of too many digits, or that hold themselves
+    except (ValueError, RecursionError) as error:  # numbers too long, cycles
         raise CheckpointError(f"values cannot be written as JSON: {error}") from error
     return plain
 
@@ -548,7 +550,7 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
     check_same_facts(comm, source, {f"vector {name!r}": True for name in names})
     with ExitStack() as stack:
         with check(comm), _reading(source):
-            file = stack.enter_context(source.open("rb"))
+            file = stack.enter_context(open(source, "rb", opener=regular))
             reader = StateReader(file, source)
         check_same_facts(comm, source, {"the file's checksum": reader.checksum})
         with check(comm):
@@ -558,7 +560,7 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
     return State(vectors, dict(reader.contents.values))
 
 
-# --- what is written ------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def _field(space: Space, dtype: np.dtype[Any]) -> Field:
@@ -614,11 +616,12 @@ def _new_file(stack: ExitStack, target: Path, size: int, comm: Communicator) -> 
     with check(comm), refused(target):
         if comm.rank == 0:
             made = stack.enter_context(replacing(target)).absolute()
-            os.truncate(made, size)
+            with open(made, "r+b", opener=unlinked) as file:
+                file.truncate(size)
     temporary: Path = comm.broadcast(made)
     with check(comm):
         try:
-            return stack.enter_context(temporary.open("r+b"))
+            return stack.enter_context(open(temporary, "r+b", opener=unlinked))
         except OSError as error:
             raise FileError(
                 f"rank {comm.rank} cannot open '{temporary}', which rank 0 has made "
@@ -651,7 +654,7 @@ def _flush(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-# --- what is read ---------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -13,8 +13,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import final
 
 import numpy as np
@@ -24,6 +24,7 @@ from femops.io.gmsh.nodes import KINDS, Kind
 from femops.io.gmsh.periodic import Link, new_links, old_links
 from femops.io.gmsh.sections import Binary, Cursor, Section, Text, decoded, sections_of
 from femops_meshes import MeshFileError, MeshFormatError
+from femops_meshes.formats.files import regular
 from femops_meshes.formats.scanner import printable
 
 Floats = NDArray[np.float64]
@@ -77,10 +78,15 @@ class GmshArrays:
 
     def side_nodes(self, dim: int, entity: int) -> NDArray[np.int64]:
         """Return the numbers (n,) of all nodes of a geometric entity's elements, ascending."""
-        mine = [
-            side.nodes.ravel() for side in self.sides if (side.dim, side.entity) == (dim, entity)
-        ]
-        return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *mine]))
+        return self._side_nodes.get((dim, entity), np.zeros(0, dtype=np.int64))
+
+    @cached_property
+    def _side_nodes(self) -> dict[tuple[int, int], NDArray[np.int64]]:
+        """Nodes of each geometric entity, by its dimension and number."""
+        found: dict[tuple[int, int], list[NDArray[np.int64]]] = defaultdict(list)
+        for side in self.sides:
+            found[side.dim, side.entity].append(side.nodes.ravel())
+        return {key: np.unique(np.concatenate(parts)) for key, parts in found.items()}
 
 
 def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -99,9 +105,7 @@ def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[
 def begins_like_gmsh(path: str | os.PathLike[str]) -> bool:
     """True if the file starts as Gmsh files do. False if it cannot be opened."""
     try:
-        if not Path(path).is_file():
-            return False
-        with Path(path).open("rb") as file:
+        with open(path, "rb", opener=regular) as file:
             return bool(_BEGINS.match(file.read(64)))
     except (OSError, ValueError):
         return False
@@ -111,7 +115,8 @@ def read_arrays(path: str | os.PathLike[str], name: str = "") -> GmshArrays:
     """Read a file. `name` stands for its path in errors."""
     file = name or printable(os.fspath(path))
     try:
-        data = Path(path).read_bytes()
+        with open(path, "rb", opener=regular) as source:
+            data = source.read()
     except (OSError, ValueError) as error:
         raise MeshFileError(
             f"{file} can't be read ({printable(str(error))}): check path and rights"
@@ -210,7 +215,7 @@ def _names(section: Section) -> dict[tuple[int, int], str]:
     """Names of physical groups by dimension and tag."""
     lines = [line for line in section.content.split(b"\n") if line.strip()]
     count = lines[0].strip() if lines else b""
-    if not count.isdigit() or int(count) != len(lines) - 1:
+    if not re.fullmatch(rb"[0-9]{1,18}", count) or int(count) != len(lines) - 1:
         raise section.fail(f"its first line should be the number of names, {len(lines) - 1}")
     names: dict[tuple[int, int], str] = {}
     for number, line in enumerate(lines[1:], 1):
@@ -333,12 +338,15 @@ def _old_text(section: Section, _: str) -> Iterable[tuple[int, int, Ints]]:
                 f"an element of type {kind} with {number} tags has {3 + number + size} numbers", row
             )
         table = flat[starts[mine][:, np.newaxis] + np.arange(3 + number + size)]
-        _check_partitions(text, table[:, 3 : 3 + number], mine + 1)
+        _check_tags(text, table[:, 3 : 3 + number], mine + 1)
         yield kind, size, np.delete(table, [1, 2], axis=1)
 
 
-def _check_partitions(cursor: Text, tags: Ints, rows: Ints) -> None:
-    """Raise if the third tag is not the number of the partitions behind it."""
+def _check_tags(cursor: Text, tags: Ints, rows: Ints) -> None:
+    """Raise if a tag is too large, or the third is not the number of partition tags behind it."""
+    wide = (tags != tags.astype(np.int32)).any(axis=1)
+    if wide.any():
+        raise cursor.fail("a tag is no number of 4 bytes", int(rows[wide][0]))
     if tags.shape[1] > 3 and (tags[:, 2] != tags.shape[1] - 3).any():
         wrong = rows[tags[:, 2] != tags.shape[1] - 3][0]
         raise cursor.fail("its third tag is not the number of partitions", int(wrong))

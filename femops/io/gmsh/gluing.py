@@ -88,7 +88,7 @@ class Glued:
 
 
 def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) -> Glued:
-    """Merge all vertices that links join, also through several sides."""
+    """Merge all vertices that a link joins, or a chain of links through several sides."""
     before = Topology.build(elements, num_vertices, boundary)
     pairs = np.concatenate([link.nodes for link in links])
     classes, lowest = _classes(num_vertices, pairs)

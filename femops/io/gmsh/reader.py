@@ -55,7 +55,7 @@ def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering
     Shapes: `members` (m, 2).
     """
     members = np.unique(members, axis=0)
-    tags = np.unique(members[:, 1]).tolist()
+    tags = dict.fromkeys(np.unique(members[:, 1]).tolist())
     without = next(number for number in counting(1) if number not in tags)
     numbers = np.full(count, without, dtype=np.int64)
     numbers[members[:, 0]] = members[:, 1]
@@ -63,17 +63,18 @@ def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering
     shared = set(members[memberships[members[:, 0]] > 1, 1].tolist())
     meanings: dict[int, list[int]] = {tag: [tag] for tag in tags if tag not in shared}
     if shared:
+        number = max(*tags, without)
         for combination, things in _combinations(members, shared).items():
-            number = max(*tags, without, *(max(m) for m in meanings.values() if m)) + 1
+            number += 1
             numbers[things] = number
             for tag in combination:
                 meanings.setdefault(tag, []).append(number)
-    by_name: dict[str, tuple[int, ...]] = {}
+    by_name: dict[str, list[int]] = defaultdict(list)
     for tag in tags:
         name = names.get(tag, str(tag) if tag in shared else "")
         if name:
-            by_name[name] = (*by_name.get(name, ()), *meanings[tag])
-    return Numbering(numbers, without, by_name)
+            by_name[name] += meanings[tag]
+    return Numbering(numbers, without, {name: (*group,) for name, group in by_name.items()})
 
 
 def _combinations(members: Ints, shared: set[int]) -> dict[tuple[int, ...], list[int]]:
@@ -136,7 +137,7 @@ def mesh_of(content: GmshArrays) -> Mesh:
     checks.geometry(coordinates)
     boundary, topology = _with_exterior(corners, vertices, sides)
     _check_joined(coordinates, topology)
-    checks.folds(corners, topology)
+    checks.folds(corners, coordinates, topology)
     links = vertex_links(content, tags[used], content.positions[first[used]])
     if links:
         one = glued(corners, vertices, sides, links)

@@ -261,7 +261,7 @@ class _Middles:
             parts = np.split(self.stop + number.ravel(), stops[:-1])
             for (at, entity, _), part in zip(same, parts, strict=True):
                 self.numbers[at][:, entity] = part
-            if d < 3:  # an element has no image
+            if d < 3:  # elements themselves are not glued
                 self._tables.append((self.stop, table))
             self.stop += len(table)
 

@@ -19,7 +19,7 @@ from femops.io.plots.scene import magnitude
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import communicator
 from femops.spaces.h1_l2 import Space
-from femops_meshes.arguments import checked, shown, type_name
+from femops_common.arguments import checked, shown, type_name
 from femops_meshes.coordinates.interpolation import equispaced
 
 _MILLISECONDS = 1000.0

@@ -22,8 +22,8 @@ from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space
 from femops.spaces.vectors import as_doubled, has_complex
+from femops_common.arguments import checked, number_of, type_name
 from femops_meshes import Mesh
-from femops_meshes.arguments import checked, number_of, type_name
 
 Backend = Literal["pyvista", "matplotlib"]
 Part = Literal["real", "imag", "abs"]
@@ -240,8 +240,8 @@ def _displacement(
     moved, factor = (deform, 1.0) if isinstance(deform, GridFunction) else (field, deform)
     if moved is None or moved.space.mesh is not mesh or moved.space.ncomp != mesh.dim:
         raise SpaceError(
-            f"deform takes a displacement on the mesh, of {mesh.dim} component(s): a GridFunction, "
-            "or a factor if u is one"
+            f"deform takes a displacement on the mesh, a GridFunction of {mesh.dim} component(s): "
+            "give one, or a number if u itself is the displacement"
         )
     if isinstance(factor, bool) or not isinstance(factor, int | float | np.number):
         raise SpaceError(f"deform is {factor!r}: give a number or a GridFunction")

@@ -172,7 +172,7 @@ class Scene:
     # (n, 2, 2): in 2-D with arrows, line segments along the sides of all elements. Sides between
     # two elements are included twice.
     outline: Floats
-    # lowest and highest value of the colour scale. None means those at the corners.
+    # lowest and highest value of the colour scale; by default of the values at the corners
     limits: tuple[float, float] | None = None
 
     @property

@@ -17,7 +17,7 @@ from femops.errors import MissingExtraError, SpaceError
 from femops.io.plots.picture import Picture
 from femops.io.plots.scene import VIEW, Scene, arrows_of, is_flat, view_axes
 from femops.io.vtk.vtu import Owner, checked_fields, first_space, lagrange_piece
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 
 if TYPE_CHECKING:
     import pyvista
@@ -148,7 +148,7 @@ class PyVistaPicture(Picture):
         file.write_text(content, encoding="utf-8")
 
     def _drawn(self) -> AbstractContextManager[Any]:
-        """Plotter with the picture: that which the caller may have changed, else one for now."""
+        """Plotter of the picture: the caller's, if any, because the caller may have changed it."""
         if "figure" in self.__dict__:
             return nullcontext(self.figure)
         return closing(self._plotter(off_screen=True))

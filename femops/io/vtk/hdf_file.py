@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import FileError, MissingExtraError
-from femops.io.atomic import refused, replacing, to_disk
+from femops.io.atomic import fill, refused, replacing, to_disk
 from femops.io.vtk.journal import journaled, recover
 from femops.io.vtk.vtu_file import Piece
 from femops.parallel.collective_checks import check
@@ -133,24 +133,24 @@ def opened(path: Path, piece: Piece | None = None) -> Iterator[Any]:
 
 @contextmanager
 def _opened_locked(path: Path, piece: Piece) -> Iterator[Any]:
-    """Open a file that is not under its name yet: it may be lost."""
+    """Open a temporary file, which may be lost without harm."""
     _make_room(path, piece)
     with h5py().File(path, "r+", locking=False) as file:
         yield file[ROOT]
 
 
 def _make_room(path: Path, piece: Piece | None) -> None:
-    """Reserve disk space behind a file for a piece, or for the counts of a step.
+    """Reserve disk space at the end of a file for a piece, or for the counts of a step.
 
     HDF5 loses the file, and often the process, if the disk is full when it writes. So the file is
-    not opened unless there is room. HDF5 gives back what it does not use when it closes the file.
+    not opened unless there is room. When HDF5 closes the file it gives unused space back.
     Does nothing where the system cannot reserve space: on macOS and Windows.
     """
     if sys.platform == "darwin" or sys.platform == "win32":
         return
     sections = [] if piece is None else [*piece.sections.values()]
     arrays = [array for section in sections for array in section.values()]
-    size = sum(array.nbytes for array in arrays) + len(arrays) * _CHUNK  # of chunks not filled
+    size = sum(array.nbytes for array in arrays) + len(arrays) * _CHUNK  # last chunks are padded
     with path.open("r+b") as file:
         end = file.seek(0, os.SEEK_END)
         try:
@@ -174,7 +174,7 @@ def write_empty(path: Path, attributes: dict[str, str], *, series: bool = False)
         file[ROOT].attrs.update(attributes)
         if series:
             _make_steps(file[ROOT])
-    path.write_bytes(memory.getvalue())
+    fill(path, memory.getvalue())
 
 
 def check_layout(file: Any) -> None:

@@ -1,7 +1,7 @@
 """Changes of a file that take place at once: all of them, or none if the program is killed.
 
 HDF5 overwrites heads of arrays in no order. Killed in between, it leaves a file that cannot be
-read. So what it overwrites is held in memory, and goes into a journal before it goes to the file.
+read. So overwritten bytes are held in memory, and go into a journal before they go to the file.
 The journal is a file beside it, which is there only while the file is overwritten.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any, final
 
 from femops.errors import FileError
-from femops.io.atomic import replacing, to_disk
+from femops.io.atomic import fill, replacing, to_disk
 
 _PAGE = 4096  # bytes that are held together
 _LENGTH = struct.Struct("<Q")  # length of the file
@@ -116,7 +116,7 @@ class JournaledFile(io.RawIOBase):
         )
         length, journal = _LENGTH.pack(self._length), _journal(self._path)
         with replacing(journal) as temporary:
-            temporary.write_bytes(length + _SUM.pack(zlib.crc32(length + entries)) + entries)
+            fill(temporary, length + _SUM.pack(zlib.crc32(length + entries)) + entries)
             to_disk(temporary)
         to_disk(journal.parent)
         recover(self._path)
@@ -142,8 +142,8 @@ def _check_own(journal: Path, path: Path) -> None:
     user = getattr(os, "geteuid", lambda: own)()  # Windows has no numbers of users
     if not stat.S_ISREG(found.st_mode) or found.st_uid not in (own, user):
         raise FileError(
-            f"'{journal}' is no plain file, or is another user's than '{path}', whose changes "
-            "have such names: remove it, or let its owner continue the series"
+            f"'{journal}' is no plain file, or has another owner than '{path}', whose changes it "
+            "should hold: remove it, or let its owner continue the series"
         )
 
 
@@ -186,7 +186,7 @@ def _entries(journal: IO[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def journaled(path: Path, end: int) -> Iterator[JournaledFile]:
-    """Open a file for changes that take place at once, at the end of the block."""
+    """Open a file for changes that all take place together when the block ends."""
     file = JournaledFile(path, end)
     try:
         yield file

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import make_folder, refused, remove, replacing, to_disk
+from femops.io.atomic import fill, make_folder, refused, remove, replacing, to_disk
 from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
 from femops.parallel.collective_checks import check, listed
 from femops.parallel.comm import Communicator
-from femops_meshes.formats.temporary import shared_name, temporary_file
+from femops_meshes.formats.temporary import shared_name, temporary_file, unlinked
 
 
 def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
@@ -29,7 +29,7 @@ def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
     with ExitStack() as stack:
         with check(comm), refused(target):
             own = stack.enter_context(temporary_file(target, f"{token}.{comm.rank}"))
-            with own.open("wb") as file:
+            with open(own, "wb", opener=unlinked) as file:
                 piece.write_data(file)
             written = own.stat().st_size
         sizes = comm.gather_all(piece.sizes)
@@ -42,7 +42,7 @@ def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
 
 
 def _join(target: Path, start: bytes, parts: Sequence[Path]) -> None:
-    with replacing(target) as temporary, temporary.open("wb") as file:
+    with replacing(target) as temporary, open(temporary, "wb", opener=unlinked) as file:
         file.write(start)
         for part in parts:
             with part.open("rb") as data:
@@ -86,7 +86,7 @@ def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
 
 def _write_index(target: Path, text: str) -> None:
     with replacing(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        fill(temporary, text)
         to_disk(temporary)
 
 

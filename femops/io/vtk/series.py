@@ -20,6 +20,7 @@ from femops.errors import FileError
 from femops.io.atomic import (
     alone_in,
     checked_path,
+    fill,
     make_folder,
     refused,
     remove,
@@ -49,7 +50,7 @@ from femops.io.vtk.vtu import Owner, file_names, first_space, lagrange_piece, sa
 from femops.io.vtk.vtu_file import Piece, check_name
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import Communicator, communicator
-from femops_meshes.arguments import checked, names_checked, number_of, shown
+from femops_common.arguments import checked, names_checked, number_of, shown
 
 
 @final
@@ -127,7 +128,7 @@ class PvdFiles(Store):
 
     def _write_index(self) -> None:
         with replacing(self.path) as temporary:
-            temporary.write_text(self._index(), encoding="utf-8")
+            fill(temporary, self._index())
             to_disk(temporary)
 
     def _check_files(self) -> None:
@@ -172,7 +173,7 @@ _MESH = "femops_mesh"
 
 @final
 class HdfFile(Store):
-    """Series in one file, to which ranks write one after the other."""
+    """Series in one file. The ranks write to it in turns."""
 
     def __init__(self, path: Path, comm: Communicator) -> None:
         with check(comm):

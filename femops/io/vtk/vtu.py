@@ -27,7 +27,7 @@ from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import H1, L2, Space
 from femops.spaces.product import Product
 from femops.spaces.vectors import any_vector, has_complex
-from femops_meshes.arguments import checked, type_name
+from femops_common.arguments import checked, type_name
 from femops_meshes.coordinates.interpolation import equispaced
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh

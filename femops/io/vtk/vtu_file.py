@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import FileError
+from femops_meshes.formats.temporary import unlinked
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -89,7 +90,7 @@ def head(piece: Piece, sizes: Sequence[Ints]) -> bytes:
 
 def write_vtu(path: Path, piece: Piece) -> None:
     """Write a VTU file of one piece."""
-    with path.open("wb") as file:
+    with open(path, "wb", opener=unlinked) as file:
         file.write(head(piece, [piece.sizes]))
         piece.write_data(file)
         file.write(TAIL)

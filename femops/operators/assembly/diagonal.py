@@ -36,7 +36,7 @@ def _store(out: Floats, assembly: ElementAssembly, ends: tuple[int, int]) -> Non
 
 
 def terms_on_diagonal(summands: Sum) -> Sum:
-    """Terms with a part of the diagonal: blocks of one side, or of two that share dofs."""
+    """Terms that add to the diagonal: blocks of one side, or of two that share dofs."""
     found = list[tuple[float, Term]]()
     for factor, term in summands:
         broken = term.trial.volume.element.broken

@@ -190,6 +190,6 @@ class _Cells:
 
 
 def _outer_sum(x: Ints, y: Ints) -> Ints:
-    """Sums of nodes (cells, n) of all directions so far and of the next, the last one slowest."""
+    """Sums (cells, n) of nodes of the earlier directions and of the next, which is the slowest."""
     sums = y[:, np.newaxis, :, np.newaxis] + x[np.newaxis, :, np.newaxis, :]
     return sums.reshape(len(x) * len(y), -1)

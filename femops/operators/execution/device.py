@@ -48,7 +48,6 @@ from femops_kernels.compiled import (
 from femops_kernels.cpu.kernels.kernel import Kernel
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.cuda.device.ahead import Ahead
-from femops_kernels.cuda.device.device import Device, DeviceChannel
 from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates, compile_updates_later
 from femops_kernels.cuda.operator.data import FilledData, host_streams, joined_streams
@@ -73,6 +72,7 @@ from femops_kernels.cuda.operator.sweep import (
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
 from femops_kernels.derived import Derived
+from femops_kernels.device import Device, DeviceChannel
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
@@ -129,7 +129,7 @@ class Products:
 
 
 def inverse_sweep(device: Device, term: KernelTerm, work: Work) -> DeviceSweep:
-    """See `Backend.launch_inverse`, on a rank that has elements. Points are as many as nodes."""
+    """See `Backend.launch_inverse`, on a rank with elements. It has a point for each node."""
     (host, data), space = work, term.trial
     if isinstance(host, SeparableKernel):  # its matrices multiply nodes
         bases, numbers = (np.eye(space.p1d), host.mass[0]), QFunctionInputs(element=1)

@@ -25,9 +25,9 @@ from femops_kernels.cpu.operators import HostOperator
 from femops_kernels.cpu.sweep import Sweep, SweepDofs
 
 # Fewest quadrature points of all ranks for which a kernel is compiled. Derivatives at other states
-# use it again; for a linear form it must pay at once.
+# use the kernel again. For a linear form it must pay at once, so it needs `_ONCE` times the points.
 _COMPILED_FROM = 2**17
-_ONCE = 4  # times as many for a linear form
+_ONCE = 4
 _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _WIDE = np.dtype(np.float64)
 

@@ -28,6 +28,7 @@ from femops.operators.integrals.state import HostState, NoState, State
 from femops.operators.integrals.term import Sum
 from femops.pointwise.sides import is_side
 from femops.spaces.base import Space
+from femops_common.arguments import shown
 from femops_kernels.channel import Channel
 from femops_kernels.codegen.ahead import compile_kernels_ahead
 from femops_kernels.codegen.specialize import Parts
@@ -53,7 +54,6 @@ from femops_kernels.cpu.sequence import least_instruction
 from femops_kernels.cpu.sweep import HostLaunch, NoOp, Sweep
 from femops_kernels.instruction import Instruction
 from femops_kernels.simd.lanes import WIDEST, WIDTHS
-from femops_meshes.arguments import shown
 
 
 @final

@@ -74,7 +74,7 @@ def matrices_of(basis: Basis1D) -> tuple[Floats, Floats]:
 
 
 def modes_of(basis: Basis1D) -> tuple[Floats, Floats]:
-    """Eigenvalues and eigenvectors of stiffness K and mass M of an element among equal ones."""
+    """Generalised eigenpairs of K and M of one element in an infinite row of equal elements."""
     return tuple(eigh(*map(_closed, matrices_of(basis))))
 
 

@@ -67,7 +67,7 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
 
 
 def _mixes(qfunction: QFunction) -> bool:
-    """True if values meet derivatives: only values are read, or only these are tested."""
+    """True if values meet derivatives: the q-function reads or writes factors of values alone."""
     return qfunction.slots_in != qfunction.slots_out and [0] in (
         qfunction.slots_in,
         qfunction.slots_out,

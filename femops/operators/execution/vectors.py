@@ -13,7 +13,7 @@ from femops.spaces.base import Space
 from femops.spaces.memory import check_layout, check_shape
 from femops.spaces.product import Product
 from femops.spaces.vectors import any_vector
-from femops_meshes.arguments import type_name
+from femops_common.arguments import type_name
 
 
 def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> Any:

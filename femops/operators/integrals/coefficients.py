@@ -18,8 +18,8 @@ from femops.pointwise.trace import OPTIONS, CoefficientShape
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, columns, evaluate_any, place_of
 from femops.spaces.restriction import refuse_unreadable
-from femops_meshes.arguments import plain_numbers
-from femops_meshes.hints import did_you_mean
+from femops_common.arguments import plain_numbers
+from femops_common.hints import did_you_mean
 
 Function = Callable[..., Any]
 Place = tuple[NDArray[np.float64], ...]
@@ -298,7 +298,7 @@ def _evaluate(
 ) -> NDArray[np.float64]:
     n = place[0].shape[1]
     if any(shape and shape[-1] == n for shape in shapes):
-        # with one point more, values of points can't be taken for components
+        # one point more, so that the number of points is no number of components
         place = _one_more(place)
     return evaluate_any(coefficient, place, shapes, name, OperatorError)[:n]
 

@@ -15,7 +15,7 @@ from femops.parallel.comm import Communicator
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, takes_normals
 from femops.spaces.restriction import refuse_unreadable
-from femops_meshes.arguments import array_of
+from femops_common.arguments import array_of
 from femops_meshes.mesh import Mesh
 
 Function = Callable[..., Any]

@@ -13,7 +13,7 @@ from femops.errors import OperatorError
 from femops.parallel.comm import Communicator
 from femops.spaces.memory import Memory
 from femops.spaces.product import Product
-from femops_meshes.arguments import number_of
+from femops_common.arguments import number_of
 
 
 def _none() -> NDArray[np.int64]:

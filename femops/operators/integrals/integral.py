@@ -73,7 +73,7 @@ class Integral:
 
     def _copied(self, given: FormCoefficient) -> FormCoefficient:
         """The form's copy of a coefficient. Collective: all ranks raise if one does."""
-        given = given.read(on_sides=self.domain.two_sided)  # messages
+        given = given.read(on_sides=self.domain.two_sided)  # exchanges values between ranks
         with check(self.fields.whole.comm):
             return given.keep(self.geometry)
 
@@ -203,7 +203,7 @@ class Integral:
         return new
 
     def _blocks_of(self, old: Integral, changed: Iterable[str]) -> None:
-        """Reuse those blocks of an old form that have none of the changed coefficients."""
+        """Reuse the blocks of an old form that do not have the changed coefficients."""
         kept = {
             pair: part
             for pair, part in old._parts.items()
@@ -472,7 +472,7 @@ class Integral:
 
     @cached_property
     def _constants(self) -> dict[str, NDArray[np.float64]]:
-        """Values (1, 1, *shape) of constant coefficients that have been asked for, by name."""
+        """Values (1, 1, *shape) of the constant coefficients that were used, by name."""
         return {}
 
     def _coefficient(self, given: FormCoefficient, block: DomainBlock) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from femops.errors import OperatorError
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import L2
-from femops_meshes.arguments import array_of, checked, refusal
+from femops_common.arguments import array_of, checked, refusal
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import Names, listing, with_numbers
 

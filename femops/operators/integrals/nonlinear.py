@@ -68,7 +68,7 @@ class NonlinearIntegral:
         self._read()  # traced now, because globals that the function reads may change later
         check_weights(self.form, self.dtype)
         self._close()
-        self._setups: dict[Any, Any] = {}  # of Jacobians, see `State`
+        self._setups: dict[Any, Any] = {}  # setups of Jacobians, see `State`
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without compiled code. Copies read that code from the cache."""
@@ -235,7 +235,7 @@ def _complete(
             return results
         missing = [name for name in functionals if name not in results]
         if missing:
-            raise OperatorError(f"{name_of(function)} returned no {missing[0]!r}: it is asked for")
+            raise OperatorError(f"{name_of(function)} returned no {missing[0]!r}: return it too")
         found = {name: {"value": results[name]} for name in functionals}
         if len(fields) == 1:  # factors of its test function stand beside the functionals
             results = {fields[0]: {k: v for k, v in results.items() if k not in found}}

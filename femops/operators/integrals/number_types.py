@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import OperatorError
 from femops.spaces.restriction import FLOAT_TYPES
-from femops_meshes.arguments import dtype_of, shown
+from femops_common.arguments import dtype_of, shown
 
 
 def float_type(dtype: DTypeLike) -> np.dtype[Any]:

@@ -23,7 +23,7 @@ from femops.pointwise.qdata_split import expressions
 from femops.pointwise.trace import NORMAL, POSITION
 
 _TINY, _MOST, _EPS = (float(getattr(np.finfo(np.float32), n)) for n in ("tiny", "max", "eps"))
-_LOST = 1e-10  # of the largest number: an error in float64 that is more than round-off
+_LOST = 1e-10  # relative error in float64 that is more than round-off
 _NONE = np.empty(0, dtype=object)
 # Kinds of checked numbers, in the words of a message.
 _WHAT = (

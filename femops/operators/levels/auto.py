@@ -152,7 +152,7 @@ _WARM = 1e-3
 _SETTLE = 1e-4
 # Number of first tries, and the multiple of the best time beyond which a level is then dropped.
 _TRIES, _CLOSE = 2, 1.5
-_AS_FAST = 1.05  # times the best: within what two measurements differ by
+_AS_FAST = 1.05  # times the best: two measurements differ by as much
 # Number of copies of the sample, in different memory, on which close levels are compared.
 _PLACES = 3
 # Optimistic limits of one thread, for bounds: bytes and operations per second.
@@ -268,7 +268,7 @@ def measure_levels(
     for level in sorted(bounds, key=lambda name: bounds[name]):
         if times and bounds[level] > min(times.values()):
             break
-        if not _fits(level, sample):  # other samples may have taken the memory meanwhile
+        if not _fits(level, sample):  # earlier samples may have taken the memory
             continue
         runs[level] = _runner(level, sample, panels, None if cached[level] else flush)
         times[level] = min(runs[level]() for _ in range(_TRIES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import final
 
-from femops_meshes import html
+from femops_common import html
 
 
 @final

@@ -29,10 +29,10 @@ from femops.operators.levels.level_data import (
 )
 from femops.operators.levels.matrices import Elements, Rows
 from femops.operators.levels.points import Points
+from femops_common.arguments import shown
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.kernels.separable import SeparableKernel
-from femops_meshes.arguments import shown
 
 KINDS: dict[str, type[Storage]] = {
     "full": Rows,

@@ -114,7 +114,7 @@ class Elements(Storage):
             blocks = [nodes + c * nodes.shape[1] for c in range(space.ncomp)]
             each, width = np.concatenate(blocks, axis=1), given.shape[-1]
             each = np.concatenate([each, np.repeat(each[-1:], -len(each) % width, axis=0)])
-            by_slot = np.moveaxis(each.reshape(len(given), width, -1), 1, 2)  # as the matrices
+            by_slot = np.moveaxis(each.reshape(len(given), width, -1), 1, 2)  # slots last, as given
             turned = np.empty_like(given)
             at = by_slot[:, :, np.newaxis] if axis == 1 else by_slot[:, np.newaxis]
             np.put_along_axis(turned, np.broadcast_to(at, given.shape), given, axis)

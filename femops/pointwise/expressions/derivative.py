@@ -54,7 +54,7 @@ def gradients(output: Node, inputs: Sequence[Node]) -> list[Node]:
 
 
 _Total = tuple[Node | None, Node]
-"""Condition, and the derivative where it holds. Elsewhere zero. None means everywhere."""
+"""Condition (None: everywhere), and the derivative where it holds. It is zero elsewhere."""
 
 
 def _shares(node: Node, total: _Total) -> list[_Total]:

@@ -26,7 +26,7 @@ from femops.pointwise.expressions.operations import (
     ON_NUMBERS,
     UFUNCS,
 )
-from femops_meshes.arguments import type_name
+from femops_common.arguments import type_name
 
 # Integer powers up to this are computed by multiplications.
 _MOST_FACTORS = 16
@@ -334,7 +334,7 @@ class Node(Symbolic):
         if any(isinstance(value, Symbolic) for value in others):
             return NotImplemented  # a field, whose own method then continues with its value
         for value in others:
-            self.graph.node(value)  # raises
+            self.graph.node(value)  # raises the error
         if ufunc is np.matmul:
             raise TraceError("`@` multiplies vectors and matrices, one of these is a scalar: use *")
         op = UFUNCS.get(ufunc)

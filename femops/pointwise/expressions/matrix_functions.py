@@ -13,7 +13,7 @@ import numpy as np
 
 from femops.errors import TraceError
 from femops.pointwise.expressions.tensors import where
-from femops_meshes.arguments import array_of
+from femops_common.arguments import array_of
 
 # Sweeps over all pairs after which no number changes any more, by the size of the matrix.
 _EIGEN_SWEEPS = {1: 0, 2: 1, 3: 4}

@@ -16,7 +16,7 @@ from femops.pointwise.expressions.complex_symbols import (
     where_complex,
 )
 from femops.pointwise.expressions.graph import Node
-from femops_meshes.arguments import array_of, refusal
+from femops_common.arguments import array_of, refusal
 
 
 def _entries(value: Any) -> Any:

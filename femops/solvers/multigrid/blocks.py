@@ -168,7 +168,7 @@ def check_patches(space: Space) -> None:
 
 
 def _check_sizes(sizes: Ints, dtype: np.dtype[Any]) -> None:
-    """Raise an error if patches of so many dofs (npatches,) take too much memory or time."""
+    """Raise an error if patches with ``sizes`` dofs (npatches,) take too much memory or time."""
     most, numbers = int(sizes.max(initial=0)), float((sizes.astype(float) ** 2).sum())
     operations = 2.0 * float((sizes.astype(float) ** 3).sum())
     if most > _MOST_DOFS:

@@ -74,33 +74,33 @@ def _diagonals(factors: Floats, stiffness: Floats, mass: Floats) -> Floats:
 
 Relaxation = Literal["points", "elements", "lines", "patches", "direct"]
 
-# Measured cycles of a coarse level, and of another relaxation. A coarse level whose factor is up to
-# the second number tells that of the finest.
+# Number of measured cycles of a coarse level, and of another relaxation. A coarse level with a
+# factor up to `_CLEAR` stands for the finest level.
 _TRIAL, _CLEAR = 4, 0.4
-# Cycles of blocks and factors take so many times as long as those by points or elements, by
-# dimension (measured: 1.8 to 5, and 6 to 11). Their solves take so many iterations or more. The
-# first with a factor below the last number is the last that is tried.
+# Time of a cycle of blocks or factors over the time of a cycle by points or elements, by dimension
+# (measured: 1.8 to 5, and 6 to 11). Their solves take at least `_FEWEST` iterations. No relaxation
+# is tried after one with a factor below `_GOOD`.
 _LONGER, _FEWEST, _GOOD = {1: 2, 2: 3, 3: 10}, 5, 0.5
-# Cycles by elements of fields of several components and of interior penalty take so many times as
-# long as those by points (measured: 1.0 to 1.2). They are tried where a solve takes more iterations
-# than the last number.
+# Time of a cycle by elements over one by points, for fields of several components and for interior
+# penalty (measured: 1.0 to 1.2). Elements are tried if a solve takes more than `_TRY_ELEMENTS`
+# iterations.
 _ELEMENTS_LONGER, _TRY_ELEMENTS = 1.15, 20
-# Cycles by blocks of fields of several components take so many times as long as those by points
-# where there are more dofs than the last number (measured: 8 to 11; 4.4 for 4,300 dofs).
+# Time of a cycle by blocks over one by points, for fields of several components with more than
+# `_IN_CACHE` dofs (measured: 8 to 11; 4.4 for 4,300 dofs).
 _BLOCKS_LONGER, _IN_CACHE = 10, 10_000
 _CYCLES = 20  # measure another relaxation which is slow
 _SMALL = 25  # expected iterations from which factors of a small problem are tried
-# Ratio of an element's couplings from which on levels relax by elements: measured, cubes of which
-# one edge is half as long take 0.95 of the time.
+# Ratio of an element's couplings from which on levels relax by elements. Measured: for cubes with
+# one edge of half the length this takes 0.95 of the time.
 _STRETCHED = 4.0
 # Ratio from which on the finest level may be slow where a coarse one is not.
 _FLAT = 100.0
 _MANY = 0.9  # factor from which a solve takes many iterations
-# Most dofs: of the order above 1 that a cycle of patches ends with, by dimension, and of blocks of
-# dofs on several ranks, as each rank has all of them.
+# Most dofs of the last order above 1 in a cycle of patches, by dimension. Most dofs of a problem
+# with blocks on several ranks, because each rank has all blocks.
 _LAST, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
-# Factors are tried if they are expected to take up to so many times the time of a solve, because
-# a preconditioner serves several, and up to so many bytes.
+# Factors are tried if they are expected to take at most the time of `_SOLVES` solves, because a
+# preconditioner serves several, and at most `_MOST_BYTES` bytes.
 _SOLVES, _MOST_BYTES = 6.0, 2**32
 # Seconds, measured on one core: of an entry of an element's matrix and of a multiplication of
 # factors; of a dof in an iteration, of one component in float32, and of an iteration without dofs.
@@ -244,7 +244,7 @@ def _factor_seconds(M: Changeable) -> float:
 def _iteration_seconds(M: Changeable) -> float:
     """Expected time of an iteration of a solve with cycles by points."""
     space = M.operator.space
-    each = _DOF * (1 + (space.ncomp > 1)) * M.precision.itemsize / 4.0  # twice in float64
+    each = _DOF * (1 + (space.ncomp > 1)) * M.precision.itemsize / 4.0  # by bytes of a number
     return float(each * space.global_size + _CALLS)
 
 

@@ -186,7 +186,7 @@ def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
     Shapes: `x` (nodes, dim), `free` (nodes * ncomp,).
     """
     nodes, dim = x.shape
-    x = (x - x.mean(axis=0)) / (np.abs(x - x.mean(axis=0)).max() or 1.0)  # of the size of constants
+    x = (x - x.mean(axis=0)) / (np.abs(x - x.mean(axis=0)).max() or 1.0)  # as large as constants
     modes = [np.tile(unit, (nodes, 1)) for unit in np.eye(ncomp)]
     for i in range(dim if ncomp == dim else 0):
         for j in range(i):

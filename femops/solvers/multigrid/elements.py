@@ -109,7 +109,7 @@ def _add_restricted(
 
 
 def _parts(count: int, rows: int) -> Iterator[slice]:
-    """Slices of ``count`` matrices with so many rows and columns that are worked on at once."""
+    """Slices of ``count`` matrices (rows, rows). The matrices of a slice are worked on at once."""
     step = max(1, _TOGETHER // rows**2)
     return (slice(start, start + step) for start in range(0, count, step))
 

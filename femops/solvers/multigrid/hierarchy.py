@@ -102,7 +102,7 @@ _broken_spaces = Derived[Space, L2]()
 _STIFF = 50.0
 """Ratio of diagonal entries from which faces are stiff. A constant conductivity has up to 40."""
 
-_FEW = 600  # a level with at most so many dofs gets no coarser mesh
+_FEW = 600  # most dofs of a level that gets no coarser mesh
 _LARGE = 500_000  # dofs of this rank from which memory that the setup has freed is given back
 
 
@@ -213,7 +213,7 @@ def _in_type(
     Shapes: returned (operator, its type, reason for the type).
     """
     level = cycle_level(A, A.space)
-    with np.errstate(over="ignore", invalid="ignore"):  # the product shows what is lost
+    with np.errstate(over="ignore", invalid="ignore"):  # the trial product shows losses
         rounded = in_precision(A, dtype, level)
         well = dtype.itemsize >= A.dtype.itemsize or rounds_well(product, rounded)
     if well:
@@ -262,7 +262,7 @@ def _half(space: Space) -> H1:
 
 
 def _nodal(space: Space) -> H1:
-    """Return the space if it is H1 with Gauss-Lobatto nodes, else such a space of its order."""
+    """Return the space if it is H1 with Gauss-Lobatto nodes, else make that space of its order."""
     nodal = isinstance(space, H1) and space.basis.family == "gll"
     return space if nodal else _like(space, space.order)  # type: ignore[return-value]
 

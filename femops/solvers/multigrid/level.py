@@ -200,7 +200,7 @@ class Level:
         """Largest Ritz value of the scaled operator, by a few steps of Lanczos' method."""
         updates, n = self._updates, self.size.own
         scale, before = (updates.vector(n, self.inverse.dtype) for _ in range(2))
-        scale[:] = updates.xp.sqrt(self.inverse)  # with room behind its end, which steps read
+        scale[:] = updates.xp.sqrt(self.inverse)  # steps also read the padding behind its end
         v, scaled = self._first, self._second
         v[:n] = updates.put(scattered(self.size.first, n))
         v *= scale > 0.0
@@ -230,7 +230,7 @@ class Level:
         step(r, None, self.right, scales, None, (0.0, 1.0, 0.0, 0.0))  # a residual times the scales
         self.right[:] = 0.0
         alphas, betas = list[float](), list[float]()
-        lengths, energy, first = list[float](), 0.0, 0.0  # of steps of conjugate gradients
+        lengths, energy, first = list[float](), 0.0, 0.0  # lengths of conjugate gradients' steps
         for k in range(_LANCZOS_STEPS):
             blocks.apply(r, z)
             before, energy = energy, self.dot(z, r)

@@ -52,7 +52,7 @@ class LevelMatrix:
 
 
 def strong_directions(sizes: Floats) -> Flags:
-    """Directions (ne, dim) of elements that couple nodes far more than another one.
+    """True (ne, dim) where a direction couples nodes far more than another of the element does.
 
     Shapes: `sizes` (ne, dim).
     """

@@ -18,7 +18,7 @@ from femops_kernels.vector_updates import VectorUpdates
 # Cycles after which the factor of the slowest error is known, and after which a large one is.
 _CYCLES, _MORE_CYCLES, _LARGE = 8, 20, 0.8
 _SOLVED = 1e-10  # energy of a residual over that of the first, at which a measurement ends
-_TOLERANCE = 1e-9  # of the solves whose iterations are estimated
+_TOLERANCE = 1e-9  # tolerance of the solves whose iterations are estimated
 
 
 @final
@@ -109,15 +109,15 @@ def _seconds(M: Cycle, k: int) -> float:
 def factor(M: Cycle, k: int, cycles: int | None = None) -> float:
     """Factor by which a cycle from level k reduces the energy norm of slow errors. Collective.
 
-    Conjugate gradients with the cycle as preconditioner begin with a scattered load, in which slow
-    errors have the share of others. Their coefficients are those of Lanczos' method, whose extreme
-    Ritz values show the slowest error after far fewer cycles than repeated cycles do. The factor
-    grows with ``cycles``. By default there are more of them where the factor is large. It is
-    infinite if numbers overflow.
+    Conjugate gradients with the cycle as preconditioner begin with a scattered load, which contains
+    slow and fast errors alike. Their coefficients give the matrix of Lanczos' method, whose extreme
+    Ritz values show the slowest error after far fewer cycles than repeated cycles do. The
+    factor grows with ``cycles``. By default slow cycles are measured longer. The factor is infinite
+    if numbers overflow.
     """
     level, r = M.levels[k], M.rights[k]
     level.dual(level.scattered_error())
-    if M.hierarchy.solver.singular:  # take what is in the null space out of the load
+    if M.hierarchy.solver.singular:  # remove the null space from the load
         level.compiled.apply(M.cycle_from(k), r)
     direction, product = (M.updates.vector(level.size.own, r.dtype) for _ in range(2))
     alphas, betas, before, found = list[float](), list[float](), 0.0, 0.0

@@ -72,7 +72,7 @@ def refusal(A: Operator, numbers: str) -> str:
 
 def in_single(A: Operator) -> Operator | None:
     """Copy of an operator in float32. None if rounding changes products. Collective."""
-    with np.errstate(over="ignore", invalid="ignore"):  # the product shows what is lost
+    with np.errstate(over="ignore", invalid="ignore"):  # the trial product shows losses
         short = in_precision(A, SINGLE, A.level)
         return short if rounds_well(trial_product(A), short) else None
 

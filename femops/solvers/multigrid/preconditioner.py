@@ -28,9 +28,9 @@ from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.product import Product
+from femops_common import html
+from femops_common.arguments import Degree, checked
 from femops_kernels.exclusive import Exclusive
-from femops_meshes import html
-from femops_meshes.arguments import Degree, checked
 
 
 def as_table(M: Any, coarsest: str) -> str:
@@ -176,7 +176,7 @@ class Multigrid(Preconditioner):
         scale = level.largest * (1.0 if self._change is None else self._change.condition)
         for k in range(_POWERS + 1):
             x = self._interpolated()
-            energy = level.dot(x, level.right) if k else 0.0  # of the solution before it is scaled
+            energy = level.dot(x, level.right) if k else 0.0  # of x before it is scaled
             level.dual(x)
             square = level.dot(x, level.right)
             if not 0.0 < square < np.inf:
@@ -238,7 +238,7 @@ class Multigrid(Preconditioner):
         result[held] = 0.0
         size = self._size_of(result)
         if 0.0 < size < np.inf:
-            # in double precision, whatever the types are: the numbers need not be in their range
+            # in double precision, because the numbers may be out of range of the types
             exponent = max(math.frexp(size)[1], -_LEAST_EXPONENT)
             double = {"dtype": np.float64, "casting": "same_kind"}
 

@@ -112,7 +112,7 @@ def compile_kernels_ahead(parts: Sequence[Parts], cores: int) -> None:
     if not compiler.alive and not _can_help(cores):
         return
     if first and next(folder.glob("driver_*.sha256"), None) is None:
-        compiler.begin()  # the cache is empty: both processes import the compiler meanwhile
+        compiler.begin()  # the cache is empty: both processes import the compiler at the same time
     missing = compiler.missing([named(*each) for each in parts])
     if missing:
         compiler.begin()

@@ -151,8 +151,8 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     Without ``wait`` it is an error if another process holds the lock.
     """
     with _kept(path.parent), ExitStack() as stack:
-        # for reading too: who only writes to a pipe waits for a reader
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        # for reading too: a writer of a pipe waits for a reader
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others could lock it for ever
         stack.callback(os.close, handle)
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -219,8 +219,9 @@ def _remove_old(folder: Path) -> None:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(begin) and entry.name.endswith(end):
-                if time() - entry.stat().st_mtime > _DAY:
-                    Path(entry).unlink()
+                with suppress(OSError):  # its writer, or another process, was quicker
+                    if time() - entry.stat().st_mtime > _DAY:
+                        Path(entry).unlink()
                 continue
             stem, _, suffix = entry.name.partition(".")
             files.setdefault(stem, []).append(entry.name)

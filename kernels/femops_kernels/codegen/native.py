@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import mmap
 import os
@@ -29,7 +30,6 @@ _SKELETONS = re.compile(SKELETON.format("(.*)"))
 _NUMBERS = int, float, bool
 _CACHE_LINE = 64  # bytes
 _ROOM = 1 << 25  # bytes, more than a kernel takes
-_LEAST = 64  # bytes of an object file: more than its header
 _SMALL = 40  # instructions of a function that is put into each function that calls it
 _writing = threading.Lock()  # one module is written at a time
 _SYSTEM = ctypes.pythonapi
@@ -63,6 +63,7 @@ def compiled(name: str, text: str, path: str, known: Mapping[str, Any] | None = 
     head = {
         "entries": [vars(one.entry) for one in functions],
         "constants": {k: v for k, v in names.items() if k[0].isupper() and isinstance(v, _NUMBERS)},
+        "sum": hashlib.sha256(code).hexdigest(),
     }
     return json.dumps(head).encode() + b"\n" + code
 
@@ -246,9 +247,9 @@ def _announce() -> None:
     """Give LLVM the addresses of the functions in `_API`, on Windows also of two symbols more."""
     symbols = {name: getattr(_SYSTEM, name) for name in _API}
     if os.name == "nt":
-        windows: Any = ctypes  # type checkers elsewhere do not see what Windows has
-        symbols["__chkstk"] = windows.WinDLL("ntdll")["__chkstk"]  # of functions with large frames
-        symbols["_fltused"] = ctypes.byref(_FLOAT_USED)  # of code with real numbers
+        windows: Any = ctypes  # type checkers do not know Windows' names
+        symbols["__chkstk"] = windows.WinDLL("ntdll")["__chkstk"]  # for large frames
+        symbols["_fltused"] = ctypes.byref(_FLOAT_USED)  # code with real numbers refers to it
     for name, symbol in symbols.items():
         llvm.add_symbol(name, ctypes.cast(symbol, ctypes.c_void_p).value or 0)
 
@@ -258,8 +259,8 @@ def loaded(name: str, content: bytes) -> CompiledKernel:
     head, code = content.split(b"\n", 1)
     known = json.loads(head)
     _check_memory()
-    if not known["entries"] or known["constants"] is None or len(code) < _LEAST:
-        raise ValueError("the compiled file has no code")  # LLVM would end the process
+    if known["sum"] != hashlib.sha256(code).hexdigest():
+        raise ValueError("the compiled file has other code")  # LLVM would end the process
     _announce()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))

@@ -45,7 +45,7 @@ def private_folder(folder: Path) -> Path:
         step = here / left.pop()
         found = _found_or_made(step)
         if not (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-            raise NotADirectoryError(f"'{step}' is no folder")  # before the check who can write it
+            raise NotADirectoryError(f"'{step}' is no folder")  # before its owner is checked
         _check(step, found, on_the_way=bool(left) or stat.S_ISLNK(found.st_mode))
         if stat.S_ISLNK(found.st_mode):
             links += 1
@@ -115,8 +115,13 @@ def _own_group(path: Path, group: int) -> bool:
         user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
         return False
-    alone = (entry.gr_gid, entry.gr_name) == (user.pw_gid, user.pw_name)
-    return alone and {*entry.gr_mem} <= {user.pw_name} and not _has_access_list(path)
+    if (entry.gr_gid, entry.gr_name) != (user.pw_gid, user.pw_name):
+        return False
+    # a number may have several entries; those whose first group it is need not be listed
+    groups = [entry, *(each for each in grp.getgrall() if each.gr_gid == entry.gr_gid)]
+    members = {name for each in groups for name in each.gr_mem}
+    members |= {each.pw_name for each in pwd.getpwall() if each.pw_gid == entry.gr_gid}
+    return members <= {user.pw_name} and not _has_access_list(path)
 
 
 def _has_access_list(path: Path) -> bool:

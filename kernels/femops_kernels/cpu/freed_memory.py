@@ -17,7 +17,7 @@ def _trim() -> Any:
 def give_back() -> None:
     """Give freed memory back to the system, where the C library can.
 
-    glibc keeps what each thread has freed for the next array of that thread. After work on several
+    glibc keeps memory that a thread has freed for the thread's next array. After work on several
     threads this is a good part of a program's memory. It takes some milliseconds.
     """
     trim = _trim()

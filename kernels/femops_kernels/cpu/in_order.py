@@ -56,7 +56,7 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
                 _settle(mine, work, some[0])
                 found.append(mine)
                 continue
-            for item in islice(rest, 1):  # in the place of the one that is taken
+            for item in islice(rest, 1):  # replaces the item that is taken
                 found.append(pool.submit(copy_context().run, work, item))
             yield found.popleft().result()
     finally:

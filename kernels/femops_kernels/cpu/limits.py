@@ -21,7 +21,7 @@ _ROUNDS = 500_000
 _CHAINS = 16
 # Lanes of a block of mixed reads and writes. More only if the proportion needs more.
 _LANES = 128
-# Passes over a buffer are repeated until about so many bytes have been moved.
+# Bytes that repeated passes over a buffer move, about.
 _ENOUGH = 2**26
 
 
@@ -81,7 +81,7 @@ class Limits:
         return TRIAD_BYTES * self._blocks * BLOCK / seconds * 1e-9
 
     def bandwidth(self, read_bytes: float, write_bytes: float) -> float:
-        """Bandwidth in GB/s of passes that read and write so many bytes, again and again.
+        """Bandwidth in GB/s of repeated passes that read and write these numbers of bytes.
 
         If the bytes of a pass fit into a cache, this is the bandwidth of the cache.  If they
         exceed the arrays of the triad, the passes read and write those in the same proportion.

@@ -115,7 +115,7 @@ def _flags(positions: Ints, size: int) -> Any:
 
 
 def _buffer(plan: Plan, numbers: int, kernel: OperatorKernel) -> NDArray[Any]:
-    """Room for contributions to non-owned dofs, so many numbers for each."""
+    """Buffer for contributions to non-owned dofs, with ``numbers`` entries for each dof."""
     return aligned_array((len(plan.nonowned_dofs) * numbers,), kernel.dtype)
 
 

@@ -260,7 +260,7 @@ def make_plan(
 ) -> Plan:
     """Plan of a restriction whose dofs are numbered by first touch.
 
-    ``flipped`` marks element dofs that are minus a dof; the first one of each dof must be the dof.
+    ``flipped``: where an element's dof is minus the dof; never in the first that touches the dof.
 
     Shapes: `indices` (ne, nodes), `element_start` (nchunks + 1,), `num_touched` (ne,), `flipped`
     (ne, nodes).
@@ -279,7 +279,7 @@ def make_plan(
 
 
 def _mirrored(indices: Int, flipped: NDArray[np.bool_], sizes: tuple[int, int]) -> Int:
-    """Numbers (ne, nodes) of owned dofs, of these with minus signs, and of ghosts in that way."""
+    """Numbers (ne, nodes): owned dofs, owned dofs with minus signs, ghosts, ghosts with minus."""
     ndofs, ghosts = sizes
     there = indices >= ndofs
     numbers: Int = indices + ndofs * there + np.where(there, ghosts, ndofs) * flipped
@@ -303,7 +303,7 @@ def _plain(dofs: Int) -> Int:
 
 
 def _num_touched(indices: Int, ndofs: int, element_start: Int) -> Int:
-    """Number of dofs (ne,) that the elements up to each one touch. See `make_plan`."""
+    """Number of dofs (ne,) that each element and all before it touch. See `make_plan`."""
     num_touched, end = np.empty(len(indices), dtype=np.int64), 0
     for begin, stop in itertools.pairwise(element_start):
         part, first = indices[begin:stop], end

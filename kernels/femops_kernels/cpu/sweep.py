@@ -350,7 +350,7 @@ class LaunchSum(CompiledOperator, ABC):
 
     @property
     def shared(self) -> bool:
-        """True if the launches read so many numbers that several threads are faster."""
+        """True if the launches read enough numbers for several threads to be faster."""
         return self._effort >= PARALLEL_EFFORT
 
     def threads(self) -> int:
@@ -361,7 +361,7 @@ class LaunchSum(CompiledOperator, ABC):
         return machine.get_threads() if self.shared else 1
 
     def workplace(self) -> tuple[int, int, int]:
-        """Address of work space, bytes of it for each thread, and the team that shares the work.
+        """Address of the work space, its bytes per thread, and the team that shares the work.
 
         Hold ``LAUNCH`` while compiled code uses them.
         """

@@ -122,7 +122,7 @@ def threads_of(system: str) -> SystemThreads | None:
     if system == "posix":
         return PosixThreads()
     if system == "nt":
-        windows: Any = ctypes  # type checkers elsewhere do not see what Windows has
+        windows: Any = ctypes  # type checkers do not know Windows' names
         kernel32 = windows.WinDLL("kernel32", use_last_error=True)
         return WindowsThreads(kernel32, windows.get_last_error)
     return None

@@ -7,10 +7,10 @@ from typing import Any, final
 
 from femops_kernels.compiled import DistributedOperator, Routes
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
-from femops_kernels.cuda.device.device import DeviceChannel
 from femops_kernels.cuda.operator.sides import suffix
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
+from femops_kernels.device import DeviceChannel
 
 
 @final

@@ -9,8 +9,8 @@ from typing import Any, final
 import numpy as np
 
 from femops_kernels.cuda.device.arguments import Layout
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
+from femops_kernels.device import Device
 
 _FLOAT64 = np.dtype(np.float64)
 _EACH, _ROWS, _CHAINS = 4, 8, 8  # as in copy.cuh, shared.cuh and multiply_add.cuh

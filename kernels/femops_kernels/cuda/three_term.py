@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from femops_kernels.cuda.device.arguments import Layout
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
+from femops_kernels.device import Device
 
 
 @cache

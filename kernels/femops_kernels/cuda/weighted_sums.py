@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
+from femops_kernels.device import Device
 from femops_kernels.vector_updates import DType, WeightedSum
 
 _FIRST = [(f"a{k}", f"f{k}") for k in range(2)]  # names of the vectors and weights of a sum

@@ -81,7 +81,7 @@ def _line_pointers(
     builder = build()
     size, width, real = lane.itemsize, lane.width, lane.real.llvm.as_pointer()
     lines = range(math.prod(runs.shape) // runs.shape[along])
-    pieces = np.array([runs.line(along, k) for k in lines])  # (line, piece, what)
+    pieces = np.array([runs.line(along, k) for k in lines])  # (line, piece, 4), see `DofRuns.line`
     bytes_of = np.array([width * PLACE_BYTES, ncomp * size, ncomp * size])
     table = word_table((pieces[:, :, :3] * bytes_of).reshape(-1))
     row = builder.mul(as_word(j), WORD(3 * pieces.shape[1]))

@@ -107,7 +107,7 @@ class If:
         self._ends.append((variables, build().block))
 
     def after(self) -> Variables:
-        """Variables behind the condition."""
+        """Variables after the condition."""
         if self._known:
             return self._now
         builder = build()
@@ -123,7 +123,7 @@ class If:
 
 
 def _join(pair: tuple[Any, Any], blocks: tuple[Any, Any]) -> Callable[[], Any]:
-    """Convert a variable's values at the ends of two blocks; the result joins them behind."""
+    """Convert a variable's values at the ends of two blocks; the result joins them."""
     first, second = pair
     if _same(first, second):
         return lambda: first
@@ -201,13 +201,13 @@ class _Carried:
                 lost = True
                 values += [ir.Constant(one.llvm, ir.Undefined) for one in _each(kind)]
             if lost and not self._fresh[k]:
-                raise KernelError("a loop carries what is no number of the kernel, and changes it")
+                raise KernelError("a loop changes a variable that is no number of the kernel")
             self._lost.append(lost)
         for (_, phi), value in zip(self._phis, values, strict=True):
             phi.add_incoming(value, build().block)
 
     def after(self) -> Variables:
-        """Variables behind the loop, which is left at its head."""
+        """Variables after the loop, which is left at its head."""
         pairs = zip(self._lost, self._head, strict=True)
         return tuple(UNDEFINED if lost else value for lost, value in pairs)
 
@@ -275,11 +275,11 @@ class For:
             self._carried.again(variables)
 
     def after(self) -> Variables:
-        """Variables behind the loop."""
+        """Variables after the loop."""
         return self._now if self._known else self._carried.after()
 
     def last(self, index: Any) -> Any:
-        """The loop's own variable behind it; it has no value if the kernel decides on passes."""
+        """The loop's own variable after it; it has no value if the kernel decides on passes."""
         return index if self._known else UNDEFINED
 
 
@@ -317,7 +317,7 @@ class While:
         self._carried.again(variables)
 
     def after(self) -> Variables:
-        """Variables behind the loop."""
+        """Variables after the loop."""
         return self._carried.after()
 
 

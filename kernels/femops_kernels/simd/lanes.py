@@ -38,7 +38,7 @@ _EMITTED = {"add": "fadd", "sub": "fsub", "mul": "fmul", "truediv": "fdiv"}
 
 @final
 class Lane:
-    """A lane format: how many slots, of which float type. It is the kind of lane vectors."""
+    """A lane format: the number of slots, and their float type. It is the kind of lane vectors."""
 
     rank = 0  # complex numbers in lanes decide on operations with lane vectors
 
@@ -67,7 +67,7 @@ class Lane:
 
     @property
     def suffix(self) -> str:
-        """End of the names of LLVM's functions of such vectors."""
+        """End of the names of LLVM's functions for vectors of this type."""
         return f"v{self.width}f{8 * self.itemsize}"
 
     @property
@@ -190,7 +190,7 @@ def store_at(lane: Lane, base: Any, offset: Any, value: Any) -> None:
 
 
 def load(lane: Lane, base: Any, offset: Any) -> Traced:
-    """``load(LANE, address, k)``: lane vector number ``k`` behind ``address``."""
+    """``load(LANE, address, k)``: lane vector number ``k`` from ``address`` on."""
     return Traced(lane, load_at(lane, base, offset))
 
 

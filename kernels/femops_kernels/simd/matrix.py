@@ -71,10 +71,9 @@ class Matrix1D:
 
     @property
     def splits(self) -> bool:
-        """True if a contraction uses the even-odd split: it takes no more operations.
+        """True if a contraction uses the even-odd split, which then takes no more operations.
 
-        Where both take as many, half of the split's are additions, which some processors add beside
-        their multiply-adds.
+        Half of these may be additions, which some processors do beside their multiply-adds.
         """
         m, n = self.shape
         if not self.symmetry or self.is_diagonal:

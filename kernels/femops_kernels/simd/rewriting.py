@@ -3,8 +3,8 @@
 A function of a kernel is Python, and means what Python means. Before it runs, its conditions and
 loops are replaced by those of ``control.py``, and ``min``, ``sqrt`` and the like by functions that
 take traced numbers. Refused are ``break``, ``continue``, ``else`` of loops and a ``return`` in a
-loop. Lists and other objects of Python are constants: what changes them changes them once, when the
-code is written. The variable of a loop of the kernel has no value behind the loop.
+loop. Lists and other objects of Python are constants: a statement changes them once, when the code
+is written. The variable of a loop of the kernel has no value after the loop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from femops_kernels.errors import KernelError
 from femops_kernels.simd import control, values
 
 DECORATORS = "inner", "decision", "traced", "shared", "entry", "function"
-"""Names of the decorators of functions that are replaced."""
+"""Names of decorators. Functions with one of these decorators are replaced."""
 
 _FUNCTIONS = {
     "min": values.least,
@@ -121,7 +121,7 @@ class _Uses:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[dict[str, None], set[str]]] = {}
-        self._kept: list[ast.stmt] = []  # so that no two statements have one id
+        self._kept: list[ast.stmt] = []  # a statement in the list keeps its id
 
     def of(self, statement: ast.stmt) -> tuple[dict[str, None], set[str]]:
         """Names that a statement sets, in order, and names that it reads.

@@ -59,7 +59,7 @@ class DofRuns:
 
     @property
     def p1d(self) -> int:
-        """Nodes per direction, where all directions have equally many, as at faces."""
+        """Nodes per direction, if all directions have the same number, as at faces."""
         (count,) = set(self.shape)
         return count
 

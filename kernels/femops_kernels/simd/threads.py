@@ -24,24 +24,24 @@ from femops_kernels.simd.values import (
 )
 
 LINE_WORDS = 16
-"""Words between what different threads write: two cache lines, which are fetched in pairs."""
+"""Words between places that different threads write: two cache lines, fetched as a pair."""
 
-# Positions in a team's memory, in words; what one thread writes often has a line of its own.
-JOBS = 0  # how many loops there have been; workers wait for another
+# Positions in a team's memory, in words. A word that a thread writes often has its own line.
+JOBS = 0  # number of loops so far; workers wait for the next
 SLEEPERS = LINE_WORDS  # workers that do not look at JOBS any more
 ACTIVE = 2 * LINE_WORDS  # workers that may be in a loop
-CALLER_SLEEPS = 3 * LINE_WORDS  # whether who began the loop waits for ACTIVE to be zero, asleep
-CALLER_PAUSE = 3 * LINE_WORDS + 1  # how many times who began a loop waits but shortly for the end
+CALLER_SLEEPS = 3 * LINE_WORDS  # whether the caller sleeps until ACTIVE is zero
+CALLER_PAUSE = 3 * LINE_WORDS + 1  # number of loops at whose end the caller spins briefly
 OPEN = 4 * LINE_WORDS  # whether there is a loop to take part in
-BODY, ARGUMENTS, WIDTH = OPEN + 1, OPEN + 2, OPEN + 3  # of that loop; how many threads share it
-STRICT = OPEN + 4  # whether each thread does its own items, and no other
-SPINS = OPEN + 5  # how often it is looked before one goes to sleep
-LONG_SPINS = OPEN + 6  # how often while that pays
+BODY, ARGUMENTS, WIDTH = OPEN + 1, OPEN + 2, OPEN + 3  # the open loop and its number of threads
+STRICT = OPEN + 4  # whether each thread does its own items alone
+SPINS = OPEN + 5  # number of looks for work before a thread sleeps
+LONG_SPINS = OPEN + 6  # the same while long spins pay
 LOCK, UNLOCK, WAIT, WAKE = (5 * LINE_WORDS + k for k in range(4))  # functions of pthreads
-WHO = 5 * LINE_WORDS + 4  # the function that tells a thread's number in the system, or 0
+WHO = 5 * LINE_WORDS + 4  # the function that returns a thread's number in the system, or 0
 RUN = 5 * LINE_WORDS + 5  # the compiled function that runs a loop on the team
-MUTEX, NEWS, DONE = 6 * LINE_WORDS, 7 * LINE_WORDS, 8 * LINE_WORDS  # what they work on
-FIRST = 9 * LINE_WORDS  # a line for each thread: NEXT, END, and what its worker is told
+MUTEX, NEWS, DONE = 6 * LINE_WORDS, 7 * LINE_WORDS, 8 * LINE_WORDS  # a mutex and two conditions
+FIRST = 9 * LINE_WORDS  # a line for each thread: NEXT, END, and its worker's arguments
 NEXT, END, NUMBER, TEAM, SYSTEM_NUMBER = 0, 1, 2, 3, 4
 
 _PAUSE: tuple[str, list[Any]] = "llvm.x86.sse2.pause", []

@@ -199,7 +199,7 @@ def as_truth(number: Any) -> Any:
 
 
 def kind_of(number: Any) -> Any:
-    """Kind of a number; of a constant, that which it would have in the kernel."""
+    """Kind of a number. For a constant it is the kind of its value in the kernel."""
     if isinstance(number, Traced):
         return number.kind
     if isinstance(number, bool):
@@ -241,7 +241,7 @@ def operation(name: str, a: Any, b: Any) -> Any:
 
 
 def _unchanged(name: str, a: Any, b: Any) -> Traced | None:
-    """The operand that an operation with zero or one leaves as it is: less to optimise."""
+    """The operand that an operation leaves as it is because the other one is zero or one."""
     if name in ("mul", "add") and isinstance(a, int):
         a, b = b, a
     neutral = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}.get(name)
@@ -287,7 +287,7 @@ def _divided(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _chosen(sign: str, a: Any, b: Any) -> Any:
-    """The one of two numbers that compares so with the other, as Python's min and max."""
+    """One of two numbers, chosen by a comparison, as Python's min and max do."""
     if not isinstance(a, Traced) and not isinstance(b, Traced):
         return (min if sign == "<" else max)(a, b)
     kind = _common(kind_of(a), kind_of(b)) or INTEGER

@@ -125,7 +125,7 @@ def _table(path: Path) -> dict[TuningKey, Entry]:
         # time stamps stand still for some milliseconds: a new file has another inode or size
         with _reading:  # only one thread renames a damaged table and warns
             return _read(path, (state.st_mtime_ns, state.st_ino, state.st_size))
-    except FileNotFoundError:  # or another process has renamed it meanwhile
+    except FileNotFoundError:  # or another process has just renamed it
         return {}
 
 

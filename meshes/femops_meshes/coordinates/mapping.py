@@ -20,7 +20,7 @@ from femops_meshes.errors import MeshGeometryError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_MOST_POINTS = 4096  # of an element, for matrices over all its points
+_MOST_POINTS = 4096  # most points of an element for matrices over all its points
 
 
 def geometry_degree(num_nodes: int, dim: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from femops_meshes.errors import MeshError, MeshFileError, MeshFormatError
 from femops_meshes.formats.scanner import printable
-from femops_meshes.formats.temporary import temporary_file
+from femops_meshes.formats.temporary import temporary_file, unlinked
 from femops_meshes.samples import samples
 
 _BYTES = 1024
@@ -78,22 +79,29 @@ def foreign_format(path: Path, data: bytes) -> str:
     )
 
 
+def regular(path: str, flags: int) -> int:
+    """Opener of `open` for regular files. A pipe or device would let us wait, or read, for ever.
+
+    The open file is checked, as another may have taken the place of one that was checked before.
+    """
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise OSError(errno.EINVAL, "it is not a regular file")
+
+
 def read_text(path: str | os.PathLike[str]) -> str:
     """Read a complete text file."""
     name = printable(os.fspath(path))
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116  (a str may hold what Path refuses)
-        if not stat.S_ISREG(mode):
-            # a pipe or a device would let us wait, or read, for ever
-            raise MeshFileError(f"{name} is not a regular file: give the path of a mesh file")
-        data = Path(path).read_bytes()
+        with open(path, "rb", opener=regular) as file:
+            data = file.read()
     except FileNotFoundError as error:
         raise MeshFileError(
             f"{name} does not exist (looked for in {printable(str(Path.cwd()))}): {_cure(path)}"
         ) from error
     except (OSError, ValueError) as error:
-        if isinstance(error, MeshFileError):
-            raise
         raise MeshFileError(
             f"{name} can't be read ({printable(str(error))}): check path and rights"
         ) from error
@@ -130,7 +138,7 @@ def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
     try:
         target = Path(path)
         with temporary_file(target) as part:
-            with part.open("w", encoding="utf-8", newline="\n") as file:
+            with open(part, "w", encoding="utf-8", newline="\n", opener=unlinked) as file:
                 file.writelines(chunks)
                 file.flush()
                 os.fsync(file.fileno())

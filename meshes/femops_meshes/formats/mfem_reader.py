@@ -575,7 +575,7 @@ def _build(content: _Content) -> Mesh:
     )
     checks.geometry(mesh.coordinates)
     if not isinstance(content.positions, tuple) or content.positions[0].continuous:
-        checks.folds(mesh.elements, mesh.topology)
+        checks.folds(mesh.elements, mesh.coordinates, mesh.topology)
     return mesh.with_names(
         names_of(content.element_names, mesh.element_attributes),
         names_of(content.boundary_names, mesh.boundary_attributes),

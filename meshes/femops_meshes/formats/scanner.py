@@ -1,6 +1,7 @@
 """Scanner that reads a mesh file line by line, with errors that name file and line."""
 
 import re
+from functools import cached_property
 from math import isfinite
 from typing import final
 from unicodedata import category
@@ -93,12 +94,17 @@ class Scanner:
 
     def room(self, numbers: int, what: str) -> None:
         """Raise if the rest of the text is too short for ``numbers`` numbers, before allocation."""
-        left = sum(map(len, self._lines[self._next :])) + len(self._lines) - self._next
+        left = int(self._ends[-1] - self._ends[self._next])
         if 2 * numbers - 1 > left:
             raise self.fail(
                 f"{what} need {numbers} numbers, but only {left} characters are left: the file is "
                 "truncated, or a count is too large"
             )
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        """Number of characters before each line, and in all lines, with a line end for each."""
+        return np.cumsum([0, *(len(line) + 1 for line in self._lines)])
 
     def integer_row(self, expected: str) -> list[str]:
         """Return the words of the next line, all whole numbers."""

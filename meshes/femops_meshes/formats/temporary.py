@@ -52,6 +52,14 @@ def temporary_file(target: Path, shared: str | None = None, mode: int = 0o666) -
             os.close(handle)
 
 
+def unlinked(path: str, flags: int) -> int:
+    """Opener of `open` that follows no symbolic link.
+
+    Who can write the folder could put a link in place of a temporary file.
+    """
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 def shared_name(target: Path, shared: str) -> Path:
     """Path of a temporary file for `target` that several machines write together."""
     return target.with_name(f".{target.stem[:40]}-femops-{_MANY}-{shared}")

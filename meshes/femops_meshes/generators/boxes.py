@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from femops_meshes.arguments import Degree, checked
+from femops_common.arguments import Degree, checked
 from femops_meshes.checks import compress_vertices, whole
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.generators.grids import Grid

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.arguments import Degree, checked
+from femops_common.arguments import Degree, checked
 from femops_meshes.checks import compress_vertices, positive, whole
 from femops_meshes.coarsening import Coarsening
 from femops_meshes.errors import MeshArgumentError

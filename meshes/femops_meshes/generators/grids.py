@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.arguments import as_list, numbers_of, shown
+from femops_common.arguments import as_list, numbers_of, shown
 from femops_meshes.checks import whole
 from femops_meshes.coarsening import Coarsening
 from femops_meshes.coordinates.interpolation import gauss_lobatto
@@ -47,8 +47,8 @@ class Grid:
         wraps = tuple(bool(end) for end in ends if isinstance(end, bool | np.bool_ | int))
         if len(wraps) != dim or any(w and n < 3 for w, n in zip(wraps, number, strict=True)):
             raise MeshArgumentError(
-                f"periodic is one truth value or {dim}, and such a direction needs at least 3 "
-                f"elements; got {shown(periodic)} for {number} elements"
+                f"give periodic one truth value or {dim}, and at least 3 elements to a periodic "
+                f"direction; got {shown(periodic)} for {number} elements"
             )
         low, high = _corner(lower, dim, "lower"), _corner(upper, dim, "upper")
         if not all(a < b for a, b in zip(low, high, strict=True)):

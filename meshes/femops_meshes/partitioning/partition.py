@@ -6,8 +6,8 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from femops_common.arguments import checked
 from femops_meshes import checks
-from femops_meshes.arguments import checked
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.metis import metis_owner

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from femops_meshes.arguments import checked
+from femops_common.arguments import checked
 from femops_meshes.errors import MeshArgumentError
 
 FOLDER = Path(__file__).parent

@@ -12,7 +12,7 @@ import pytest
 
 from femops.bench import gpu
 from femops.bench.gpu import GpuSettings
-from femops.bench.gpu.setup import GpuCase
+from femops.bench.gpu.operators import GpuCase
 from femops.cli import main
 from femops_kernels.cuda.device import cupy_device
 from support.cuda import gpu_bench
@@ -51,7 +51,7 @@ def test_command(bench, tmp_path) -> None:
 
 
 def test_command_prints_tables_and_fails_where_results_differ(bench, monkeypatch) -> None:
-    monkeypatch.setattr("femops.bench.gpu.rows.off_cpu", lambda *_: 1e-9)
+    monkeypatch.setattr("femops.bench.gpu.operators.off_cpu", lambda *_: 1e-9)
     code, out, _ = bench("--problem", "bp1")
     assert code == 1
     for words in (

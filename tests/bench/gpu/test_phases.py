@@ -22,7 +22,7 @@ table = gpu_bench.table
 WORKER = """
 import os, sys
 from femops.bench.gpu import phases
-from femops.bench.gpu.setup import GpuCase
+from femops.bench.gpu.operators import GpuCase
 from femops_kernels.tuning import database
 from femops.bench.gpu import works, tuning
 from pathlib import Path

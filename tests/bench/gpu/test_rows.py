@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from femops.bench.gpu import GpuSettings, run_gpu, works
-from femops.bench.gpu import rows as operator_rows
-from femops.bench.gpu.record import Record
-from femops.bench.gpu.setup import GpuCase
+from femops.bench.gpu import operators as operator_rows
+from femops.bench.gpu.operators import GpuCase
+from femops.bench.gpu.run import Record
 from femops.errors import OperatorError
 from femops_kernels.cuda.rates import Rates
 from femops_kernels.errors import CacheWarning

@@ -16,7 +16,7 @@ def test_only_shared_dofs_are_cleared(
     kind: str, ncomp: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unless one inside an element is constrained: its row is zero before."""
-    mesh, device, whole = femops.disc(1), host_device(options=["-O0"]), []
+    mesh, device, whole = femops.disc(1), host_device(), []
     space = femops.L2 if kind == "L2" else femops.H1
     V, W = space(mesh, 3, ncomp, device=device), space(mesh, 3, ncomp)
     A, B = femops.mass(V), femops.mass(W)

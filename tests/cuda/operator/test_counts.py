@@ -16,7 +16,7 @@ from femops_kernels.cuda.operator.counts import Work, shared_numbers
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.cuda.rates import Amounts, Rates
 from support.cuda.building import build
-from support.cuda.host_device import HostDevice, host_device
+from support.cuda.host_device import SHARED, HostDevice, host_device
 
 ACCESSES = (
     "line[i] = from[i * STRIDE]",
@@ -37,7 +37,7 @@ ATOMIC = "atomicAdd(add_at<S>(a, at), value)"
 
 @pytest.fixture
 def device() -> HostDevice:
-    return host_device(options=["-O0"])
+    return host_device()
 
 
 def counted(text: str) -> str:
@@ -56,7 +56,7 @@ def counted(text: str) -> str:
 
 def counter(text: str, name: str, device: HostDevice) -> int:
     """What a kernel has counted."""
-    library = ctypes.CDLL(str(build(text, "-shared", "-fPIC", *device.options)))
+    library = ctypes.CDLL(str(build(text, *SHARED)))
     return ctypes.c_longlong.in_dll(library, name).value
 
 

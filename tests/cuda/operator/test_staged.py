@@ -38,7 +38,7 @@ IS_PERSISTENT = "PERSISTENT = true"  # in the source of a kernel
 @pytest.fixture
 def device() -> GuardedDevice:
     """With room for two persistent blocks at a time."""
-    made = guarded_device(shared_bytes=24 * 1024, options=["-O0"])
+    made = guarded_device(shared_bytes=24 * 1024)
     made.processors = 2
     return made
 
@@ -109,7 +109,7 @@ SIZES = [
 @pytest.mark.parametrize(("counts", "order"), SIZES)
 def test_grids_of_all_sizes(make: Any, counts: tuple[int, ...], order: int) -> None:
     """More portions than blocks, as many or fewer, a multiple or not; copies early and late."""
-    device = host_device(shared_bytes=100 * 1024, options=["-O0"])
+    device = host_device(shared_bytes=100 * 1024)
     mesh = turned(femops.box(counts, order=2, mapping=bend))
     expected, A = make(femops.H1(mesh, order)), make(femops.H1(mesh, order, device=device))
     u = random_vector(expected.space, "float64")
@@ -323,7 +323,7 @@ def test_planted_faults_between_portions(fault: str, monkeypatch: pytest.MonkeyP
     """Whatever the order of threads, and whether the first copy is made early or late."""
     stage(monkeypatch, persistent=True)
     plant(monkeypatch, *PORTIONS[fault], where=IS_PERSISTENT)
-    device = host_device(shared_bytes=24 * 1024, options=["-O0"])
+    device = host_device(shared_bytes=24 * 1024)
     device.processors = 1
     mesh = femops.box((3, 2, 1), mapping=bend)
     here = fields_form(None, mesh)

@@ -18,7 +18,7 @@ LAYOUTS = (Strided(), Strided("F"), Tiled((2, 3)), Interleaved(4), Mapped(lambda
 
 @pytest.fixture
 def device():
-    return guarded_device(options=["-O0"])
+    return guarded_device()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=repr)
@@ -102,7 +102,7 @@ def test_members_that_shared_memory_does_not_hold_are_read_where_they_are():
     A, B = (rng.standard_normal((3, 12, 12)) for _ in "AB")
     found = []
     for nbytes in (48 * 1024, 2500, 500):
-        small = guarded_device(shared_bytes=nbytes, options=["-O0"])
+        small = guarded_device(shared_bytes=nbytes)
         found.append(gemm(small.upload(A), small.upload(B)).get())
     assert np.allclose(found, A @ B, rtol=1e-13)
 

@@ -20,7 +20,7 @@ from support.cuda.host_device import host_device
 def device(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "users_table", lambda: tmp_path / "tuning.json")
     KNOWN.clear()
-    yield host_device(options=["-O0"])
+    yield host_device()
     KNOWN.clear()
 
 

@@ -35,7 +35,7 @@ class Asked:
 
 def test_kernels_of_a_solve_are_asked_for_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of operators, transfers and sums. Those that clear vectors are short."""
-    device = host_device(options=["-O0"])
+    device = host_device()
     asked = Asked(device, monkeypatch)
     V = femops.L2(femops.box((4, 3), order=2, mapping=bend), 2, device=device)
     A = femops.interior_penalty(V, smooth)
@@ -49,7 +49,7 @@ def test_kernels_of_a_solve_are_asked_for_before(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_device_that_compiles_at_once_is_not_asked() -> None:
-    device = host_device(options=["-O0"])
+    device = host_device()
     V = femops.H1(femops.box((2, 2)), 2, device=device)
     A, texts = femops.mass(V), list[str]()
     device.compile_later = texts.append  # type: ignore[method-assign,assignment]

@@ -71,7 +71,7 @@ class There:
     """Spaces, operators and vectors on a device, and what is beside them on the host."""
 
     def __init__(self) -> None:
-        self.device = guarded_device(options=["-O0"])
+        self.device = guarded_device()
         self.V, self.home = femops.H1(MESH, 2, device=self.device), femops.H1(MESH, 2)
         self.W = femops.Product(u=self.V, p=self.V)
         self.A, self.at_home = femops.mass(self.V), femops.mass(self.home)

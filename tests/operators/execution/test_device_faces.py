@@ -161,7 +161,7 @@ def test_functionals_and_their_derivatives(function: Any, device: GuardedDevice)
 
 def test_ranks_of_which_some_have_no_faces() -> None:
     m = femops.box((6, 2), order=2, mapping=bend)
-    devices = [host_device(shared_bytes=4096, options=["-O0"]) for _ in range(3)]
+    devices = [host_device(shared_bytes=4096) for _ in range(3)]
 
     def operator(mesh: Any, device: Any) -> Any:
         V = femops.H1(mesh, 3, device=device)

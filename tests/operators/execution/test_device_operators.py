@@ -78,7 +78,7 @@ FULL = [
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("form", "level", "dim", "p"), FULL)
 def test_full_product(form: str, level: str, dim: int, p: int) -> None:
-    device = guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+    device = guarded_device(shared_bytes=12 * 1024)
     for case in product(form, level, dim, p):
         check(case, device)
 

@@ -8,11 +8,11 @@ from itertools import product
 import pytest
 
 from femops.solvers.multigrid import hierarchy
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator import kernel as kernels
 from femops_kernels.cuda.operator import many
 from femops_kernels.cuda.operator.kernel import CudaKernel, most_elements
 from femops_kernels.cuda.operator.shapes import Shape
+from femops_kernels.device import Device
 from support.cuda.host_device import host_device, plant
 from support.cuda.launches import ADDRESS, THREAD, Launch, SanitizerError, replay, require
 from support.cuda.uses import USES
@@ -36,7 +36,7 @@ def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 def launches(name: str) -> list[Launch]:
     """Of each kernel that a use launches, the launch with the most blocks."""
-    device, found = host_device(options=["-O0"]), dict[str, Launch]()
+    device, found = host_device(), dict[str, Launch]()
     with device.recording() as recorded:
         USES[name](device)
     for launch in recorded:

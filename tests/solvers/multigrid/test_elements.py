@@ -95,28 +95,20 @@ def test_blocks_are_parts_of_the_matrix_where_elements_are_alike(ncomp: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("make", "fewer", "devices"),
+    ("make", "fewer"),
     [
-        (lambda: femops.box((4, 4, 4), mapping=graded), 0.7, 0),
-        (lambda: femops.box((9, 4), mapping=graded), 0.7, 1),
-        (lambda: femops.disc(1).refine(3), 0.75, 0),
+        (lambda: femops.box((4, 4, 4), mapping=graded), 0.7),
+        (lambda: femops.box((9, 4), mapping=graded), 0.7),
+        (lambda: femops.disc(1).refine(3), 0.75),
     ],
 )
-def test_stretched_elements_are_seen(
-    make: Any, fewer: float, devices: int, device: GuardedDevice
-) -> None:
-    counts = []
-    for where in (None, *[device] * devices):
-        V = femops.H1(make(), 4, device=where)
-        A = femops.diffusion(V).constrained(V.boundary_dofs())
-        M = femops.multigrid(A)
-        assert M.relaxation == "elements"
-        assert "couplings in an element differ by a factor of " in M.relaxation_reason
-        _, info = femops.cg(A, V.memory.put(noise(A)), M=M, rtol=1e-9)
-        counts.append(info.iterations)
-    assert counts[0] == counts[-1] <= 11
-    A = femops.diffusion(V := femops.H1(make(), 4)).constrained(V.boundary_dofs())
-    assert counts[0] <= fewer * iterations(A, femops.multigrid(A, relaxation="points"))
+def test_stretched_elements_are_seen(make: Any, fewer: float) -> None:
+    A = poisson(make(), 4)
+    M = femops.multigrid(A)
+    assert M.relaxation == "elements"
+    assert "couplings in an element differ by a factor of " in M.relaxation_reason
+    assert iterations(A, M) <= 11
+    assert iterations(A, M) <= fewer * iterations(A, femops.multigrid(A, relaxation="points"))
 
 
 def plate(order: int, cells: int, thin: float, **more: Any) -> Any:
@@ -144,7 +136,7 @@ def test_stretched_fields_take_elements_where_these_are_quicker(device: GuardedD
     assert counts[0] <= 0.5 * iterations(A, femops.multigrid(A, relaxation="points"))
 
 
-@pytest.mark.parametrize("family", ["gll", "hermite"])
+@pytest.mark.parametrize("family", [pytest.param("gll", marks=pytest.mark.exhaustive), "hermite"])
 def test_interior_penalty_on_stretched_cells(family: Any) -> None:
     V = femops.L2(femops.box((8, 8), upper=(20.0, 1.0)), 3, family=family)
     A = femops.interior_penalty(V)

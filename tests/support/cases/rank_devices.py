@@ -15,7 +15,7 @@ WAYS = ["staged", "direct", "nccl"]
 @pytest.fixture(scope="module")
 def device() -> GuardedDevice:
     """Of as little shared memory as conjugate gradients take: meshes take several blocks."""
-    return guarded_device(shared_bytes=14 * 1024, options=["-O0"])
+    return guarded_device(shared_bytes=14 * 1024)
 
 
 def sent(way: str, comm: Any, device: GuardedDevice, patch: pytest.MonkeyPatch) -> GuardedDevice:

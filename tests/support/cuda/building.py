@@ -16,7 +16,8 @@ from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.errors import CompileError
 
 HERE = Path(__file__).parent
-OPTIONS = ("-std=c++20", "-O1", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused", "-pthread")
+OPTIONS = ("-std=c++20", "-O0", "-w", "-pthread")
+"""Most kernels are compiled for a few short launches: with ``-O1`` that takes a third longer."""
 # Some systems have longjmp checked, which ends a program that changes stacks by it.
 _UNCHECKED = "-U_FORTIFY_SOURCE"
 # What is not set is a huge number, not whatever there was; compilers of before 2022 can't.

@@ -16,7 +16,7 @@ from femops.operators import Operator
 from femops.solvers import cg, jacobi, multigrid
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.product import Product
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 from femops_meshes import Mesh, box
 from femops_meshes.generators.curved_domains import ball, disc
 

@@ -10,7 +10,7 @@ import pytest
 
 from femops.bench import gpu
 from femops.bench.gpu import phases, tuning, works
-from femops.bench.gpu.record import Record
+from femops.bench.gpu.run import Record
 from femops_kernels.cuda.rates import Amounts
 from femops_kernels.tuning import database
 from support.cuda.host_device import HostDevice, host_device

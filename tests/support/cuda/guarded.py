@@ -13,7 +13,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.device.device import Device, Network, StagingBuffer
+from femops_kernels.device import Device, Network, StagingBuffer
 from femops_kernels.errors import KernelValueError
 from support.cuda.host_device import HostDevice, host_device
 from support.cuda.nccl import network_of
@@ -220,7 +220,7 @@ def guarded_device(**options: Any) -> GuardedDevice:
 
 
 def _small() -> GuardedDevice:
-    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+    return guarded_device(shared_bytes=12 * 1024)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.parallel import launch
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.nccl import NcclNetwork
+from femops_kernels.device import Device
 
 
 def network_of(device: Device, host: Any) -> NcclNetwork:

@@ -13,7 +13,7 @@ from femops_kernels.cuda.compiler import cubins
 from femops_kernels.cuda.compiler.cubins import cubin
 from femops_kernels.cuda.compiler.report import Report
 from femops_kernels.cuda.device.cupy_device import Multiprocessor, copies_blocks
-from femops_kernels.cuda.device.device import Function
+from femops_kernels.device import Function
 from support.cuda.facts import FACTS
 from support.cuda.host_device import NumpyDevice
 

@@ -50,4 +50,4 @@ def found_on_host(found: Any) -> NDArray[Any]:
 @pytest.fixture(scope="module", params=["host", "device"])
 def place(request: pytest.FixtureRequest) -> Place:
     """Each of them."""
-    return Place(None if request.param == "host" else guarded_device(options=["-O0"]))
+    return Place(None if request.param == "host" else guarded_device())

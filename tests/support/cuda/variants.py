@@ -20,9 +20,9 @@ from femops.operators.execution.transfer import summed_interpolation
 from femops.tensor import Batch, Interleaved, Layout, Strided
 from femops_kernels.cg import Reduction
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import staged_shapes
 from femops_kernels.cuda.weighted_sums import set_sums
+from femops_kernels.device import Device
 from support.cases.kernels import bend, smooth
 from support.cases.levels import own, skewed, wind
 from support.simulated_ranks import on_ranks

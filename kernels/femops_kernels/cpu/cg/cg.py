@@ -136,7 +136,7 @@ class ConjugateGradients(Solve):
 
 
 def _alike_and_apart(solves: Sequence[ConjugateGradients]) -> bool:
-    """True if the solves have one dtype, and no sweep belongs to two of them."""
+    """True if the solves have the same dtype, and no two solves share a sweep."""
     sweeps = [sweep for one in solves for sweep in set(one._launches.sweeps)]
     return len(set(sweeps)) == len(sweeps) and len({one._b.dtype for one in solves}) == 1
 

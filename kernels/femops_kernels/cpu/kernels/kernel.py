@@ -157,7 +157,7 @@ class SweepKernel(ABC):
         return 0
 
     def sizes(self) -> dict[str, object]:
-        """Values of those names in ``skeletons/chunk/defaults.py`` that every kernel sets."""
+        """Values of the names of ``skeletons/chunk/defaults.py`` that every kernel sets."""
         source, target = self.source, self.target
         lane = Lane(self.width, self.dtype, strict=self.reproducible)
         return {

@@ -228,7 +228,7 @@ def _operands(kernel: LinearKernel) -> dict[str, object]:
 def _skeletons(kernel: LinearKernel, step: int) -> tuple[str, ...]:
     """Names of the kernel's skeletons, in the order in which they are compiled.
 
-    ``step`` is how many numbers of the matrices are between rows in lanes.
+    ``step`` is the distance of the matrices' rows in lanes, in numbers.
     """
     methods = METHODS["lu solve many" if _reads_later(kernel) else kernel.method]
     if kernel.method == "cholesky" and kernel.first.rows == step <= _UNROLLED:

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from femops_kernels.cg import Reduction, Solve, between_messages
 from femops_kernels.compiled import CompiledOperator, DistributedOperator
 from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.operator.cg_state import DEVICE_STATE, STATE_CONSTANTS, SUMS
 from femops_kernels.cuda.operator.grid import grid, launch_portions
 from femops_kernels.cuda.operator.inputs import STATE
 from femops_kernels.cuda.operator.kernel import unspilled
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
+from femops_kernels.device import Device, Function, StagingBuffer
 from femops_kernels.skeletons.cg import cg_state as at
 from femops_kernels.skeletons.cg.cg_state import MOVE, SWEEP, TURN
 
@@ -30,7 +30,7 @@ RESIDENT = 5
 PIECE_BYTES = 16
 """Bytes of a vector that a thread loads at once."""
 _BURST = 8  # iterations
-_ROW = 32  # vectors have a multiple of so many numbers, so that they begin on cache lines
+_ROW = 32  # vectors have a multiple of 32 numbers, so that they begin on cache lines
 
 
 @final

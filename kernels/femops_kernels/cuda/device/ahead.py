@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any, final
 
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 _MOST = min(16, os.cpu_count() or 1)  # threads
 _IDLE_SECONDS = 0.5  # time after which a thread without work ends
@@ -31,7 +31,7 @@ class Compilers:
         atexit.register(self._end)
 
     def later(self, key: object, compile_kernel: Callable[[], object]) -> None:
-        """Have a kernel compiled, unless it was asked for before. Its errors are dropped."""
+        """Let a thread compile a kernel, once. Its errors are dropped."""
         with self._lock:
             if key in self._asked:
                 return
@@ -58,7 +58,7 @@ class Compilers:
                 compile_kernel()
 
     def _end(self) -> None:
-        """Drop kernels that wait, and let those end that are being compiled.
+        """Drop kernels that wait. Kernels that are being compiled are finished.
 
         The libraries of the compiler must not be taken down while it runs.
         """
@@ -83,6 +83,6 @@ class Ahead:
         return getattr(self._device, name)
 
     def function(self, source: str) -> Any:
-        """Have a kernel compiled by another thread. The result is taken to spill no registers."""
+        """Let another thread compile a kernel. Assume that the kernel spills no registers."""
         self._device.compile_later(source)
         return SimpleNamespace(registers=0, local_bytes=0)

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 from femops_kernels.errors import KernelValueError
 
 _NUMBERS: dict[str, type[np.generic]] = {

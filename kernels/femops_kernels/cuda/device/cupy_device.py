@@ -19,8 +19,8 @@ from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.cubins import Cubin, cubin
 from femops_kernels.cuda.compiler.report import ENTRY
 from femops_kernels.cuda.device.ahead import Compilers
-from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
 from femops_kernels.cuda.device.nccl import NcclNetwork, library
+from femops_kernels.device import Device, Function, Network, StagingBuffer
 from femops_kernels.errors import DeviceError, KernelValueError
 
 _WARP = 32  # threads
@@ -64,7 +64,7 @@ class Multiprocessor:
         return max(1, min(self.room(threads, registers), most))
 
     def carveout(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """Percentage of the shared memory that `room` blocks need together, at most 100."""
+        """Percentage of a multiprocessor's shared memory that `room` blocks need, at most 100."""
         needed = self.room(threads, registers) * (shared_bytes + self.reserved_bytes)
         return min(100, -(-100 * needed // self.shared_bytes))
 
@@ -254,7 +254,7 @@ class CudaDevice(Device):
         return f"CudaDevice({self.name}, cuda:{self.current.id}, {self.arch})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the GPU's number. In this process a copy is this object; others open their GPU."""
+        """Pickle the GPU's number. Another process opens its own GPU of this number."""
         return open_device, (f"cuda:{self.current.id}",)
 
     def function(self, source: str) -> Function:

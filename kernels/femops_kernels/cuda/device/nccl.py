@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from femops_kernels.cuda.device.device import Device, DeviceChannel, Network
+from femops_kernels.device import Device, DeviceChannel, Network
 from femops_kernels.errors import DeviceError
 
 Messages = Sequence[tuple[int, int, int]]

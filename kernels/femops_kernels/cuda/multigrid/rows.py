@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.operator.sweep import DeviceLaunch, DeviceNoOp
+from femops_kernels.device import Device
 
 SLICE = 32  # rows of a slice: the threads of a warp have a row each and read together
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.cg.cg import PIECE_BYTES, RESIDENT, blocks_of, memory_of_sums
 from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, TYPES, simple_text
+from femops_kernels.device import Device, Function
 from femops_kernels.vector_updates import (
     CoarsestVectors,
     Directions,
@@ -23,7 +23,7 @@ from femops_kernels.vector_updates import (
     VectorUpdates,
 )
 
-_ROW = 32  # vectors are padded to a multiple of so many numbers, which are full cache lines
+_ROW = 32  # vectors are padded to a multiple of 32 numbers, which are full cache lines
 _VECTORS = ("old", "product", "right", "scales", "current")
 _PARTS = {"INNER": 0, "INNERS": 1, "MOVE": 2, "TURN": 3}
 
@@ -174,7 +174,7 @@ def _directions_layout(real: DType, other: DType) -> Layout:
     fields = {"x": "T*", "r": "T*", "p": "T*", "product": "const T*"}
     fields |= {"z": f"{TYPES[other.name]}*", "sums": "double*", "partial": "double*"}
     numbers = {"counters": "unsigned*", "factor": "T", "scale": "T", "count": "long long"}
-    numbers["pieces"] = "long long"  # of 16 bytes, then come entries
+    numbers["pieces"] = "long long"  # number of 16-byte pieces; single entries follow
     return Layout(fields | numbers, real)
 
 

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.runs import DofRuns
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.data import copied, prefetched, streams, uploaded
 from femops_kernels.cuda.operator.dofs import DeviceDofs
 from femops_kernels.cuda.operator.inputs import STATE
@@ -14,6 +13,7 @@ from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sides import OUTPUT, suffix
 from femops_kernels.cuda.operator.sweep import input_arguments
+from femops_kernels.device import Device
 from femops_kernels.pointwise.qdata import Data
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.kernel import CudaKernel
+from femops_kernels.device import Device, Function
 
 
 def grid(device: Device, function: Function, kernel: CudaKernel, portions: int) -> int:

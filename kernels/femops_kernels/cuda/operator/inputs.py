@@ -22,7 +22,7 @@ STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
 
 _ARGUMENTS = {
     "order": "const int*",
-    "points": "",  # of their own type
+    "points": "",  # their type is that of the data
     "elements": "const T*",
     "modes": "const T*",
     "constants": "const T*",
@@ -52,6 +52,6 @@ def layout_of(
     stored: np.dtype[Any],
 ) -> Layout:
     """Layout of the arguments of a kernel; ``stored`` is the type of the qdata."""
-    none = {"touched": "const int*"}  # of a kernel without test functions
+    none = {"touched": "const int*"}  # kernels without test functions have it too
     points = {"points": f"const {TYPES[stored.name]}*"}
     return Layout(arguments_of(sources, targets) | none | _ARGUMENTS | points, dtype)

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.device.arguments import Layout
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.operator.cg_state import STATE_CONSTANTS
 from femops_kernels.cuda.operator.inputs import MARKS, layout_of
 from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
 from femops_kernels.cuda.operator.sides import Side, sides_text
 from femops_kernels.cuda.operator.tables import columns, matrix_type, squares, table
+from femops_kernels.device import Device
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D, check_points
@@ -325,7 +325,7 @@ class CudaKernel:
 
     @property
     def slab(self) -> int:
-        """Distance, in numbers, from an element's work arrays to those of the next element."""
+        """Numbers from the begin of an element's work arrays to the begin of the next element's."""
         return self.work_arrays * self.volume + self.strides.more
 
     @property

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel, is_possible, unspilled
 from femops_kernels.cuda.operator.shapes import SPILLED, Shape
+from femops_kernels.device import Device
 
 VECTORS = 8
 """Most vectors of a block: two sectors of memory, 64 bytes, of numbers in float64."""
 
 _THREADS, _RESIDENT = 256, 1280  # threads of a block, and of a multiprocessor
-_MOST_THREADS = 512  # of a block, where one element needs more than `_THREADS`
+_MOST_THREADS = 512  # threads of a block, where one element needs more than `_THREADS`
 
 
 def for_many(kernel: CudaKernel, device: Device, nvec: int) -> CudaKernel:
@@ -35,7 +35,7 @@ def for_many(kernel: CudaKernel, device: Device, nvec: int) -> CudaKernel:
 
 
 def _groups(nvec: int) -> list[int]:
-    """Numbers of vectors of a block, the fastest first. A block costs about one vector more."""
+    """Possible numbers of vectors of a block, fastest first. A block costs one vector more."""
     sizes = [VECTORS, VECTORS // 2, VECTORS // 4]
     return sorted(sizes, key=lambda size: -(-nvec // size) * (size + 1))
 

@@ -8,13 +8,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.device.device import Device
+from femops_kernels.device import Device
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Elements in the order of a launch. Elements that touch ghosts are last, in own blocks."""
+    """Elements in the order of a launch. Those that touch ghosts are last, in separate blocks."""
 
     # (blocks * group,): element at each place of the blocks.  Surplus places of a block have ~e <
     # 0, where e is the block's last element.

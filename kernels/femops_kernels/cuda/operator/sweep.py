@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels, Places
 from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
 from femops_kernels.cuda.operator.dofs import (
@@ -30,6 +29,7 @@ from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, Side, suffix
+from femops_kernels.device import Device, Function
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import DofRuns
 

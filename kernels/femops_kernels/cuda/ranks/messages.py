@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from femops_kernels.channel import Channel
 from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.device import Device, DeviceChannel, StagingBuffer
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
+from femops_kernels.device import Device, DeviceChannel, StagingBuffer
 
 
 @final

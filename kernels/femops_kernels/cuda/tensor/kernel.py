@@ -9,10 +9,10 @@ from typing import Any, final
 import numpy as np
 
 from femops_kernels.cuda.device.arguments import Layout, Place
-from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.tensor.contraction import DeviceContraction, Image
 from femops_kernels.cuda.tensor.shapes import ProductShape, choose, variants
+from femops_kernels.device import Device, Function
 from femops_kernels.tuning.database import TuningKey
 
 Factor = tuple[float, float]

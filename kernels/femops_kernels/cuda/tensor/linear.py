@@ -9,14 +9,14 @@ from typing import Any, final
 import numpy as np
 
 from femops_kernels.cuda.device.arguments import Layout, Place
-from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.tensor.contraction import Image, image_of
+from femops_kernels.device import Device, Function
 
 MOST_ROWS = 32
 """Most rows of a matrix. A larger matrix does not fit a thread's local memory."""
 
-_REGISTERS = 192  # of a thread for its matrices; larger matrices are in its local memory
+_REGISTERS = 192  # registers for a thread's matrices; larger matrices are in local memory
 _THREADS = (128, 64, 32)
 _SHARED = 48 * 1024  # bytes of shared memory that a block has without a request
 _SWEEPS = 30

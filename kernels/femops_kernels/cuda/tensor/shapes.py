@@ -19,7 +19,7 @@ _ALL_SHARED = 160 * 1024  # bytes of shared memory of a multiprocessor on most a
 _LOAD = 4  # multiply-adds in the time of a load from shared memory or a cache
 _ROUNDS = 8  # blocks of the result that a thread works on one after the other
 _THREADS, _MOST_BLOCKS = 128, 32  # preferred threads of a block; most blocks of a multiprocessor
-_WORTH, _MOST_VARIANTS = 2.0, 24  # of shapes to try: most cost by the least, and most shapes
+_WORTH, _MOST_VARIANTS = 2.0, 24  # shapes to try: largest cost over the least, and number
 
 
 @final

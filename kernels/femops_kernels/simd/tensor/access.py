@@ -38,7 +38,7 @@ class Access:
     # --- memory --------------------------------------------------------------------------------
 
     def lanes_at(self, base: Any, k: Any) -> Any:
-        """Lane vector number ``k`` behind an address."""
+        """Lane vector number ``k`` from an address on."""
         pointer = build().gep(base, [build().mul(k, WORD(self.size * self.lane.width))])
         return build().load(build().bitcast(pointer, self.vector.as_pointer()), align=self.size)
 

@@ -14,7 +14,7 @@ from femops_kernels.simd.values import FLOAT64, WORD, Traced, as_word, build, ca
 STRIDES, MEMBERS, PRODUCTS, SIZE, COPIES, ALPHA, BETA = 0, 6, 7, 8, 9, 10, 12
 LAUNCH_WORDS = 14
 
-# Positions in a call: how many launches, lowest and highest byte of a, b and c from their first
+# Positions in a call: number of launches, lowest and highest byte of a, b and c from their first
 # entry, then for each launch the address of its function, three offsets in bytes, and its words.
 COUNT, ENDS, FIRST_LAUNCH = 0, 1, 7
 FUNCTION, BEGIN, LAUNCH = 0, 1, 4

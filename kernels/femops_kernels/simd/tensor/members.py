@@ -25,7 +25,7 @@ def _places(lane: Lane, places: Any) -> list[Any]:
 
 
 def gathered(lane: Lane, places: Any, offset: Any) -> Any:
-    """Emit the lane vector of the real numbers ``offset`` bytes behind each place."""
+    """Emit the lane vector of the real numbers ``offset`` bytes after each place."""
     value, kind = ir.Constant(lane.llvm, ir.Undefined), lane.real.llvm.as_pointer()
     for slot, place in enumerate(_places(lane, places)):
         pointer = build().inttoptr(build().add(place, as_word(offset)), kind)
@@ -35,7 +35,7 @@ def gathered(lane: Lane, places: Any, offset: Any) -> Any:
 
 @final
 class _Run:
-    """Emits pieces of the runs of numbers behind each place, and of the same in lanes."""
+    """Emits pieces of the runs of numbers after each place, and of the same in lanes."""
 
     def __init__(self, lane: Lane, places: Any, row: _Row, work: Any) -> None:
         self.lane, self.size, self.row, self.work = lane, lane.itemsize, row, work
@@ -73,7 +73,7 @@ class _Run:
         return [build().store(zero, at, align=self.size) for at in pointers]
 
     def stream(self, k: Any, n: int) -> None:
-        """Copy n numbers from lanes past the caches, to where so many are aligned.
+        """Copy n numbers from lanes past the caches, to a place aligned to n numbers.
 
         No fence is needed: a thread leaves a shared loop by an atomic operation.
         """
@@ -90,7 +90,7 @@ class _Run:
             stored.set_metadata("nontemporal", once)
 
     def each(self, pieces: list[tuple[int, int]], emit: Callable[[Any, int], object]) -> None:
-        """Emit pieces (first number, how many), the longest ones in a loop."""
+        """Emit pieces (first number, count of numbers), the longest ones in a loop."""
         longest = max((n for _, n in pieces), default=0)
         whole = [first for first, n in pieces if n == longest]
         if whole:
@@ -145,8 +145,8 @@ def gather_run(lane: Lane, places: Any, count: int, rows: int, row: _Row, work: 
     """``gather_run(LANE, places, count, rows, row, work)``: copy numbers from each place to lanes.
 
     There are ``count`` real numbers, a constant. If ``rows`` is not zero, the members are square
-    matrices with so many rows. Numbers above their diagonals may not be read. ``row`` is how many
-    numbers a row has, and how many are from a row to the next in lanes.
+    matrices with this number of rows. Numbers above their diagonals may not be read. ``row`` has
+    the numbers of a row, and the numbers from a row to the next in lanes.
     """
     _copy("read", lane, places, count, rows, row, work)
 
@@ -154,8 +154,8 @@ def gather_run(lane: Lane, places: Any, count: int, rows: int, row: _Row, work: 
 def scatter_run(lane: Lane, places: Any, count: int, rows: int, row: _Row, work: Any) -> None:
     """``scatter_run(LANE, places, count, rows, row, work)``: the inverse of `gather_run`.
 
-    If ``rows`` is not zero, the members are square matrices with so many rows. Zeros are written
-    above their diagonals.
+    If ``rows`` is not zero, the members are square matrices with this number of rows. Zeros are
+    written above their diagonals.
     """
     _copy("write", lane, places, count, rows, row, work)
 

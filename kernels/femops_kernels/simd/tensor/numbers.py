@@ -206,7 +206,7 @@ def _each(kind: Kind) -> range:
 
 
 def load_number(kind: Kind, base: Any, k: Any) -> Parts:
-    """Emit the load of number ``k`` of those in lanes behind an address."""
+    """Emit the load of number ``k`` in lanes from an address on."""
     places = (_place(kind, k, part) for part in _each(kind))
     return [load_at(part_of(kind), base, place) for place in places]
 
@@ -218,7 +218,7 @@ def store_number(kind: Kind, base: Any, k: Any, parts: Parts) -> None:
 
 
 def fetch(form: Kind, base: Any, k: Any) -> Traced:
-    """``fetch(NUMBER, address, k)``: number ``k`` of those in lanes behind an address."""
+    """``fetch(NUMBER, address, k)``: number ``k`` in lanes from an address on."""
     return _whole(form, load_number(form, base, k))
 
 
@@ -230,7 +230,7 @@ def keep(form: Kind, base: Any, k: Any, value: Traced) -> None:
 
 
 def gather_members(form: Kind, places: Any, offset: Any) -> Traced:
-    """``gather_members(NUMBER, places, offset)``: the number ``offset`` bytes behind each place."""
+    """``gather_members(NUMBER, places, offset)``: the number ``offset`` bytes after each place."""
     lane = part_of(form)
     return _whole(form, [gathered(lane, places, offset + p * lane.itemsize) for p in _each(form)])
 

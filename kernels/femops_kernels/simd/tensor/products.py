@@ -154,7 +154,7 @@ class _Writer:
         return build().add(WORD(first), build().mul(k, WORD(size)))
 
     def _vector_blocks(self, most: int) -> list[tuple[int, tuple[int, ...], int]]:
-        """First vector, columns of each vector, and length of each run of equal blocks."""
+        """Runs of equal blocks: the first vector, the columns of vectors, the number of blocks."""
         counts = [count for _, count in self.product.vectors()]
         blocks = [
             (first + k * size, tuple(counts[first + k * size : first + (k + 1) * size]))
@@ -205,7 +205,7 @@ class _Writer:
         access.write(self.c, where, lanes, run, value)
 
     def _flat(self, counts: tuple[int, ...]) -> bool:
-        """True if the rows of a block follow each other in memory, and are no whole vectors."""
+        """True if a block's rows follow each other in memory without filling whole vectors."""
         rows, columns = self.product.c_rows, self.product.c_columns
         whole = all(count * self.product.parts == self.product.width for count in counts)
         return (
@@ -218,7 +218,7 @@ class _Writer:
         )
 
     def _write_flat(self, at: Any, totals: Any, counts: tuple[int, ...]) -> None:
-        """Write rows that follow each other, as few lane vectors."""
+        """Write rows that follow each other in memory, in as few lane vectors as possible."""
         access, parts = self.access, self.product.parts
         ends = [count * parts for count in counts]
         values = [pair for row in totals for pair in zip(row, ends, strict=True)]

@@ -56,7 +56,7 @@ def _places(sizes: Sizes, width: int, vector: int, term: int) -> tuple[list[int]
 
 
 def _picked(access: Access, vectors: list[Any], places: list[int]) -> Any:
-    """Lane vector of the numbers at ``places``, counted through several lane vectors."""
+    """Lane vector of the numbers at ``places``, which count through all the lane vectors."""
     width = len(places)
     value = None
     sources = list(dict.fromkeys(at // width for at in places))

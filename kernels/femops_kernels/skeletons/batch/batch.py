@@ -39,7 +39,7 @@ VALUE_BYTES = VOLUME * LANE_BYTES
 NCOMP = max(NCOMP_IN, NCOMP_OUT)
 GRAD_LANES = NCOMP * (VOLUME + PLANE + Q1D) if GRAD_IN or GRAD_OUT else 0
 OWN_LANES = NCOMP * VOLUME + PLANE + GRAD_LANES
-# What a later batch meets is asked for line by line, or plane by plane where lines are short.
+# A later batch's dofs are prefetched line by line, or plane by plane where lines are short.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
 ASKS = X_LINES if ASK_BY_LINE else Q3
 # Measured: with one vector, where memory is the limit, lines in registers are slower.
@@ -145,7 +145,7 @@ def integrate(y, side, matrices, c, value, slab, asks):
 def field_at_points(x, side, matrices, value, slab, along_z, asks):
     """Compute values of a field at the points, all components, and z-derivatives if used.
 
-    Meanwhile stored numbers are asked for, from the address ``asks`` on.
+    Meanwhile stored numbers are prefetched, from the address ``asks`` on.
     """
     own = value + side.first * VALUE_BYTES
     places = places_of(x, side)

@@ -97,7 +97,7 @@ def locate_runs(table, b, x_sides, y_sides):
 
 @inner
 def sides_of_chunk(table, x, y, chunk, work, alpha):
-    """Return the places of dofs of all fields and test functions, and the work space behind."""
+    """Return the places of dofs of all fields and test functions, and the work space after them."""
     copied, addresses, at = [], [], work
     for k in EACH_BLOCK:
         own = table + k * BLOCK_BYTES

@@ -37,7 +37,7 @@ def added_by_pieces(side):
 
 @inner
 def target_of(results, side):
-    """Address of the results of a test function, behind those of the test functions before it."""
+    """Address of the results of a test function. Results of earlier test functions come first."""
     return results + numbers_before(side) * LANE_BYTES
 
 

@@ -16,14 +16,14 @@ from femops_kernels.skeletons.chunk.table import *
 
 # </defaults>
 
-LINES_ASK = 6  # with more points, memory is asked for line by line
+LINES_ASK = 6  # with more points, memory is prefetched line by line
 OVER_VECTORS = False  # a slot of a lane is an element
 MAPPED = NJACOBIAN + NPOSITION > 0
 G2 = G1D * G1D
 MODE_LANES = DIM * G1D**DIM  # of an element
 PLANE_MODE_LANES = 2 * DIM * G2 if MAPPED and DIM > 2 else 0
 LINE_MODE_LANES = DIM * DIM * G1D if MAPPED else 0
-# How far ahead quadrature data is asked for by the first-level cache: two lines of points.
+# How far ahead quadrature data is prefetched to the first-level cache: two lines of points.
 NEAR = 2 * Q1D * NQDATA * STORED_BYTES
 DATA_LINES = -(-POINTS * NQDATA * STORED_BYTES // CACHE_LINE)  # cache lines of a batch's numbers
 
@@ -139,7 +139,7 @@ def numbers(source, modes, across, k, k1):
 
 
 def asked(x_lines, steps_in, point_steps, steps_out):
-    """Return when and where a batch asks for the stored numbers behind its own.
+    """Return when and where a batch prefetches the stored numbers of later batches.
 
     Memory brings them to the second-level cache during all of a batch's work, not only while
     numbers are read. Where a batch has less than FAR bytes of numbers, it asks at the points alone.
@@ -163,6 +163,6 @@ def ask_numbers(begin, k, lines):
 
 @inner
 def ask_modes(modes):
-    """Prefetch the modes that are FAR behind those of a batch."""
+    """Prefetch the modes that begin FAR after a batch's own modes."""
     for i in range(MODE_LANES * LANE_BYTES // CACHE_LINE if PREFETCH else 0):
         prefetch(modes, FAR + i * CACHE_LINE, 2)

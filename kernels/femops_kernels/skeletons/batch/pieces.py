@@ -32,7 +32,7 @@ def target_of(vector, side):
 
 @inner
 def gather_runs(x, side, nodes, plane, component):
-    """Read all nodes: x fastest, then y; planes and components so many lane vectors apart."""
+    """Read all nodes, x fastest, then y. ``plane``, ``component``: distances in lane vectors."""
     for n in PIECES:
         for k in range(len(side.runs.pieces(n, side.ncomp, LANE_WIDTH))):
             gather_piece(LANE, side.runs, side.ncomp, n, (plane, component), x, nodes, k)
@@ -40,7 +40,7 @@ def gather_runs(x, side, nodes, plane, component):
 
 @inner
 def scatter_runs(y, side, nodes, plane, component):
-    """Add all nodes, which stand in the same way."""
+    """Add all nodes, which stand as `gather_runs` leaves them."""
     for n in PIECES:
         for k in range(len(side.runs.pieces(n, side.ncomp, LANE_WIDTH))):
             scatter_piece(LANE, side.runs, side.ncomp, n, (plane, component), y, nodes, k)

@@ -12,7 +12,7 @@ from femops_kernels.skeletons.chunk.table import *
 
 @inner
 def element_line(table, b, first, count):
-    """``count`` numbers that are constant in an element, from the first of them on."""
+    """``count`` numbers of an element, from number ``first`` on."""
     factors = word(table, ELEMENT) + b * NELEMENT * LANE_BYTES
     return load_line(LANE, factors, first, 1, count)
 

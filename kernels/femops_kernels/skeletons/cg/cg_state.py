@@ -7,7 +7,7 @@ ITERATIONS, RHO, RESIDUAL, STATUS = 0, 1, 2, 3  # RHO is r.M r; -1 iterations be
 # Updates that are due: r -= DROP v; p = M r + BETA p.  Before these x += NEAR p + FAR (p - M r), by
 # a merged sweep only if TOUCH.  Here v is A p over SCALE.
 DROP, NEAR, FAR, BETA, TOUCH = 4, 5, 6, 7, 8
-GOAL, LIMIT = 9, 10  # of the residual, and of iterations
+GOAL, LIMIT = 9, 10  # norm of the residual to reach, and most iterations
 PAUSE, SHOWN = 11, 12  # iterations at which to pause, and from which x is to be up to date
 NATURAL = 13  # whether the residual is sqrt(r.M r), not sqrt(r.r)
 MERGED = 14  # whether sweeps do the updates that are due

@@ -22,15 +22,15 @@ from femops_kernels.skeletons.cg.merged_table import *
 from femops_kernels.skeletons.chunk.defaults import LANE, LANE_WIDTH, REAL_BYTES
 
 USE_INVERSE = True
-ASK = True  # whether shared dofs are asked for: in caches that takes longer than it saves
+ASK = True  # whether shared dofs are prefetched: in caches that takes longer than it saves
 # </defaults>
 
 FLOAT64 = Lane(2, "float64")  # how sums and the state are read
 STRIP = 32  # lanes summed before a sum is carried on in float64
-# Bytes between entries of x and M that are updated and those that memory is asked for. Batches ask
-# for r, p and v. On an EPYC 4 to 64 kB save the same: 2 to 8 % of an iteration out of cache.
+# Bytes from the entries of x and M that are updated to the entries that are prefetched. Batches do
+# that for r, p and v. On an EPYC 4 to 64 kB save the same: 2 to 8 % of an iteration out of cache.
 AHEAD = 16384
-# Shared dofs between one that is worked on and one that memory is asked for. They are far apart in
+# Shared dofs from the one that is worked on to the one that is prefetched. They are far apart in
 # the vectors, and without this wait for memory one by one.
 SOON = 32
 

@@ -5,10 +5,10 @@
 
 KERNEL = 0  # address of the operator's entry point ``sweep``
 KERNEL_TABLE = 1  # address of its table, whose non-owned dofs are places in the tail of P
-BUFFER = 2  # address: what that leaves to be combined
+BUFFER = 2  # address: contributions of the sweep that are still to be combined
 STATE = 3  # address, see ``cg_state.py``
 X, R, P, V, M = 4, 5, 6, 7, 8  # addresses of the vectors, and of the diagonal preconditioner
-SUMS = 9  # address: float64 (2, chunk, sum), of the sweep and of what is combined
+SUMS = 9  # address: float64 (2, chunk, sum), first of the sweep, then of shared dofs
 FIRST_BATCH = 10  # address, per chunk: first batch
 BATCH_START = 11  # address, per batch: first dof that it meets first
 SHARED_START = 12  # address, per chunk: first of its owned dofs that later chunks touch
@@ -17,10 +17,10 @@ SLOT_START = 14  # address, per shared dof: first entry of SLOT
 SLOT = 15  # address: where in BUFFER contributions stand
 NCOMP = 16  # components
 TAIL = 17  # first number of the tail
-CHUNKS = 18  # how many chunks
+CHUNKS = 18  # number of chunks
 CONSTRAINED_START = 19  # address, per batch: first entry of CONSTRAINED
 CONSTRAINED = 20  # address: ascending positions where the operator is KEEP times the identity
-KEPT = 21  # address: what p has there, while the operator reads zeros
+KEPT = 21  # address: entries of p at CONSTRAINED, while the operator reads zeros there
 KEEP = 22  # address: one number
 TAIL_CONSTRAINED_START = 23  # address, per chunk: first entry of TAIL_CONSTRAINED
-TAIL_CONSTRAINED = 24  # address: such positions in the tail
+TAIL_CONSTRAINED = 24  # address: constrained positions in the tail, per chunk ascending

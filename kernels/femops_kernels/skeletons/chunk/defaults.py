@@ -46,8 +46,8 @@ SLOPES_IN, SLOPES_OUT = (), ()
 BY_ELEMENT = True  # results are added element by element, see ``by_element.py``
 BY_CHUNK = False  # other work on the vectors is done for a chunk at once, not batch by batch
 PREFETCH = True  # ask for the next batch's quadrature data while working on this one
-FAR = 2**14  # how many bytes ahead, for the second-level cache
-ROWS_AHEAD = 1200  # with many vectors: rows between those asked for and those worked on
+FAR = 2**14  # bytes ahead that are prefetched to the second-level cache
+ROWS_AHEAD = 1200  # with many vectors: rows from those worked on to those prefetched
 
 B = Matrix1D(((1.0, 0.0), (0.0, 1.0)))
 # collocated derivative at the quadrature points, (Q1D, Q1D), and its transpose
@@ -62,7 +62,7 @@ ENDS_OUT = (Matrix1D(((1.0, -1.0), (0.0, 1.0))),)
 # 1-D mass and stiffness matrix of each direction, (nodes of the test function, of the field)
 MASS = (Matrix1D(((2.0, 1.0), (1.0, 2.0))),) * 3
 STIFF = (Matrix1D(((1.0, -1.0), (-1.0, 1.0))),) * 3
-G1D = 2  # modes of the geometry per direction, and what they and their slopes are at the points
+G1D = 2  # modes of the geometry per direction; their values and slopes at the points
 MODE = Matrix1D(((1.0, -0.5), (1.0, 0.5)))  # (Q1D, G1D)
 SLOPE = Matrix1D(((0.0, 1.0), (0.0, 1.0)))
 WEIGHTS = Matrix1D(((0.5, 0.5),))  # of the quadrature rule in one direction

@@ -10,7 +10,7 @@ from femops_kernels.skeletons.chunk.defaults import LANE, REAL_BYTES, SIGNED
 
 # </defaults>
 
-AHEAD = 32  # entries between one that is asked for and one that is worked on
+AHEAD = 32  # entries from the entry that is worked on to the entry that is prefetched
 
 
 @function

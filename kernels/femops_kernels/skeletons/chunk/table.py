@@ -8,7 +8,7 @@ other.  Block k has IN of field k and OUT of the test function of number k, or e
 there is none.  Entries that do not depend on the field are read from the first block.
 """
 
-NCHUNKS = 0  # how many chunks
+NCHUNKS = 0  # number of chunks
 FIRST_BATCH = 1  # address, per chunk: first batch
 QDATA = 2  # address: (batch, point, number, slot)
 BUFFER = 3  # address: contributions to non-owned dofs of OUT, components together
@@ -30,7 +30,7 @@ COMBINE_DOF = 16  # address: owned dof that takes a contribution
 COMBINE_SLOT = 17  # address: where in the buffer it stands; ascending chunk number for each dof
 CONSTRAINED_START = 18  # address, per chunk: first entry of CONSTRAINED
 CONSTRAINED = 19  # address: constrained positions of OUT, counted as in a copy
-KEEP = 20  # address: what a constrained row multiplies its entry of x by, one number
+KEEP = 20  # address: factor of x in constrained rows, one number
 FILLED_AT = 21  # address: numbers at points that a kernel stores, (batch, point, number, slot)
 MODES = 22  # address: modes of the geometry, (batch, component, mode, slot)
 ELEMENT = 23  # address: numbers that are constant in an element, (batch, number, slot)
@@ -43,13 +43,13 @@ BEFORE = 29  # address of an entry point that is called before batches, or 0 (se
 BEFORE_TABLE = 30  # address of its table
 BEFORE_READS = 31  # address of a vector that it reads and these do not, or 0
 IN_NONOWNED_END = 32  # address, per chunk: first entry of IN_NONOWNED_DOFS that is a ghost's
-IN_GHOSTS_FROM = 33  # number of the first ghost: these are dofs of others
+IN_GHOSTS_FROM = 33  # number of the first ghost: other ranks own the dofs from here on
 IN_GHOSTS = 34  # address: their values
 IN_ORIGIN = 35  # where in x the field begins, bytes
 OUT_ORIGIN = 36  # where in y the test function begins
 IN_COMPONENTS = 37  # of the field
 OUT_COMPONENTS = 38  # of the test function
-BLOCKS = 39  # how many blocks the table has
+BLOCKS = 39  # number of blocks of the table
 FUNCTIONALS = 40  # address: functionals of elements, (batch, functional, slot)
 IN_TURNS = 41  # address: how elements lie behind their faces, see ``batch/face_nodes.py``
 OUT_TURNS = 42

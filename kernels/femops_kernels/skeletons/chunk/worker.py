@@ -17,8 +17,8 @@ from femops_kernels.simd.threads import *
 
 # </defaults>
 
-FEWEST, MOST = 32, 8192  # loops before it looks for long again
-STEADY = 512  # loops in time, after which the core counts as free
+FEWEST, MOST = 32, 8192  # a late worker spins briefly in this number of loops
+STEADY = 512  # a worker that comes in time to this number of loops has a free core
 
 
 @inner
@@ -92,7 +92,7 @@ def worker(line) -> int:
     return 0
 
 
-# --- who begins a loop ---------------------------------------------------------------------------
+# --- the caller, which begins a loop -------------------------------------------------------------
 
 
 @inner

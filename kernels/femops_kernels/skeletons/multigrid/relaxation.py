@@ -21,7 +21,7 @@ LANE = Lane(LANE_WIDTH, REAL)
 
 @inner
 def update(vectors, i, a, f, b, c):
-    """One lane; absent vectors have the address 0."""
+    """Update one lane of all vectors. The address of an absent vector is 0."""
     old, product, right, scales, current = vectors
     total = fill(LANE, 0.0)
     if product != 0:

@@ -90,7 +90,7 @@ def modes_of(table, b):
 
 @inner
 def element_line(table, b, first, count):
-    """``count`` numbers that are constant in the element, from the first of them on."""
+    """``count`` numbers of the element, from number ``first`` on."""
     return fill_line(LANE, b, first, count)
 
 
@@ -101,7 +101,7 @@ def point_line(table, b, k):
 
 
 def asked(x_lines, steps_in, point_steps, steps_out):
-    """Return zeros: nothing is asked for."""
+    """Return zeros: nothing is prefetched."""
     return 0, 0, 0, 0, 0
 
 

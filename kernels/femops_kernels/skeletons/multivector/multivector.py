@@ -18,13 +18,13 @@ from femops_kernels.skeletons.multivector.vector_table import *
 
 # </defaults>
 
-# Blocks between one whose rows are asked for and one that is worked on: ROWS_AHEAD rows take
-# as long as memory does. Of large elements, what is written is asked for when they begin: else it
-# would be pushed out of the cache.
+# Blocks between the block whose rows are prefetched and the block that is worked on: ROWS_AHEAD
+# rows take as long as memory does. The rows that a large element writes are prefetched when it
+# begins, because earlier they would be pushed out of the cache.
 BLOCKS_AHEAD = min(16, max(1, ROWS_AHEAD // ROWS_IN))
 AHEAD = BLOCKS_AHEAD > 1  # with the rows that are written
 ALL_SLOTS = 2**LANE_WIDTH - 1
-ENOUGH_BLOCKS = 8  # of a row: one more costs less than lanes that lie in two cache lines
+ENOUGH_BLOCKS = 8  # blocks of a row from which one more costs less than split cache lines
 
 
 @inner

@@ -1,4 +1,4 @@
-"""Groups of vectors: the work on a chunk for one of them is a task."""
+"""Groups of vectors. A task is the work on one chunk for one group."""
 
 # <defaults>
 from femops_kernels.simd.compiling import inner

@@ -9,7 +9,7 @@ dof. Panels follow each other.
 """
 
 NGROUPS = 0  # groups into which the vectors of all panels are cut: a task is a chunk for a group
-PANEL_GROUPS = 1  # those of a panel
+PANEL_GROUPS = 1  # number of groups of a panel
 NVEC = 2  # numbers of a row, no fewer than a lane has slots
 ROW_BYTES = 3  # from one row to the next
 IN_PANEL_BYTES = 4  # from one panel to the next, of the vectors read
@@ -25,9 +25,9 @@ ZEROS = 13  # address: a row of zeros
 
 IN_OWNED_START = 14  # address, per chunk: first owned dof
 IN_NONOWNED_START = 15  # address, per chunk: first entry of IN_NONOWNED_DOFS
-IN_NONOWNED_DOFS = 16  # address: dofs of a chunk that others own
+IN_NONOWNED_DOFS = 16  # address: dofs of a chunk that other chunks own
 IN_STARTS = 17  # address: chunk-local number of the dof of (element, node), int32
-IN_GHOSTS_FROM = 18  # number of the first ghost: these are dofs of others
+IN_GHOSTS_FROM = 18  # number of the first ghost: other ranks own the dofs from here on
 IN_GHOSTS = 19  # address: their rows
 CLEARED = 20  # address: for each row of IN whether it is read as zero, bytes; or 0
 
@@ -43,7 +43,7 @@ COMBINE_DOF = 29  # address: owned dof that takes a contribution
 COMBINE_SLOT = 30  # address: where in the buffer it stands; ascending chunk number for each dof
 KEPT_START = 31  # address, per chunk: first entry of KEPT
 KEPT = 32  # address: constrained rows that the chunk owns
-KEEP = 33  # address: what a constrained row multiplies its row of x by, one number
+KEEP = 33  # address: factor of x in constrained rows, one number
 BLOCKS = 34
 IN_ORIGIN = 35  # bytes from the begin of a panel to the first row of the field
 OUT_ORIGIN = 36  # and of the test function

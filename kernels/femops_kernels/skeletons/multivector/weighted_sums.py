@@ -34,7 +34,7 @@ def product(weight, number):
 
 @inner
 def set_entries(addresses, weights, k, offset, i, n, read, write, times):
-    """Set n entries or lanes of the k-th sum, from the i-th on behind an offset in bytes.
+    """Set n entries or lanes of the k-th sum, from the i-th on after an offset in bytes.
 
     The number n is a constant: tables are read once for n lanes. The last arguments are functions.
     """

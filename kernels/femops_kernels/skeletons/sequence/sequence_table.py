@@ -5,7 +5,7 @@ FACTOR, FACTOR_OF and FACTOR_THAT are float64 in the same eight bytes.
 
 # A sum: addresses of its terms and of the result; numbers from one entry of this to the next
 TERMS, NTERMS, OUT, OUT_STRIDE, COUNT, SHARED = 2, 3, 4, 5, 6, 7
-VECTOR, STRIDE, FACTOR, SCALAR = 0, 1, 2, 3  # of a term; SCALAR is -1 if only FACTOR multiplies it
+VECTOR, STRIDE, FACTOR, SCALAR = 0, 1, 2, 3  # words of a term; SCALAR -1: FACTOR alone
 TERM_SIZE = 4
 TERM_BYTES = 8 * TERM_SIZE
 

@@ -30,7 +30,7 @@ def usable(array, wanted):
 
 @inner
 def apart(call, c, other, k):
-    """True if c ends before operand ``k`` begins, or begins behind its end."""
+    """True if c ends before operand ``k`` begins, or begins after its end."""
     before = c + word(call, ENDS + 5) <= other + word(call, ENDS + 2 * k)
     return before or other + word(call, ENDS + 2 * k + 1) <= c + word(call, ENDS + 4)
 

@@ -7,7 +7,7 @@ eigenvalues. Both are in ascending order of the eigenvalues.
 # <defaults>
 from femops_kernels.skeletons.tensor.lanes_of_members import *
 
-TINY, LEAST = 1e-31, 1e-17  # of a matrix's norm: squared, what is left; what is not turned
+TINY, LEAST = 1e-31, 1e-17  # relative limits: off-diagonal squares of a result, entries to turn
 SWEEPS = 30
 # </defaults>
 

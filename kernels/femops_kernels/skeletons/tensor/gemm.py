@@ -28,7 +28,7 @@ ONCE, COPY_BYTES = False, 0
 AHEAD, LINES = 0, (2, 8, 2)
 SEVERAL = True  # members are several products
 TOGETHER = 0  # members of which lane vectors have parts, if there are any
-WIDE = PRODUCT  # with whole lane vectors, for these
+WIDE = PRODUCT  # reads and writes whole lane vectors
 APART = False  # members are named by tables of their addresses
 # </defaults>
 

@@ -16,7 +16,7 @@ from femops_kernels.simd.tensor.members import *
 from femops_kernels.simd.tensor.numbers import *
 
 LANE = NUMBER = Lane(8)  # NUMBER is a ComplexLane for complex matrices
-WIDTH, BYTES = 8, 64  # of the numbers of all slots
+WIDTH, BYTES = 8, 64  # slots of a lane vector, and its bytes
 ROWS, COLUMNS, ENTRY_ROWS, ENTRY_COLUMNS = (4, 4), (4, 1), (32, 8), (8, 8)
 N, RIGHT = 4, 1
 # </defaults>

@@ -26,7 +26,7 @@ def find_pivot(a, j):
 
 
 def row_of_panel(at, columns, moved, i, c, place):
-    """Load a row of a panel, and behind its numbers the number of the row that it was.
+    """Load a row of a panel, and the number of the matrix's row, which stands after its entries.
 
     No row has moved before column 0. ``place`` is the row's number i.
     """
@@ -66,7 +66,7 @@ def inverse_pivot(pivot, step, status):
 
 @inner
 def exchange_pivot(a, j, c, columns, moved):
-    """Exchange the rows of a panel for its column c. Return the pivot's row, and the other."""
+    """Put the pivot's row of column c in place. Return its number, and both exchanged rows."""
     k, at = j + c, a + j * BYTES
     row, place = find_pivot(a, k), as_lane(LANE, 1.0 + k)
     here = row_of_panel(at + k * (STEP * BYTES), columns, moved, k, c, as_lane(LANE, 1.0 * k))
@@ -112,7 +112,7 @@ def factor_last(a, moved, status, scales):
 
 
 def masks_of(sources, place, count):
-    """Masks of the slots in which one of several rows is the row at a place."""
+    """For each of several rows, the mask of the slots in which it is the row at a place."""
     return [lane_eq(sources[t], place) for t in range(count)]
 
 
@@ -169,8 +169,8 @@ def minus_multiples(row, shape, factors, upper):
 def change_columns(table, step, shape, a, j, moved, reduced):
     """Exchange rows in columns of a table as in the panel from row j on.
 
-    ``shape`` is how many columns the panel has, and how many are changed. ``reduced`` tells whether
-    the panel's multiples of rows are subtracted.
+    ``shape``: columns of the panel, and columns that are changed. ``reduced`` tells whether the
+    panel's multiples of rows are subtracted.
     """
     places, top = places_of(shape[0], shape[1]), table + j * (step * BYTES)
     before = load_tile(top, places, step)

@@ -16,7 +16,7 @@ STREAMS = False  # results go past the caches
 # </defaults>
 
 ALL_PASSES = True  # measured: small matrices gain 2 to 3 %
-AHEAD = 2  # groups that are asked for before they are worked on
+AHEAD = 2  # groups that are prefetched before they are worked on
 SECOND = ROWS[0] * STEP
 PLACES = (SECOND + ROWS[1] * RIGHT_STEP) * BYTES
 STATUS = PLACES + 8 * WIDTH

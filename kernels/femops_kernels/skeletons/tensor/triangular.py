@@ -45,7 +45,7 @@ def solved_tile(tile, shape, diagonal, scales, triangle):
 def solve_tile(t, x, place, shape, solved, scales, triangle):
     """Solve for the tile of X at a place (row, column).
 
-    ``solved`` are the first one of the rows that are solved before, and how many they are.
+    ``solved`` are the first of the rows that are solved before, and their number.
     """
     i, r, first, count = place[0], place[1], solved[0], solved[1]
     steps = (1, STEP) if triangle[1] else (STEP, 1)

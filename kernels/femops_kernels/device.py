@@ -26,7 +26,7 @@ class Function(ABC):
 
     @abstractmethod
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
-        """Launch the kernel behind all earlier launches. Return before it is done."""
+        """Launch the kernel after all earlier launches. Return before it is done."""
 
 
 class StagingBuffer(ABC):

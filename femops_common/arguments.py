@@ -35,14 +35,21 @@ from typing import (
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.errors import ArgumentError
-from femops_meshes.hints import too_many, unknown
+from femops_common.hints import too_many, unknown
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 
 _LONGEST = 60  # characters of a value in a message
 _FEW = 3  # entries of a tuple in a message
 _WORD = 2**63
+
+
+@final
+class ArgumentError(TypeError):
+    """A call with an unknown argument, or with too many arguments by position.
+
+    Functions of all packages raise it in place of Python's own TypeError, which has no advice.
+    """
 
 
 @final

@@ -1,0 +1,1 @@
+"""Checks of arguments, hints, available memory and HTML, which the other packages share."""
