@@ -46,7 +46,7 @@ def save_mfem_field(path: Any, owner: Any, fields: Mapping[str, Any]) -> Path:
     u = np.asarray(space.memory.get(space.check_vector(given, name)))
     if (_kind(space), space.families) not in _COLLECTIONS:
         raise FileError(
-            f"MFEM has no {_kind(space)} of basis {space.families!r}: interpolate the field to "
+            f"MFEM has for {_kind(space)} no basis {space.families!r}: interpolate the field to "
             f"femops.L2(mesh, {space.order}) and save that"
         )
     with replacing(target) as temporary:

@@ -173,11 +173,9 @@ def _lower(space: Space, order: int) -> Space:
     if space.order <= order:
         return space
     sizes = space.distributed or space.mesh, order, space.ncomp
-    if not isinstance(space, H1 | L2):  # of any other functions the values are what counts
+    if type(space) not in (H1, L2):  # only the values of other functions matter
         return L2(*sizes, device=space.device)
-    made: Any = type(space)
-    like: Space = made(*sizes, space.family, device=space.device)
-    return like
+    return type(space)(*sizes, space.family, device=space.device)
 
 
 def _coarse_form(term: Term, whole: Space, state: _StateOn | None) -> Integral:

@@ -44,13 +44,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def values_of_field(
-    source: Any, vector: NDArray[Any], target: Any, places: Ints, x: Floats
-) -> Floats:
-    """Values (n[, ncomp]) of a function of the space `source` at nodes of another space.
-
-    Shapes: `places` (n,), positions of the nodes in an e_vec of `target`, `x` (n, dim).
-    """
+def values_of_field(source: Any, vector: Any, target: Any, places: Ints, x: Floats) -> Floats:
+    """Values (n[, ncomp]) of a function at x (n, dim): at `places` in an e_vec of `target`."""
     if (source.ncomp, source.dim) != (target.ncomp, target.dim):
         raise SpaceError(
             f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
@@ -528,7 +523,7 @@ class Space(DomainSpace, ABC):
             values = evaluate(f, np.ascontiguousarray(x.T), self._trailing)
         if apart:
             e_vec = values.reshape(-1, self.element.size, *self._trailing)
-            return self.memory.put(self._coefficients(lambda some: e_vec[some]))
+            return self._coefficients(lambda some: e_vec[some])
         values = values.reshape(-1)
         return self.memory.put(values if self.element.is_nodal else self.from_nodal(values))
 

@@ -526,7 +526,7 @@ def test_what_other_elements_cannot_do_is_refused(monkeypatch, tmp_path):
         assert f"family={family!r}" in repr(space)
         assert family in space._repr_html_()
         femops.plot(space, space.zeros())
-        with pytest.raises(FileError, match=f"MFEM has no {type(space).__name__} of basis"):
+        with pytest.raises(FileError, match=f"MFEM has for {type(space).__name__} no basis"):
             femops.save(tmp_path / "u.gf", space, u=space.zeros())
         with pytest.raises(SolverError, match=r"takes operators on H1 and L2, .*family.*jacobi"):
             femops.multigrid(femops.mass(space))

@@ -100,11 +100,10 @@ def _arguments(whole: Arguments, part: Mesh, known: dict[Any, Any]) -> Arguments
 
 def _space(space: Space, part: Mesh, known: dict[Any, Any]) -> Space:
     """Restrict a space to a part of the mesh. Each space is restricted once."""
-    if not isinstance(space, H1 | L2):
+    if type(space) not in (H1, L2):
         raise OperatorError(f"level 'auto' samples H1 and L2, not {space!r}: take level='partial'")
     if space not in known:
-        made: Any = type(space)
-        known[space] = made(part, space.order, space.ncomp, space.family)
+        known[space] = type(space)(part, space.order, space.ncomp, space.family)
     found: Space = known[space]
     return found
 
