@@ -535,6 +535,9 @@ def test_what_other_elements_cannot_do_is_refused(monkeypatch, tmp_path):
         if family == "gll":
             with pytest.raises(OperatorError, match="'auto' samples H1 and L2"):
                 femops.diffusion(space, level="auto") @ space.zeros()
+    for flipped in (np.zeros((2, 1), bool), [[False, True], [True, False]]):
+        with pytest.raises(SpaceError, match="False where an element is the first"):
+            ElementRestriction([[0, 1], [1, 2]], 3, flipped=np.array(flipped))
     memory = SimpleNamespace(device="a device")
     monkeypatch.setattr("femops.spaces.base.find_memory", lambda *_: memory)
     with pytest.raises(SpaceError, match="signs have no kernels on a device"):
