@@ -175,6 +175,7 @@ def mean(**coefficients: Any) -> femops.Functional:
 
 def test_controls_that_are_refused() -> None:
     coarse = femops.functional(lambda u, k: u * k, V, k=CUBIC, quadrature=3)
+    points = V.values(ZERO, V.quadrature())
     for goal, wrt, message in (
         (mean(k=2.0), "q", "nothing depends on 'q': there are k, mesh"),
         (mean(k=2.0), "load", "'load' is a control of an equation: give F"),
@@ -186,6 +187,7 @@ def test_controls_that_are_refused() -> None:
         (mean(k=2.0), {"k": V}, "a space for 'k': only 'mesh' takes one"),
         (mean(k=2.0), {"mesh": V}, "nodes move in a space on their mesh with ncomp=2"),
         (mean(k=2.0) + mean(k=3.0), "k", "k has different values in the goal and in"),
+        (mean(k=points) + mean(k=points), "k", "k is an array at points: .* to one integral over"),
         (lambda u: u, "k", "goal is a function: give a"),
         (coarse, "k", "k has order 3, an integral 3 quadrature points .*quadrature=4 or more"),
     ):

@@ -165,7 +165,7 @@ def test_a_restarted_run_keeps_its_physics(hydro, checkpoint):
         ("sedov --no-viscosity", "viscosity is True: it cannot go on with False"),
         ("sedov --order-thermo 2", "order_thermo is 1: it cannot go on with 2"),
         ("sedov --order-kinematic 2", "order_kinematic is 3: it cannot go on with 2"),
-        ("sod", "is of the problem sedov, not of sod"),
+        ("sod", "is of the problem 'sedov', not of sod"),
     ):
         code, _, err = hydro(*given.split(), "--refine", 1, "--restart", checkpoint)
         assert (code, words in err) == (1, True), given
