@@ -79,7 +79,7 @@ def coupled(u: Any, p: Any, w: Any, D: Any) -> Any:
 
 def of_a_product(comm: Any) -> tuple[Any, Any]:
     """Gradient, and the space of the state: an energy, two fields, and an array at points."""
-    box = femops.box((4, 3)).mapped(bent, order=2)
+    box = femops.box((7, 5)).mapped(bent, order=2)
     mesh = femops.distribute(box, comm, reproducible=True)
     W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.L2(mesh, 1))
     weights = 1.0 + np.cos(np.arange(box.num_elements * 9).reshape(-1, 9))
