@@ -132,5 +132,6 @@ def test_steps_in_time(comm: Any) -> None:
     value_alone, alone = of_rank_0(comm, lambda: of_steps(Serial())[0])
     assert value == value_alone
     assert np.array_equal(mine["c"], alone["c"])
-    for name, space in (("kappa", K), ("initial", V)):
+    nodes = femops.H1(K.distributed, 1, ncomp=2)
+    for name, space in (("kappa", K), ("initial", V), ("mesh", nodes)):
         assert np.array_equal(mine[name], alone[name][piece(space)]), name
