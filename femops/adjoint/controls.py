@@ -92,7 +92,7 @@ class Control:
 def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     """Make the control for a coefficient of some integrals, or for the mesh."""
     control = _control(name, pieces, space)
-    order, points = control.space.order, control.space.p1d
+    order, points = control.space.order, control.space.order + 1
     for piece in pieces:
         used = name in piece.coefficients or name == MESH
         at_ends = control.space.dim == 1 and not piece.domain.covers  # of lines: one point

@@ -152,7 +152,9 @@ class Lagrangian:
             on_faces=piece.domain.has_normals,
         )
         kept = {n: value for n, value in piece.coefficients.items() if n not in mine}
-        given = function, piece.arguments(product), NONE, piece.quadrature, kept, piece.kind
+        sides = piece.arguments(product)
+        given = function, sides, NONE, piece.quadrature, kept, piece.kind
         # one application seldom pays for storing the geometry
-        integral = NonlinearIntegral(*given, level="matrix-free")
+        level = "partial" if sides.tabulated else "matrix-free"
+        integral = NonlinearIntegral(*given, level=level)
         return integral if piece.factor == 1.0 else integral.times(piece.factor)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from femops.errors import SpaceError
 from femops.spaces.base import Space
 from femops_common.arguments import checked
-from femops_meshes.coordinates.interpolation import gauss_lobatto, tensor_apply
+from femops_meshes.coordinates.interpolation import gauss_lobatto
 from femops_meshes.mesh import Mesh
 
 
@@ -51,9 +51,8 @@ def moved(space: Space, displacement: NDArray[Any]) -> Mesh:
     if space.comm.size > 1:
         raise SpaceError("ranks share the mesh: move the mesh before femops.distribute")
     finer = mesh.curved(max(mesh.order, space.order))
-    nodes = space.basis.interpolation(gauss_lobatto(finer.order + 1)[0])
     values = space.element_vector(space.l_vec(displacement), slice(None))
-    steps = tensor_apply([nodes] * space.dim, values)
+    steps = space.element.values(gauss_lobatto(finer.order + 1)[0], values)
     old = finer.coordinates.reshape(steps.shape)
 
     def position(_: Any) -> NDArray[Any]:

@@ -31,7 +31,7 @@ from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 from femops.spaces.turned_sides import sides_turn
 from femops.spaces.vectors import is_complex
-from femops_common.arguments import checked, shown, type_name
+from femops_common.arguments import checked, shown
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -325,8 +325,6 @@ def build_blocks(
     """Build an operator on a product from a function and checked coefficients; see `form`."""
     product = sides.whole
     assert isinstance(product, Product)
-    if not callable(function):
-        raise OperatorError(f"a form is a function of the fields, got {function!r}")
     o = Options(**options)
     backend_of(product).check_lanes(o.lanes)
     check_fields(function, product, coefficients)
@@ -362,12 +360,6 @@ def build(
 ) -> Operator:
     """Build an operator from a function and checked coefficients; see `form`."""
     test = trial if test is None else test
-    for space in (trial, test):
-        if not isinstance(space, DomainSpace):
-            raise OperatorError(
-                f"a form was given {type_name(type(space))} for a space: make one with "
-                "femops.H1(mesh, order)"
-            )
     return build_sides(function, Arguments.of(trial), Arguments.of(test), coefficients, options)
 
 
@@ -382,8 +374,6 @@ def build_sides(
     trial, test, o = fields.first, tests.first, Options(**options)
     memory_of([trial.volume, test.volume])
     backend_of(trial.volume).check_lanes(o.lanes)
-    if not callable(function):
-        raise OperatorError(f"a form is a function of the field, got {function!r}")
     if test.domain is not trial.domain:
         raise OperatorError("trial and test space are on different meshes: make both on one mesh")
     larger = trial if trial.order >= test.order else test

@@ -11,7 +11,6 @@ import numpy as np
 from femops.errors import FileError
 from femops.io.atomic import checked_path, fill, replacing
 from femops.spaces.base import GridFunction, Space
-from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
 
 _COLLECTIONS = {
@@ -45,9 +44,9 @@ def save_mfem_field(path: Any, owner: Any, fields: Mapping[str, Any]) -> Path:
             f"'{target}' is for one process, there are {space.comm.size} ranks: take .vtu or .pvtu"
         )
     u = np.asarray(space.memory.get(space.check_vector(given, name)))
-    if (_kind(space), space.basis.family) not in _COLLECTIONS:
+    if (_kind(space), space.families) not in _COLLECTIONS:
         raise FileError(
-            f"MFEM has no basis {space.basis.family!r}: interpolate the field to "
+            f"MFEM has for {_kind(space)} no basis {space.families!r}: interpolate the field to "
             f"femops.L2(mesh, {space.order}) and save that"
         )
     with replacing(target) as temporary:
@@ -56,7 +55,7 @@ def save_mfem_field(path: Any, owner: Any, fields: Mapping[str, Any]) -> Path:
 
 
 def _kind(space: Space) -> str:
-    return "H1" if isinstance(space, H1) else "L2"
+    return type(space).__name__  # other spaces number their dofs in other ways than MFEM's
 
 
 def _text(space: Space, u: Any) -> str:

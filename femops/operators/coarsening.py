@@ -24,6 +24,7 @@ from femops.operators.integrals.state import State
 from femops.operators.integrals.term import DATA_LEVELS, Term
 from femops.operators.operator import Operator
 from femops.spaces.base import GridFunction, Space
+from femops.spaces.h1_l2 import H1, L2
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.in_order import in_order
 from femops_kernels.pointwise.qdata import Data
@@ -171,8 +172,10 @@ def _lower(space: Space, order: int) -> Space:
     """Return the space if its order is at most ``order``, else the like space of ``order``."""
     if space.order <= order:
         return space
-    sizes = space.distributed or space.mesh, order, space.ncomp, space.basis.family
-    return type(space)(*sizes, device=space.device)
+    sizes = space.distributed or space.mesh, order, space.ncomp
+    if type(space) not in (H1, L2):  # only the values of other functions matter
+        return L2(*sizes, device=space.device)
+    return type(space)(*sizes, space.family, device=space.device)
 
 
 def _coarse_form(term: Term, whole: Space, state: _StateOn | None) -> Integral:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, final
@@ -44,8 +44,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def values_of_field(source: Any, vector: NDArray[Any], target: Any) -> Floats:
-    """Values (target.size,) of a function of the space `source` at the nodes of another space."""
+def values_of_field(source: Any, vector: Any, target: Any, places: Ints, x: Floats) -> Floats:
+    """Values (n[, ncomp]) of a function at x (n, dim): at `places` in an e_vec of `target`."""
     if (source.ncomp, source.dim) != (target.ncomp, target.dim):
         raise SpaceError(
             f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
@@ -57,11 +57,9 @@ def values_of_field(source: Any, vector: NDArray[Any], target: Any) -> Floats:
             "a field on another mesh cannot be interpolated where ranks share a mesh, as each "
             "has but a part: interpolate in one process, or evaluate it by femops.Probe"
         )
-    owners = np.divmod(target.restriction.owner[: target.ndofs], target.element.size)
-    elements, reference = places_of_nodes(
-        source.mesh, target.mesh, owners, target.element.nodes, target.dof_coordinates()
-    )
-    return values_at(source, source.l_vec(vector), elements, reference).reshape(-1)
+    owners = np.divmod(places, target.element.size)
+    elements, reference = places_of_nodes(source.mesh, target.mesh, owners, target.element.nodes, x)
+    return values_at(source, source.l_vec(vector), elements, reference)
 
 
 def places_of_nodes(
@@ -111,7 +109,7 @@ def one_line(space: Any) -> str:
     whole = f", of {space.global_ndofs} on {comm.size} ranks" if comm.size > 1 else ""
     return (
         f"{type(space).__name__}(order={space.order}, ncomp={space.ncomp}, "
-        f"family={space.basis.family!r}: {space.mesh.num_elements} elements in {space.dim}-D, "
+        f"family={space.families!r}: {space.mesh.num_elements} elements in {space.dim}-D, "
         f"{space.ndofs} dofs{whole})"
     )
 
@@ -126,7 +124,7 @@ def field_table(field: Any) -> str:
         ranges = [f"{low:.6g} to {high:.6g}" for low, high in columns]
         rows.append(
             (
-                "nodal values" if space.basis.is_nodal else "coefficients",
+                "nodal values" if space.element.is_nodal else "coefficients",
                 ", ".join(ranges),
             )
         )
@@ -137,7 +135,7 @@ def as_table(space: Any) -> str:
     """HTML table that describes a space."""
     shape = ("segments", "quadrilaterals", "hexahedra")[space.dim - 1]
     rows = [
-        ("order", f"{space.order}, basis {space.basis.family}"),
+        ("order", f"{space.order}, basis {space.families}"),
         ("mesh", f"{space.mesh.num_elements} {shape} of degree {space.mesh.order}"),
         ("dofs", f"{space.ndofs:,} of {space.ncomp} component(s): vectors of {space.size:,}"),
         ("vectors on", space.memory.name),
@@ -242,6 +240,8 @@ class Space(DomainSpace, ABC):
             self.first_dof, self.global_ndofs = 0, self.restriction.ndofs
         else:
             self._share_out(self.distributed)
+        if self.signed and self.device is not None:
+            raise SpaceError("elements with signs have no kernels on a device: leave out device")
         self.ndofs = self.restriction.owned
         self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
         self.shape = (self.size,)
@@ -261,6 +261,12 @@ class Space(DomainSpace, ABC):
         """Basis: "gll", "gauss", "bernstein" or "hermite"; see `Basis1D`."""
         return self.basis.family
 
+    @property
+    def families(self) -> str:
+        """Names of the bases of all directions, or "tables"."""
+        bases = getattr(self.element, "bases", ())
+        return ", ".join(dict.fromkeys(basis.family for basis in bases)) or "tables"
+
     if not TYPE_CHECKING:  # type checkers would think that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
@@ -270,7 +276,7 @@ class Space(DomainSpace, ABC):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
 
     volume = property(lambda self: self)
-    signed = property(lambda self: self.element.parity is not None)  # elements may have minus a dof
+    signed = property(lambda self: self.restriction.flipped is not None)  # elements have minus dofs
     have_slopes = True
 
     def with_slopes(self, slopes: bool) -> Space:  # noqa: ARG002  (elements have derivatives)
@@ -506,22 +512,38 @@ class Space(DomainSpace, ABC):
             return real + 1j * imaginary
         if isinstance(f, tuple) and len(f) == 2 and isinstance(f[0], Space):
             f = GridFunction(*f)
+        apart, places = self._apart, self.restriction.owner[: self.ndofs]
+        x = self.dof_coordinates()
+        if apart:
+            places = np.arange(self.restriction.indices.size)
+            x = positions(self.mesh.coordinates, self.element.nodes).reshape(-1, self.dim)
         if isinstance(f, GridFunction):
-            values = values_of_field(f.space, f.vector, self)
+            values = values_of_field(f.space, f.vector, self, places, x)
         else:
-            x = np.ascontiguousarray(self.dof_coordinates().T)
-            values = evaluate(f, x, self._trailing).reshape(-1)
+            values = evaluate(f, np.ascontiguousarray(x.T), self._trailing)
+        if apart:
+            e_vec = values.reshape(-1, self.element.size, *self._trailing)
+            return self._coefficients(lambda some: e_vec[some])
+        values = values.reshape(-1)
         return self.memory.put(values if self.element.is_nodal else self.from_nodal(values))
+
+    # an element may see the nodes of an edge in another order than the edge's dofs
+    _apart = property(lambda self: self.signed and not self.element.is_nodal)
 
     def from_nodal(self, values: Floats) -> Floats:
         """Return the vector (size,), on the host, of the function with nodal values (size,)."""
-        result, table = np.empty((self.ndofs, *self._trailing)), self.l_vec(values)
-        n = self.element.size
+        if self._apart:
+            raise SpaceError("dofs with signs have no nodes: give a function to V.interpolate")
+        table = self.l_vec(values)
+        return self._coefficients(lambda some: self.restriction.entries(table, some))
+
+    def _coefficients(self, nodal: Callable[[slice], Floats]) -> Floats:
+        """Vector (size,) of the function with nodal values (n, nodes[, ncomp]) in elements."""
+        result, n = np.empty((self.ndofs, *self._trailing)), self.element.size
         touched, owner = self.restriction.first_touch, self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
             # elements that share a face compute the same values on it, from the face's nodes alone
-            nodal = self.restriction.entries(table, slice(start, stop))
-            block = self.element.from_nodal(nodal)
+            block = self.element.from_nodal(nodal(slice(start, stop)))
             new = slice(touched[start], touched[stop])
             result[new] = block.reshape(-1, *self._trailing)[owner[new] - start * n]
         return result.reshape(-1)

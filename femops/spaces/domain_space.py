@@ -65,7 +65,7 @@ class DomainSpace(ABC):
         if any(basis != first for basis in others):
             raise SpaceError(
                 f"directions of an element have the bases {self.tensor.bases}: "
-                "take space.tensor.bases"
+                "this is done where all have one, as in H1 and L2"
             )
         return first
 
@@ -74,7 +74,8 @@ class DomainSpace(ABC):
         """The element, if its functions are products of functions of one direction."""
         if not isinstance(self.element, TensorElement):
             raise SpaceError(
-                "the functions of this element are no products of functions of one direction"
+                "the functions of this element are no products of functions of one direction: "
+                "this is done for such as H1 and L2 have"
             )
         return self.element
 

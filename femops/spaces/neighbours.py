@@ -66,4 +66,7 @@ def _made(space: Space) -> TouchedDofs:
     theirs = (local < 0) | (local >= owned)
     ghosts, places = np.unique(numbers[theirs], return_inverse=True)
     local[theirs] = owned + places
-    return TouchedDofs.of(space, local, ghosts)
+    made = TouchedDofs.of(space, local, ghosts)
+    if numbering.flipped is not None:
+        made.restriction.flipped = neighbours(space.distributed).with_ghosts(numbering.flipped)
+    return made

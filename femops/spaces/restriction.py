@@ -130,7 +130,7 @@ class ElementRestriction:
     Raises
     ------
     SpaceError
-        If the indices are not a table of whole numbers in this range.
+        If the indices are not a table of whole numbers in this range, or flags do not fit them.
     """
 
     def __init__(
@@ -158,6 +158,14 @@ class ElementRestriction:
         self.ndofs = int(ndofs)
         self.owned = self.ndofs if owned is None else int(owned)
         self.flipped = flipped
+        if flipped is not None:
+            dofs, first = np.unique(table, return_index=True)
+            fits = np.shape(flipped) == table.shape
+            if not fits or np.asarray(flipped).reshape(-1)[first[dofs < self.owned]].any():
+                raise SpaceError(
+                    f"flipped of shape {np.shape(flipped)} does not fit indices {table.shape}: "
+                    "give each a flag, False where an element is the first with a dof"
+                )
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -79,7 +79,7 @@ def coupled(u: Any, p: Any, w: Any, D: Any) -> Any:
 
 def of_a_product(comm: Any) -> tuple[Any, Any]:
     """Gradient, and the space of the state: an energy, two fields, and an array at points."""
-    box = femops.box((4, 3)).mapped(bent, order=2)
+    box = femops.box((7, 5)).mapped(bent, order=2)
     mesh = femops.distribute(box, comm, reproducible=True)
     W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.L2(mesh, 1))
     weights = 1.0 + np.cos(np.arange(box.num_elements * 9).reshape(-1, 9))
@@ -132,5 +132,6 @@ def test_steps_in_time(comm: Any) -> None:
     value_alone, alone = of_rank_0(comm, lambda: of_steps(Serial())[0])
     assert value == value_alone
     assert np.array_equal(mine["c"], alone["c"])
-    for name, space in (("kappa", K), ("initial", V)):
+    nodes = femops.H1(K.distributed, 1, ncomp=2)
+    for name, space in (("kappa", K), ("initial", V), ("mesh", nodes)):
         assert np.array_equal(mine[name], alone[name][piece(space)]), name

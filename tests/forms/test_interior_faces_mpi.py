@@ -78,11 +78,15 @@ def coupled(mesh: Any, level: str = "partial") -> Any:
         (jumps, "line", "partial", ()),
         (jumps, "turned", "full", ()),
         (jumps, "many", "partial", ()),
+        (hermite_jumps, "turned", "partial", ()),
         *(  # the same bits are those of one process, too
             pytest.param(hermite_jumps, *more, marks=pytest.mark.exhaustive)
-            for more in (("large", "partial", ()), ("flat", "partial", FACTORS))
+            for more in (
+                ("large", "partial", ()),
+                ("flat", "partial", FACTORS),
+                ("turned", "element", ()),
+            )
         ),
-        (hermite_jumps, "turned", "element", ()),
         (jumps_of_gradients, "glued", "partial", ()),
         (jumps_of_gradients, "ball", "partial", FACTORS),
         (jumps_of_gradients, "flat", "element", ()),

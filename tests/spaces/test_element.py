@@ -1,6 +1,7 @@
 """Elements that no space of the library has: they enter as an `Element` alone."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import femops
 from femops.basis import Basis1D, gauss
 from femops.element import TableElement, TensorElement, tensor_element
-from femops.errors import OperatorError, SpaceError
+from femops.errors import FileError, OperatorError, SolverError, SpaceError
 from femops.numbering import ternary_codes
 from femops.spaces.base import Space
 from femops.spaces.restriction import ElementRestriction
@@ -401,7 +402,8 @@ def checked_with_signs(W, change, expected, level, dtype="float64"):
 )
 def test_functions_with_signs(name, order):
     """Edges and faces are seen from other ends: functions are continuous, sums are right."""
-    W, V = Hierarchical(MESHES[name](), order, 1, "gll"), femops.H1(MESHES[name](), order)
+    mesh = MESHES[name]()
+    W, V = Hierarchical(mesh, order, 1, "gll"), femops.H1(mesh, order)
     change, expected = nodal_values(W, V), femops.form(skew, V, k=0.5).assemble().toarray()
     assert W.restriction.flipped.any()
     for level in ("full", "element", "partial"):
@@ -417,6 +419,14 @@ def test_functions_with_signs(name, order):
     loads = [femops.load(space, lambda x: np.exp(x[0]), quadrature=order + 2) for space in (V, W)]
     assert error(loads[1], change.T @ loads[0]) < 1e-12
     assert np.array_equal(W.multiplicity(), np.bincount(W.restriction.indices.ravel()))
+    v = V.interpolate(lambda x: np.exp(x[0]) * x[-1])
+    assert error(change @ W.interpolate(lambda x: np.exp(x[0]) * x[-1]), v) < 1e-11
+    assert error(change @ W.interpolate((V, v)), v) < 1e-11
+    fields = femops.GridFunction(W, u), femops.GridFunction(V, change @ u)
+    goals = [femops.functional(lambda u, k: k**2 * u, V, k=k) for k in fields]
+    slopes = [femops.gradient(goal, u=v, wrt=["k", "mesh"]) for goal in goals]
+    assert error(slopes[0]["k"], change.T @ slopes[1]["k"]) < 1e-12
+    assert error(slopes[0]["mesh"], slopes[1]["mesh"]) < 1e-12
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -434,6 +444,36 @@ def test_many_chunks_with_signs(threads):
     assert error((A @ u.reshape(-1)).reshape(-1, 2), expected) < 1e-12
     single = femops.form(skew, W, k=0.5, level="partial", dtype=np.float32)
     assert error((single @ u.reshape(-1).astype(np.float32)).reshape(-1, 2), expected) < 1e-5
+
+
+class Turned(MixedOrders):
+    """Products whose signs the restriction alone has: any ones, but for the first of each dof."""
+
+    def _restriction(self):
+        plain = MixedOrders._restriction(self)
+        flipped = np.random.default_rng(5).random(plain.indices.shape) < 0.5
+        flipped.reshape(-1)[plain.owner] = False
+        return ElementRestriction(plain.indices, plain.ndofs, flipped=flipped)
+
+
+@pytest.mark.parametrize("level", ["full", "element", "partial", "matrix-free"])
+def test_signs_of_a_restriction_alone(level):
+    V = Turned(bent(2), (2, 3))
+    W = femops.L2(V.mesh, 3, family="gll")
+    change = W.restriction.assigned(
+        V.element.values(W.element.nodes, V.restriction.gather(np.eye(V.ndofs)))
+    )
+    expected = femops.form(skew, W, k=0.5).assemble().toarray()
+    checked_with_signs(V, change, expected, level)
+    A = femops.form(skew, V, k=0.5, level=level)
+    many = np.random.default_rng(6).standard_normal((V.size, 16))
+    assert error(A @ many, change.T @ (expected @ (change @ many))) < 1e-12
+    u = np.random.default_rng(7).standard_normal(V.size)
+    slopes = [
+        femops.gradient(femops.functional(lambda u, k: k**2 * u, W, k=k), u=expected[0], wrt="k")
+        for k in (femops.GridFunction(V, u), femops.GridFunction(W, change @ u))
+    ]
+    assert error(slopes[0]["k"], change.T @ slopes[1]["k"]) < 1e-12
 
 
 @pytest.mark.parallel(2, 4)
@@ -455,6 +495,16 @@ def test_ranks_share_dofs_with_signs(comm, reproducible):
         close(A.diagonal(), B.diagonal(), V)
     close(femops.load(V, np.exp), femops.load(W, np.exp), V)
     assert np.abs(V.values(u[own, 1]) - W.values(u[:, 1])[mesh.part.elements]).max() < 1e-12
+    spaces = [Hierarchical(m, 3, 1, "gll") for m in (mesh, whole)]
+    fields = [
+        femops.GridFunction(space, space.interpolate(lambda x: 1 + np.prod(x, axis=0) ** 3))
+        for space in spaces
+    ]
+    close(fields[0].vector, fields[1].vector, spaces[0])
+    L, M = femops.L2(mesh, 1), femops.L2(whole, 1)
+    x = np.random.default_rng(4).standard_normal(M.size)
+    between = femops.interior_penalty(L, fields[0]) @ x[piece(L)]
+    close(between, femops.interior_penalty(M, fields[1]) @ x, L)
 
 
 def test_what_tables_cannot_do_is_refused():
@@ -463,3 +513,50 @@ def test_what_tables_cannot_do_is_refused():
         femops.diffusion(W, level="matrix-free") @ W.zeros()
     with pytest.raises(SpaceError, match="products"):
         W.basis  # noqa: B018
+
+
+def test_what_other_elements_cannot_do_is_refused(monkeypatch, tmp_path):
+    """By errors that name the space, whose description needs no basis of all directions."""
+    monkeypatch.setattr("femops.operators.levels.auto._SAMPLE", 1)
+    for space, family in (
+        (Tabulated(bent(2), continuous=True), "tables"),
+        (MixedOrders(bent(2), (2, 3)), "gll"),
+        (Turned(bent(2), (2, 2)), "gll"),
+    ):
+        assert f"family={family!r}" in repr(space)
+        assert family in space._repr_html_()
+        femops.plot(space, space.zeros())
+        with pytest.raises(FileError, match=f"MFEM has for {type(space).__name__} no basis"):
+            femops.save(tmp_path / "u.gf", space, u=space.zeros())
+        with pytest.raises(SolverError, match=r"takes operators on H1 and L2, .*family.*jacobi"):
+            femops.multigrid(femops.mass(space))
+        with pytest.raises(SpaceError, match="a field of 2 component"):
+            space.interpolate((femops.H1(space.mesh, 1, ncomp=2), np.zeros(40)))
+        if family == "gll":
+            with pytest.raises(OperatorError, match="'auto' samples H1 and L2"):
+                femops.diffusion(space, level="auto") @ space.zeros()
+    for flipped in (np.zeros((2, 1), bool), [[False, True], [True, False]]):
+        with pytest.raises(SpaceError, match="False where an element is the first"):
+            ElementRestriction([[0, 1], [1, 2]], 3, flipped=np.array(flipped))
+    memory = SimpleNamespace(device="a device")
+    monkeypatch.setattr("femops.spaces.base.find_memory", lambda *_: memory)
+    with pytest.raises(SpaceError, match="signs have no kernels on a device"):
+        Turned(bent(2), (2, 2))
+
+
+def test_multigrid_beside_a_state_on_other_elements():
+    """Its coarse spaces have the state's values in functions that they know."""
+    mesh = bent(2)
+    for space in (Turned(mesh, (2, 2)), Hierarchical(mesh, 4, 1, "gll"), MixedOrders(mesh, (3, 2))):
+        both = femops.Product(u=femops.H1(mesh, 3), k=space)
+
+        def flow(u, k):
+            return {"u": {"grad": (1 + k**2) * u.grad, "value": u}, "k": {"value": k}}
+
+        state = np.random.default_rng(2).standard_normal(both.size)
+        A = femops.residual(flow, both).jacobian(state)["u", "u"]
+        b = np.ones(A.shape[0])
+        x, info = femops.cg(A, b, M=femops.multigrid(A), rtol=1e-10)
+        assert info.converged
+        assert info.iterations < 40
+        assert error(x, np.linalg.solve(A.assemble().toarray(), b)) < 1e-8

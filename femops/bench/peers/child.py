@@ -24,7 +24,7 @@ def make(name: str, problem: Problem, kind: str, space: H1) -> PeerOperator:
 def _module(name: str) -> ModuleType:
     """Module of a peer, with its ``operator`` and ``solve``. Only the peer's process imports it."""
     module = name.removesuffix("-lang").replace("-", "_")
-    return import_module(f".with_{module}", "femops.bench.peers")
+    return import_module(f"{__package__}.with_{module}")
 
 
 def serve(name: str, requests: TextIO, answers: TextIO) -> None:

@@ -204,7 +204,7 @@ def nodal_limits(field: GridFunction | None) -> tuple[float, float] | None:
 
     At the ends of elements the polynomials are extrapolated, far beyond the values at the nodes.
     """
-    if field is None or field.space.basis.family != "gauss":
+    if field is None or field.space.families != "gauss":
         return None
     values = magnitude(field.space.components(field.vector))
     low, high = float(values.min()), float(values.max())

@@ -41,6 +41,7 @@ from femops.operators.levels.dispatch import KINDS, LEVELS, level_data_of
 from femops.operators.levels.level_data import LevelData
 from femops.parallel.collective_checks import check
 from femops.spaces.base import Space
+from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.product import Product
 from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.machine import cache_bytes, get_threads, tuning_key
@@ -99,8 +100,10 @@ def _arguments(whole: Arguments, part: Mesh, known: dict[Any, Any]) -> Arguments
 
 def _space(space: Space, part: Mesh, known: dict[Any, Any]) -> Space:
     """Restrict a space to a part of the mesh. Each space is restricted once."""
+    if type(space) not in (H1, L2):
+        raise OperatorError(f"level 'auto' samples H1 and L2, not {space!r}: take level='partial'")
     if space not in known:
-        known[space] = type(space)(part, space.order, space.ncomp, space.basis.family)
+        known[space] = type(space)(part, space.order, space.ncomp, space.family)
     found: Space = known[space]
     return found
 

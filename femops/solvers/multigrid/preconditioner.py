@@ -26,7 +26,7 @@ from femops.solvers.multigrid.level import scattered
 from femops.solvers.multigrid.measure import LevelReport, report
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.warned import warn_on_first_rank
-from femops.spaces.h1_l2 import H1
+from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.product import Product
 from femops_common import html
 from femops_common.arguments import Degree, checked
@@ -515,6 +515,10 @@ def multigrid(
         raise SolverError(
             f"multigrid takes operators on one field, got one on {space!r}: make it of a block, as "
             f"A[{name!r}, {name!r}], for femops.block_diagonal(W, {blocks})"
+        )
+    if not isinstance(space, H1 | L2):
+        raise SolverError(
+            f"multigrid takes operators on H1 and L2, got one on {space!r}: take femops.jacobi(A)"
         )
     if not A.symmetric:
         raise SolverError(

@@ -45,7 +45,8 @@ class CopiedRuns:
             inverse[order] = np.cumsum(new) - 1
             if not self._agree(at, inverse):  # they begin and end alike and differ between
                 whole = np.column_stack([names, self.rows])
-                at, inverse = np.unique(whole, axis=0, return_index=True, return_inverse=True)[1:]
+                found = np.unique(whole, axis=0, return_index=True, return_inverse=True)
+                at, inverse = found[1], found[2].reshape(-1)  # a column in NumPy 2.0.0
         return at, inverse
 
     def _agree(self, at: Int, inverse: Int) -> bool:

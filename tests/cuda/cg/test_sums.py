@@ -83,7 +83,7 @@ def is_state(array: NDArray[Any]) -> bool:
     return array.shape == (DEVICE_STATE,)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 @pytest.mark.parametrize("kind", ["merged", "apart", "ranks"])
 def test_nothing_is_found(kind: str, sanitizer: str) -> None:

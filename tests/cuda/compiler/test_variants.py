@@ -123,7 +123,7 @@ def compiled(use: Callable[[Any], Any], arch: str, local: float = 0) -> list[Pap
     return launched
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize(("name", "arch"), EACH)
 def test_a_variant_compiles(
     name: str, arch: str, record_property: Callable[[str, object], None]

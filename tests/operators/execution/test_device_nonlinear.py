@@ -373,7 +373,7 @@ def fills(source: str) -> tuple[int, int] | None:
     return elements, group
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("sanitizer", [THREAD, ADDRESS])
 @pytest.mark.parametrize("name", ["space, material", "flow in space", "one test function"])
 def test_sanitizers_find_nothing_in_residuals(name: str, sanitizer: str) -> None:
