@@ -404,11 +404,27 @@ def no_places(file, _):
     file["VTKHDF/Steps/PartOffsets"].resize(0, axis=0)
 
 
+def without_chunks(file, _):
+    """HDF5 would go through the chunks of all rows, for years."""
+    file["VTKHDF/Steps/Values"].resize(2**50, axis=0)
+
+
 CHANGES = [linked, stored_elsewhere, bomb, another_kind, without, more_steps, no_number]
+CHANGES.append(without_chunks)
 
 
 if os.name == "posix":
     CHANGES.append(linked_to_a_pipe)
+
+
+def test_texts_of_variable_length_are_not_read(tmp_path):
+    """HDF5 ends the process where they are damaged."""
+    path = tmp_path / "run.vtkhdf"
+    femops.io.TimeSeries(path)
+    with h5py.File(path, "r+") as file:
+        file["VTKHDF"].attrs["femops_mesh"] = "0" * 32
+    with pytest.raises(FileError, match="was not written by femops"):
+        femops.io.TimeSeries(path, existing="continue")
 
 
 @pytest.mark.parametrize("change", [*CHANGES, large_chunks, no_time, no_places])

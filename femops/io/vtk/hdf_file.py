@@ -87,7 +87,7 @@ def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:
         with check(comm):
             hidden = stack.enter_context(replacing(target)) if comm.rank == 0 else target
             if comm.rank == 0:
-                write_empty(hidden, {})
+                write_empty(hidden)
         file = Path(comm.broadcast(str(hidden.absolute())))
 
         def append(root: Any) -> dict[str, Any]:
@@ -167,14 +167,14 @@ def append_piece(root: Any, piece: Piece, extend: bool) -> dict[str, Any]:
     return places | append_fields(root, piece)
 
 
-def write_empty(path: Path, attributes: dict[str, str], *, series: bool = False) -> None:
-    """Write a file without grids, with some attributes. A series has no steps, and more arrays."""
+def write_empty(path: Path, *, series: bool = False) -> None:
+    """Write a file without grids. A series has no steps, and more arrays."""
     memory = io.BytesIO()
     with h5py().File(memory, "w") as file:
         _make_layout(file)
-        file[ROOT].attrs.update(attributes)
         if series:
             _make_steps(file[ROOT])
+            set_mesh(file[ROOT], "")
     fill(path, memory.getvalue())
 
 
@@ -183,6 +183,25 @@ def item_of(group: Any, name: str) -> Any:
     if not isinstance(group.get(name, getlink=True), h5py().HardLink):
         raise ValueError(f"{name!r} is a link")
     return group[name]
+
+
+_MESH = "femops_mesh"
+"""Attribute with the hash of the last step's mesh. Empty while a step on another mesh is added."""
+
+
+def set_mesh(root: Any, digest: str) -> None:
+    """Store the hash of the last step's mesh."""
+    root.attrs.create(_MESH, np.bytes_(digest), dtype="S32")
+
+
+def stored_mesh(root: Any) -> str | None:
+    """Hash of the last step's mesh. None if femops did not write the file.
+
+    HDF5 ends the process if it reads a text of variable length from a damaged file.
+    """
+    if _MESH not in root.attrs or root.attrs.get_id(_MESH).dtype != "S32":
+        return None
+    return str(root.attrs[_MESH].decode())
 
 
 def check_layout(file: Any) -> None:
@@ -214,6 +233,8 @@ def _check_group(group: Any, model: Any, numbers: str | None) -> None:
             raise ValueError(f"{name!r} is an array of another kind")
         rows, *row = item.chunks
         least = rows == 1 or item.dtype.itemsize * math.prod(item.chunks) <= _CHUNK
+        # HDF5 goes through all chunks of an array that shrinks, also those that the file lacks
+        least &= item.nbytes <= item.id.get_storage_size()
         if not least or (*row,) != item.shape[1:] or item.id.get_create_plist().get_nfilters():
             raise ValueError(f"{name!r} is stored in another way")
 

@@ -42,6 +42,8 @@ from femops.io.vtk.hdf_file import (
     in_turns,
     item_of,
     opened,
+    set_mesh,
+    stored_mesh,
     write_empty,
 )
 from femops.io.vtk.journal import recover
@@ -170,10 +172,6 @@ def _remove_step(file: Path) -> None:
             file.with_suffix("").rmdir()
 
 
-_MESH = "femops_mesh"
-"""Attribute with the hash of the last step's mesh. Empty while a step on another mesh is added."""
-
-
 @final
 class HdfFile(Store):
     """Series in one file. The ranks write to it in turns."""
@@ -204,7 +202,7 @@ class HdfFile(Store):
                 self._keep(until)
             if self._comm.rank == 0 and not self._times:
                 with replacing(self.path) as temporary:
-                    write_empty(temporary, {_MESH: ""}, series=True)
+                    write_empty(temporary, series=True)
                     to_disk(temporary)
         found = self._times, self._mesh, self._fields
         self._times, self._mesh, self._fields = self._comm.broadcast(found)
@@ -213,13 +211,14 @@ class HdfFile(Store):
         """Read the times and fields of an existing series, and the hash of its last mesh."""
         try:
             with open(self.path, "rb", opener=regular) as raw, h5py().File(raw, "r") as file:
-                if _MESH not in item_of(file, ROOT).attrs:
+                mesh = stored_mesh(item_of(file, ROOT))
+                if mesh is None:
                     raise FileError(f"'{self.path}' was not written by femops: choose another name")
                 check_layout(file)
                 self._times = _times(file[ROOT])
                 check_times(self._times)
                 check_counts(file[ROOT], len(self._times))
-                self._mesh = str(file[ROOT].attrs[_MESH])
+                self._mesh = mesh
                 self._fields = {*file[ROOT]["Steps/PointDataOffsets"]} if self._times else None
         except FileError:
             raise
@@ -235,7 +234,8 @@ class HdfFile(Store):
             with opened(self.path) as root:
                 steps, last = root["Steps"], len(self._times) - 1
                 if any((steps[name][kept - 1] != steps[name][last]).any() for name in PLACES):
-                    self._mesh = root.attrs[_MESH] = ""
+                    self._mesh = ""
+                    set_mesh(root, "")
                 steps.attrs["NSteps"] = kept
         self._times = self._times[:kept]
         self._fields = self._fields if kept else None
@@ -259,7 +259,7 @@ class HdfFile(Store):
                 check_steps(self.path, _times(root) == self._times)
                 check_rows(root, piece, self.path)
             if not same:
-                root.attrs[_MESH] = ""
+                set_mesh(root, "")
                 places = append_piece(root, piece, self._comm.rank > 0)
             else:
                 places = append_fields(root, piece)
@@ -267,7 +267,7 @@ class HdfFile(Store):
                 self._place(root["Steps"], time, places)
             if self._comm.rank == self._comm.size - 1:
                 root["Steps"].attrs["NSteps"] = len(self._times) + 1
-                root.attrs[_MESH] = mesh
+                set_mesh(root, mesh)
 
         in_turns(self.path, self._comm, piece, append)
         self._times, self._mesh = (*self._times, time), mesh
