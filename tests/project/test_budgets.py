@@ -12,6 +12,9 @@ PROGRAM = """
 import json, sys
 import numpy as np
 import femops
+from femops_kernels.codegen import ahead
+
+ahead._running = lambda: np.inf  # no core is idle: other work on the machine changes nothing
 
 PACKAGES = ("femops", "femops_kernels", "femops_meshes", "femops_common")
 
