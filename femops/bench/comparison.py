@@ -18,6 +18,7 @@ from femops.bench.problems import PROBLEMS, Progress, check_asked, default_dofs
 from femops.bench.solvers.multigrid import run_beside
 from femops.errors import FileError
 from femops.io.atomic import fill, replacing
+from femops_meshes.formats.temporary import regular
 
 FORMAT = 1
 """Number of the format of files, which changes when their keys change."""
@@ -153,7 +154,8 @@ def read_comparisons(folder: str | os.PathLike[str]) -> list[Document]:
 
 def _read(file: Path) -> Document:
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        with open(file, encoding="utf-8", opener=regular) as source:
+            document = json.loads(source.read())
     except OSError as error:
         raise FileError(f"cannot read '{file}': {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # no JSON, or no text

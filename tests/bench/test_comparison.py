@@ -1,6 +1,7 @@
 """Libraries on one machine, files of machines, and their tables; speeds are not tested."""
 
 import json
+import os
 
 import pytest
 from matplotlib.image import imread
@@ -111,6 +112,11 @@ def bad_files(document):
 def test_bad_files_are_named(document, tmp_path):
     with pytest.raises(FileError, match="there is no folder"):
         read_comparisons(tmp_path / "none")
+    if os.name == "posix":
+        os.mkfifo(tmp_path / "pipe.json")
+        with pytest.raises(FileError, match="not a regular file"):
+            read_comparisons(tmp_path)
+        (tmp_path / "pipe.json").unlink()
     with pytest.raises(FileError, match="there is no folder"):
         save_comparison(tmp_path / "none", document)
     with pytest.raises(FileError, match=r"has no .json files"):
