@@ -417,6 +417,20 @@ if os.name == "posix":
     CHANGES.append(linked_to_a_pipe)
 
 
+@pytest.mark.parametrize("change", [linked, stored_elsewhere])
+def test_an_open_series_that_another_user_exchanges(tmp_path, change):
+    """A step that is saved to it is in no other file."""
+    path, other = tmp_path / "run.vtkhdf", tmp_path / "other"
+    V = femops.H1(femops.box((2, 2)), 2)
+    series = femops.io.TimeSeries(path)
+    other.write_bytes(b"mine")
+    with h5py.File(path, "r+") as file:
+        change(file, other)
+    with pytest.raises(FileError, match="is not a series that can be read"):
+        series.save(0.0, V, u=V.zeros())
+    assert other.read_bytes() == b"mine"
+
+
 def test_texts_of_variable_length_are_not_read(tmp_path):
     """HDF5 ends the process where they are damaged."""
     path = tmp_path / "run.vtkhdf"

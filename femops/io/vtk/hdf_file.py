@@ -125,11 +125,29 @@ def in_turns(
 
 @contextmanager
 def opened(path: Path, piece: Piece | None = None) -> Iterator[Any]:
-    """Open the group of all arrays for a change, which the end of the block makes, or nothing."""
+    """Open the group of all arrays for a change, which the end of the block makes, or nothing.
+
+    The layout is checked each time, as another user may have put another file in place meanwhile.
+    """
     recover(path)
     room = partial(_make_room, piece=piece)
     with journaled(path, room) as raw, h5py().File(raw, "r+") as file:
+        with readable(path):
+            check_layout(file)
         yield file[ROOT]
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Convert errors about a file that femops did not write so to a FileError."""
+    try:
+        yield
+    except FileError:
+        raise
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise FileError(
+            f"'{path}' is not a series that can be read ({error}): choose another name"
+        ) from error
 
 
 @contextmanager

@@ -42,6 +42,7 @@ from femops.io.vtk.hdf_file import (
     in_turns,
     item_of,
     opened,
+    readable,
     set_mesh,
     stored_mesh,
     write_empty,
@@ -209,23 +210,20 @@ class HdfFile(Store):
 
     def _read(self) -> None:
         """Read the times and fields of an existing series, and the hash of its last mesh."""
-        try:
-            with open(self.path, "rb", opener=regular) as raw, h5py().File(raw, "r") as file:
-                mesh = stored_mesh(item_of(file, ROOT))
-                if mesh is None:
-                    raise FileError(f"'{self.path}' was not written by femops: choose another name")
-                check_layout(file)
-                self._times = _times(file[ROOT])
-                check_times(self._times)
-                check_counts(file[ROOT], len(self._times))
-                self._mesh = mesh
-                self._fields = {*file[ROOT]["Steps/PointDataOffsets"]} if self._times else None
-        except FileError:
-            raise
-        except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise FileError(
-                f"'{self.path}' is not a series that can be read ({error}): choose another name"
-            ) from error
+        with (
+            readable(self.path),
+            open(self.path, "rb", opener=regular) as raw,
+            h5py().File(raw, "r") as file,
+        ):
+            mesh = stored_mesh(item_of(file, ROOT))
+            if mesh is None:
+                raise FileError(f"'{self.path}' was not written by femops: choose another name")
+            check_layout(file)
+            self._times = _times(file[ROOT])
+            check_times(self._times)
+            check_counts(file[ROOT], len(self._times))
+            self._mesh = mesh
+            self._fields = {*file[ROOT]["Steps/PointDataOffsets"]} if self._times else None
 
     def _keep(self, until: float) -> None:
         """Remove the steps later than ``until``. Their numbers stay in the file, without a step."""
