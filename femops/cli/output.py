@@ -173,7 +173,7 @@ class Output:
 
 
 def _text(value: Any) -> str:
-    """Text of a fact: a number, a name, or several of these."""
+    """Text of one value of the facts, or of a list of values."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

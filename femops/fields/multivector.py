@@ -411,7 +411,7 @@ class MultiVector:
         return other.panels
 
     def _made(self, work: str, other: Any) -> MultiVector:
-        """Return NumPy's function ``work`` of these vectors and ``other`` as new vectors."""
+        """Return new vectors: the NumPy function named ``work`` of these and ``other``."""
         made = MultiVector.zeros(self.space, self.nvec, type_with(self.dtype, other), self.width)
         combine(self.space.memory.xp, work, self.panels, other, made.panels, self.nvec)
         return made

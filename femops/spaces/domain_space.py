@@ -151,7 +151,7 @@ class DomainSpace(ABC):
         total = restriction.summed(wide, signs=signs)
         if not self.volume.any_width:
             return self._summed(total).astype(e_vec.dtype, copy=False)
-        wide, table = restriction.signed(wide) if signs else wide, total[:owned].copy()
+        wide, table = restriction.with_signs(wide) if signs else wide, total[:owned].copy()
         nodes = restriction.indices.ravel()
         theirs = np.flatnonzero(nodes >= owned)
         entries = wide.reshape(restriction.indices.size, *wide.shape[2:])[theirs]
@@ -195,7 +195,7 @@ class DomainSpace(ABC):
     def pattern_signs(self) -> NDArray[np.float64]:
         """1 or -1 (ne, ncomp * nodes) at the positions of `pattern`: signs in the element."""
         shape = len(self.restriction.indices), self.restriction.num_nodes
-        return np.tile(self.restriction.signed(np.ones(shape)), (1, self.ncomp))
+        return np.tile(self.restriction.with_signs(np.ones(shape)), (1, self.ncomp))
 
     def num_points(self, rule: Quadrature1D) -> int:
         """Number of quadrature points of an element, with a 1-D rule in each direction."""

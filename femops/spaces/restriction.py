@@ -196,10 +196,10 @@ class ElementRestriction:
                 f"l_vec has shape {l_vec.shape}, the restriction {self.ndofs} dofs: give shape "
                 f"({self.ndofs},) or ({self.ndofs}, ncomp), as V.l_vec(u) is"
             )
-        return self.signed(np.asarray(l_vec[self.indices]))
+        return self.with_signs(np.asarray(l_vec[self.indices]))
 
-    def signed(self, e_vec: NDArray[Any], *places: Any) -> NDArray[Any]:
-        """Element values (n, k[, ...]), at the places of `entries`, with signs or without again."""
+    def with_signs(self, e_vec: NDArray[Any], *places: Any) -> NDArray[Any]:
+        """Multiply element values (n, k[, ...]) at the places of `entries` by their signs."""
         if self.flipped is None:
             return e_vec
         flipped = _at(self.flipped, *places).reshape(e_vec.shape[:2] + (1,) * (e_vec.ndim - 2))
@@ -221,7 +221,7 @@ class ElementRestriction:
 
         def values(*places: Any) -> NDArray[np.float64]:
             found = self.entries(l_vec, *places).astype(np.float64, copy=False)
-            return self.signed(found, *places)
+            return self.with_signs(found, *places)
 
         return values
 
@@ -285,7 +285,7 @@ class ElementRestriction:
             some = slice(start, start + len(values))
             flat = self.indices[some].reshape(-1)
             if self.flipped is not None and signs:
-                values = self.signed(values, some)  # noqa: PLW2901
+                values = self.with_signs(values, some)  # noqa: PLW2901
             for total, column in zip(sums, values.reshape(flat.size, len(sums)).T, strict=True):
                 np.add.at(total, flat, column.astype(np.float64, copy=False))
         return np.ascontiguousarray(sums.T).reshape(self.ndofs, *shape)

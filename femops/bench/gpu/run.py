@@ -103,7 +103,7 @@ class Record:
         return len(self.failures) + len(self.done) + sum(map(len, self.tables.values()))
 
     def known(self, what: str) -> bool:
-        """True if the case ``what`` was measured before, or has failed."""
+        """True if a case of this name has been measured or has failed."""
         rows = [row["name"] for table in self.tables.values() for row in table]
         return what in rows or any(failure["what"] == what for failure in self.failures)
 

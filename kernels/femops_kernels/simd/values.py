@@ -241,7 +241,7 @@ def operation(name: str, a: Any, b: Any) -> Any:
 
 
 def _unchanged(name: str, a: Any, b: Any) -> Traced | None:
-    """The operand that an operation leaves as it is because the other one is zero or one."""
+    """The operand that is also the result, if the other is zero or one; else None."""
     if name in ("mul", "add") and isinstance(a, int):
         a, b = b, a
     neutral = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}.get(name)
