@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.numbering import Flips
 from femops.parallel.halo import Halo
 from femops.parallel.neighbours import neighbours
 from femops.parallel.numbering import RankNumbering
@@ -29,10 +30,10 @@ class TouchedDofs:
     halo: Halo | None  # exchange with the ranks that own the ghosts; None if no rank has ghosts
 
     @staticmethod
-    def of(space: Space, indices: Ints, ghosts: Ints) -> TouchedDofs:
+    def of(space: Space, indices: Ints, ghosts: Ints, flipped: Flips = None) -> TouchedDofs:
         """Number the dofs of elements or faces. Collective if ranks share the space.
 
-        Shapes: `indices` (ne, n), `ghosts` (k,).
+        Shapes: `indices`, `flipped` (ne, n), `ghosts` (k,).
         """
         known, owned = space.numbering, space.restriction.owned
         if known is None:
@@ -42,7 +43,7 @@ class TouchedDofs:
         indices[indices >= owned] = owned + places
         numbering = RankNumbering(known.rank, indices, known.offsets, ghosts[used - owned])
         halo = Halo(numbering, space.comm)
-        restriction = ElementRestriction(indices, numbering.ndofs, owned)
+        restriction = ElementRestriction(indices, numbering.ndofs, owned, flipped)
         return TouchedDofs(restriction, numbering, halo if space.comm.max(halo.ghosts) else None)
 
 
@@ -66,7 +67,7 @@ def _made(space: Space) -> TouchedDofs:
     theirs = (local < 0) | (local >= owned)
     ghosts, places = np.unique(numbers[theirs], return_inverse=True)
     local[theirs] = owned + places
-    made = TouchedDofs.of(space, local, ghosts)
-    if numbering.flipped is not None:
-        made.restriction.flipped = neighbours(space.distributed).with_ghosts(numbering.flipped)
-    return made
+    flipped = numbering.flipped
+    if flipped is not None:
+        flipped = neighbours(space.distributed).with_ghosts(flipped)
+    return TouchedDofs.of(space, local, ghosts, flipped)
