@@ -61,13 +61,12 @@ def with_neighbours(space: Space) -> TouchedDofs:
 def _made(space: Space) -> TouchedDofs:
     if space.distributed is None or space.numbering is None:
         return TouchedDofs(space.restriction, None, None)
-    numbering, owned = space.numbering, space.restriction.owned
+    numbering, owned, flipped = space.numbering, space.restriction.owned, space.numbering.flipped
     numbers = neighbours(space.distributed).with_ghosts(numbering.whole[numbering.indices])
     local = numbers - space.first_dof
     theirs = (local < 0) | (local >= owned)
     ghosts, places = np.unique(numbers[theirs], return_inverse=True)
     local[theirs] = owned + places
-    flipped = numbering.flipped
     if flipped is not None:
         flipped = neighbours(space.distributed).with_ghosts(flipped)
     return TouchedDofs.of(space, local, ghosts, flipped)
