@@ -70,7 +70,8 @@ def _kept(lanes: NDArray[Any], start: int, stop: int) -> NDArray[np.float64]:
     width = lanes.shape[-1]
     first = start // width
     values = element_values(lanes[first : -(-stop // width)], stop - first * width)
-    return values[start - first * width :].astype(np.float64)
+    # in C order: NumPy rounds products of other layouts in another way
+    return values[start - first * width :].astype(np.float64, order="C")
 
 
 def constant_in_elements(term: Term) -> bool:

@@ -22,3 +22,16 @@ def test_one_product_per_element_is_what_contractions_give(dim, monkeypatch):
             patch.setattr("femops.operators.assembly.element_matrices._DIRECT", 0)
             expected = assembly.matrices(0, 3 * 2 ** (dim - 1))
         np.testing.assert_allclose(found, expected, atol=1e-14 * np.abs(expected).max())
+
+
+def test_matrices_do_not_depend_on_the_elements_beside():
+    """Bit by bit: on ranks, elements are formed with others than in one process."""
+    V = femops.H1(femops.box((10, 4, 2)), 3)
+    velocity = np.random.default_rng(3).standard_normal(3)
+    A = femops.convection(V, velocity, level="matrix-free", lanes=8)
+    A @ V.zeros()  # its data are in lanes now
+    (_, term), *_ = A.summands
+    assembly = ElementAssembly(term)
+    together = assembly.matrices(0, 80)
+    for first in range(0, 80, 2):
+        assert np.array_equal(assembly.matrices(first, first + 2), together[first : first + 2])
