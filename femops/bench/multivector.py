@@ -24,10 +24,8 @@ from femops.forms import form
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.kernels.blas import gemm_address
-from femops_kernels.cpu.kernels.kernel import Kernel
-from femops_kernels.cpu.kernels.separable import SeparableKernel
-from femops_kernels.pointwise.sum_factorization import contraction_operations
+from femops_kernels.cpu.blas import gemm_address
+from femops_kernels.spec import PointSpec, SeparableSpec
 
 Row = dict[str, Any]
 
@@ -166,11 +164,7 @@ def _operations(operator: Operator) -> float:
     total = 0
     for sweep in operator.compiled.sweeps:
         kernel = sweep.kernel
-        if isinstance(kernel, SeparableKernel):
-            operations = kernel.contraction_operations()
-        elif isinstance(kernel, Kernel):
-            operations = contraction_operations(kernel)
-        else:
+        if not isinstance(kernel.spec, PointSpec | SeparableSpec):
             return 0.0
-        total += operations * operator.space.mesh.num_elements
+        total += kernel.spec.contraction_operations() * operator.space.mesh.num_elements
     return float(total)

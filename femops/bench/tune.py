@@ -35,7 +35,7 @@ from femops.operators.levels.auto import best_level, level_words, measure_levels
 from femops.operators.levels.dispatch import LEVELS
 from femops.spaces.h1_l2 import H1, Space
 from femops_kernels.compiled import Panels
-from femops_kernels.cpu.kernels.kernel import (
+from femops_kernels.cpu.kernels import (
     PREFETCH_BYTES,
     ROWS_AHEAD,
     Kernel,
@@ -144,7 +144,7 @@ def _searches(
     make = partial(_operator, problem, mesh, order, dofs, level)
     A = make()
     kernel = A.compiled.sweeps[0].kernel
-    stored = isinstance(kernel, Kernel) and kernel.qfunction.numbers.point > 0
+    stored = isinstance(kernel, Kernel) and kernel.spec.qfunction.numbers.point > 0
     if "prefetch" in asked.settings and stored:
         sizes = list(dict.fromkeys([PREFETCH_BYTES, *_PREFETCH]))
         key = tuning_key(kernel.words)
@@ -209,7 +209,7 @@ def _chunk_sizes(V: Space) -> list[int]:
 
 def _rows_ahead(kernel: OperatorKernel) -> list[int]:
     """Prefetch distances in rows that give different numbers of blocks, the default first."""
-    rows = kernel.source.num_nodes * kernel.source.ncomp
+    rows = kernel.spec.source.num_nodes * kernel.spec.source.ncomp
     return _distinct((ROWS_AHEAD, *_ROWS), lambda count: min(16, max(1, count // rows)))
 
 

@@ -15,7 +15,6 @@ from scipy.sparse import block_array, csr_array
 from femops.errors import OperatorError, VectorError
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.kernels import shared_parts
 from femops.operators.integrals.constraints import FREE, Constraints, product_of_factors, read_only
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.ranges import in_range
@@ -89,7 +88,7 @@ class Operator(MatrixFree):
         if not form.state.spaces:
             form = replace(form, state=backend_of(space).state({}, {}), traced=form.qfunction)
         term = in_range(Term.make(form, dtype, lanes, base, data_dtype))
-        backend_of(space).compile_ahead(partial(shared_parts, term), space.comm.size)
+        backend_of(space).compile_shared(term)
         return Operator([(1.0, term.ready_everywhere(level))], FREE, level)
 
     def compile_ahead(self) -> None:

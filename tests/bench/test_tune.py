@@ -17,7 +17,7 @@ from femops.bench.tensor import search
 from femops.bench.timing import Fastest
 from femops.bench.tune import TuneSettings, run_tune
 from femops.operators.levels import auto
-from femops_kernels.cpu.kernels.kernel import PREFETCH_BYTES
+from femops_kernels.cpu.kernels import PREFETCH_BYTES
 from femops_kernels.cpu.machine import processor, tuning_key
 from femops_kernels.cpu.tensor.contraction import ContractionKernel
 from femops_kernels.tuning import database

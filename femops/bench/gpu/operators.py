@@ -196,7 +196,7 @@ def _row(run: Run, case: GpuCase, rates: Rates) -> list[Row]:
     # the operator is made again, with its kernels compiled, and with checks of the computed data
     setup = call_seconds(lambda: case.problem.operator(space, case.level).compiled)
     function = run.device.function(kernel.text)
-    row = _facts(case, demand, rates, times.median) | {"q1d": kernel.q1d}
+    row = _facts(case, demand, rates, times.median) | {"q1d": kernel.spec.q1d}
     row |= {"seconds_min": min(times.seconds), "seconds_median": times.median}
     row |= {"seconds_launch": times.launch, "seconds_setup": setup}
     row |= {"shared_bytes_per_dof": demand.shared / space.size}

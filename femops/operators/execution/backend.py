@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
-from femops.operators.execution.modes import ElementModes
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Sum
 from femops.spaces.base import Space
-from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
     ONE,
     CompiledOperator,
@@ -29,16 +27,20 @@ from femops_kernels.compiled import (
     Places,
     Routes,
 )
-from femops_kernels.cpu.kernels.kernel import OperatorKernel
 from femops_kernels.instruction import Instruction
 from femops_kernels.pointwise.qdata import Data
+from femops_kernels.spec import KernelSpec
 from femops_kernels.vector_updates import VectorUpdates
 
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]
 """Number of entries to send to each rank, or to receive from it."""
-Work = tuple[OperatorKernel, Data]
-"""A kernel of the host, and the data that it reads."""
+Work = tuple[KernelSpec, Data]
+"""Specification of a kernel, and the data that it reads."""
+TermWork = tuple[KernelTerm, Callable[[], Work]]
+"""A term, and a function that makes the work of its kernel."""
+Transfer = tuple[Space, Space, NDArray[np.float64]]
+"""Source and target of an interpolation along each direction, and its 1-D matrix."""
 
 
 @final
@@ -83,23 +85,28 @@ class Backend(ABC):
     compiles_sequences: bool = False
     updates: VectorUpdates  # vector updates of multigrid cycles
 
+    # --- kernels in the background, where a core is idle ------------------------------------------
+
     @abstractmethod
-    def compile_ahead(
-        self,
-        needed: Callable[[], Sequence[Parts]],
-        ranks: int,
-        terms: Callable[[], Sequence[KernelTerm]] = list,
-    ) -> None:
-        """Start to compile kernels in the background, on the host if a core is idle."""
+    def compile_shared(self, term: KernelTerm) -> None:
+        """Start to compile kernels that operators of all forms share."""
+
+    @abstractmethod
+    def compile_ahead(self, works: Callable[[], Sequence[TermWork]], ranks: int) -> None:
+        """Start to compile kernels of terms."""
 
     @abstractmethod
     def compile_cycle(
         self,
-        transfers: Iterable[tuple[Space, Space, NDArray[np.float64]]],
+        transfers: Sequence[Transfer],
+        modes: Sequence[tuple[Space, NDArray[np.float64]]],
         outer: np.dtype[Any],
         dtype: np.dtype[Any],
     ) -> None:
-        """Start to compile a device's kernels of multigrid cycles, besides those of operators."""
+        """Start to compile kernels of multigrid cycles, besides those of operators.
+
+        ``modes`` has spaces and eigenvectors of `ElementModes`.
+        """
 
     # --- checks of options -----------------------------------------------------------------------
 
@@ -125,11 +132,21 @@ class Backend(ABC):
         keep: float,
         work: Callable[[], Work] | None = None,
     ) -> Launch:
-        """Make the launch of a term's kernel, bound to dofs and data; `idle` without elements."""
+        """Make the launch of a term's kernel, bound to dofs and data; `idle` without elements.
+
+        By default it works at the points. A device does so in any case, and does not call ``work``.
+        """
 
     @abstractmethod
-    def launch_inverse(self, term: KernelTerm, work: Work) -> Launch:
-        """Make the launch of the inverse of a mass term; `idle` without elements."""
+    def launch_products(self, source: Space, target: Space, work: Work) -> Launch:
+        """Make the launch of products of element dofs, summed; `idle` without elements.
+
+        Without factors of elements or points in the data, all factors are 1.
+        """
+
+    @abstractmethod
+    def slots(self, dtype: np.dtype[Any]) -> int:
+        """Number of elements that stand side by side in the data of `launch_products`."""
 
     @abstractmethod
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:
@@ -145,22 +162,6 @@ class Backend(ABC):
         panels: Panels,
     ) -> Launch:
         """Make the launch of a term's kernel for many vectors."""
-
-    @abstractmethod
-    def element_products(
-        self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
-    ) -> Launch:
-        """Make a launch that multiplies element dofs by a matrix in each direction, and sums.
-
-        Shapes: `matrix` (target.p1d, source.p1d).
-        """
-
-    @abstractmethod
-    def launch_modes(self, space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Launch:
-        """Make a launch that multiplies element dofs by matrices of `ElementModes`, and sums.
-
-        `idle` without elements. The matrices are the same for all components of the space.
-        """
 
     @abstractmethod
     def rows(self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False) -> Launch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, final
 from weakref import WeakKeyDictionary
@@ -16,10 +16,16 @@ from scipy.sparse import csr_array
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
 from femops.operators.assembly.diagonal import assemble_diagonal
-from femops.operators.execution.backend import Backend, Ints, Sizes, Work
-from femops.operators.execution.kernels import blocks_of_tests, geometry_map
-from femops.operators.execution.modes import ElementModes, scaling, value_code
+from femops.operators.execution.backend import (
+    Backend,
+    Ints,
+    Sizes,
+    TermWork,
+    Transfer,
+    Work,
+)
 from femops.operators.execution.ranks import device_ghosts
+from femops.operators.execution.specs import geometry_map, point_spec, product_spec, side_of
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.kernel_term import KernelTerm
@@ -33,10 +39,8 @@ from femops.pointwise.expressions.graph import Node
 from femops.pointwise.qdata_split import QDataSplit
 from femops.pointwise.sides import is_plus, is_side
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import end_of
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.side_space import side_space
-from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
     ONE,
     CompiledOperator,
@@ -45,8 +49,6 @@ from femops_kernels.compiled import (
     Places,
     Routes,
 )
-from femops_kernels.cpu.kernels.kernel import Kernel
-from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.cuda.device.ahead import Ahead
 from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates, compile_updates_later
@@ -62,7 +64,6 @@ from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.many import for_many
 from femops_kernels.cuda.operator.order import Order
-from femops_kernels.cuda.operator.sides import Side
 from femops_kernels.cuda.operator.sweep import (
     DeviceIdentityRows,
     DeviceLaunch,
@@ -75,9 +76,8 @@ from femops_kernels.derived import Derived
 from femops_kernels.device import Device, DeviceChannel
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 from femops_kernels.simd.runs import equal_runs
-from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
+from femops_kernels.spec import PointSpec, SeparableSpec
 from femops_meshes.mesh import Mesh
 
 _dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
@@ -85,116 +85,26 @@ _dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
 
 def kernel_of(device: Device, term: KernelTerm) -> CudaKernel:
     """Kernel of a term, with a launch shape that suits the device."""
-    points, code = term.quadrature.points, term.qfunction.code
-    sources, targets = (
-        tuple(side_of(space, points) for space in side.spaces.values())
-        for side in (term.fields, term.tests)
-    )
-    return CudaKernel.fitting(
-        device,
-        dim=term.trial.dim,
-        sources=sources,
-        targets=targets,
-        blocks=blocks_of_tests(term),
-        minima=term.minima,
-        sums=term.sums,
-        d1d=lagrange_derivative_matrix(points, points),
-        qfunction=code,
-        dtype=term.dtype,
-        weights=term.quadrature.weights,
-        geometry=geometry_map(term, code),
-        data_dtype=term.data_dtype,
-        reproducible=term.spaces[1].reproducible,
-    )
+    return CudaKernel.fitting(device, point_spec(term))
 
 
-def side_of(space: DomainSpace, points: NDArray[np.float64]) -> Side:
-    """Side of a kernel: a space, and its basis at the 1-D quadrature points."""
-    ghosts = space.halo is not None
-    end = end_of(space.basis)[:, : space.basis.layers(slopes=True)] if space.has_end else None
-    b1d, on_faces = space.basis.interpolation(points), not space.domain.covers
-    return Side(space.ncomp, b1d, _broken(space), ghosts, end, on_faces)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Products:
-    """Products of element dofs with a 1-D matrix in each direction, and its counterpart back."""
-
-    spaces: tuple[DomainSpace, DomainSpace]  # of the field and of the test function
-    # ((points, p1d), (points, p1d)): 1-D matrices for the field and for the test function
-    bases: tuple[NDArray[np.float64], NDArray[np.float64]]
-    code: QFunctionCode  # Q-function of values alone
-    data: Data  # numbers of the q-function. Vectors are of their type.
-
-
-def inverse_sweep(device: Device, term: KernelTerm, work: Work) -> DeviceSweep:
-    """See `Backend.launch_inverse`, on a rank with elements. It has a point for each node."""
-    (host, data), space = work, term.trial
-    if isinstance(host, SeparableKernel):  # its matrices multiply nodes
-        bases, numbers = (np.eye(space.p1d), host.mass[0]), QFunctionInputs(element=1)
-        data = replace(data, elements=data.elements[:, :1])  # the same for all components
-    else:
-        assert isinstance(host, Kernel)
-        bases, numbers = (host.source.bases[0], host.target.bases[0]), QFunctionInputs(point=1)
-    code = scaling(space.ncomp, numbers)
-    return product_sweep(device, Products((space, space), bases, code, data))
-
-
-def element_product(
-    source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
-) -> Products:
-    """See `Backend.element_products`, on a rank that has elements."""
-    to, fro = matrix.shape
-    bases = (matrix, np.eye(to)) if to >= fro else (np.eye(fro), matrix.T)
-    code, data = (
-        value_code("u", source.ncomp, QFunctionInputs()),
-        Data(np.zeros((0, 0, 0, 1), dtype)),
-    )
-    return Products((source, target), bases, code, data)
-
-
-def mode_products(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Products:
-    """See `Backend.launch_modes`, on a rank that has elements."""
-    bases, code = (modes.vectors.T,) * 2, scaling(space.ncomp, QFunctionInputs(point=1))
-    return Products((space, space), bases, code, modes.data(1, dtype))
-
-
-def product_kernel(device: Device, products: Products) -> CudaKernel:
-    """Kernel of products, with a launch shape that suits the device."""
-    sides = [
-        Side(space.ncomp, b1d, _broken(space), space.volume.halo is not None)
-        for space, b1d in zip(products.spaces, products.bases, strict=True)
-    ]
-    points = len(products.bases[0])
-    return CudaKernel.fitting(
-        device,
-        dim=products.spaces[0].dim,
-        sources=(sides[0],),
-        targets=(sides[1],),
-        d1d=np.eye(points),
-        qfunction=products.code,
-        dtype=products.data.points.dtype,
-        weights=np.ones(points),
-        reproducible=products.spaces[1].volume.reproducible,
-    )
-
-
-def product_sweep(device: Device, products: Products) -> DeviceSweep:
-    """Bind the kernel of products to dofs and data on a device."""
-    kernel = product_kernel(device, products)
-    nodes, into = ([DeviceEnd(device_dofs(device, space), FREE.rows)] for space in products.spaces)
-    return DeviceSweep(device, kernel, nodes, into, products.data, 0.0)
-
-
-def _broken(space: DomainSpace) -> bool:
-    return space.p1d == 1 or space.volume.element.broken
+def _at_points(work: Work) -> tuple[PointSpec, Data]:
+    """Products of element dofs as kernels of a device compute them: with points, or at nodes."""
+    spec, data = work
+    if isinstance(spec, SeparableSpec):
+        if not data.elements.size:
+            return spec.at_nodes(scaled=False), data
+        # all components have the same factors
+        return spec.at_nodes(scaled=True), replace(data, elements=data.elements[:, :1])
+    assert isinstance(spec, PointSpec)
+    return spec, data
 
 
 def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
     """Dof tables of a space on the device, uploaded once."""
     if space not in _dofs:
-        indices, runs = space.restriction.indices, equal_runs(space.dim, space.p1d, _broken(space))
+        indices, side = space.restriction.indices, side_of(space)
+        runs = equal_runs(space.dim, space.p1d, side.broken)
         table = DofTable.of(indices, runs)
         shared = None
         if space.volume.reproducible:
@@ -298,30 +208,29 @@ class DeviceBackend(Backend):
         self._device = device
         self.updates = DeviceUpdates(device)
 
-    def compile_ahead(
-        self,
-        needed: Callable[[], Sequence[Parts]],  # noqa: ARG002  (the host's)
-        ranks: int,  # noqa: ARG002
-        terms: Callable[[], Sequence[KernelTerm]] = list,
-    ) -> None:
+    def compile_shared(self, term: KernelTerm) -> None:
+        """See `Backend.compile_shared`: kernels of a device share nothing."""
+
+    def compile_ahead(self, works: Callable[[], Sequence[TermWork]], ranks: int) -> None:  # noqa: ARG002
         if self._device.compiles_later:
-            given = terms()
+            given = [term for term, _ in works()]
             apart = any(term.domain.two_sided for term in given)  # then the host has the diagonal
             for term in given:
                 _compile_later(self._device, term, diagonal=not apart)
 
     def compile_cycle(
         self,
-        transfers: Iterable[tuple[Space, Space, NDArray[np.float64]]],
+        transfers: Sequence[Transfer],
+        modes: Sequence[tuple[Space, NDArray[np.float64]]],  # noqa: ARG002
         outer: np.dtype[Any],
         dtype: np.dtype[Any],
     ) -> None:
         if self._device.compiles_later:
             compile_updates_later(self._device, outer, dtype)
             ahead: Any = Ahead(self._device)
-            for source, target, matrix in transfers:
-                kernel = product_kernel(ahead, element_product(source, target, matrix, dtype))
-                ahead.function(kernel.text)
+            for one, two, matrix in transfers:
+                spec = product_spec(one, two, matrix, dtype).at_nodes(scaled=False)
+                ahead.function(CudaKernel.fitting(ahead, spec).text)
 
     def check_lanes(self, lanes: int | None) -> None:
         if lanes is not None:
@@ -338,10 +247,15 @@ class DeviceBackend(Backend):
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep)
 
-    def launch_inverse(self, term: KernelTerm, work: Work) -> DeviceLaunch:
-        if not term.domain.num_elements:
+    def launch_products(self, source: Space, target: Space, work: Work) -> DeviceLaunch:
+        if not source.domain.num_elements:
             return DeviceNoOp()
-        return inverse_sweep(self._device, term, work)
+        device, (spec, data) = self._device, _at_points(work)
+        into, out = ([DeviceEnd(device_dofs(device, V), FREE.rows)] for V in (source, target))
+        return DeviceSweep(device, CudaKernel.fitting(device, spec), into, out, data, 0.0)
+
+    def slots(self, dtype: np.dtype[Any]) -> int:  # noqa: ARG002
+        return 1
 
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
         return (0, 1) if ordered else (2, 2)
@@ -357,22 +271,6 @@ class DeviceBackend(Backend):
         if not term.domain.num_elements:
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep, panels)
-
-    def element_products(
-        self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
-    ) -> DeviceLaunch:
-        """See `Backend.element_products`.
-
-        The launch is a term whose quadrature points are the nodes of the finer space.
-        """
-        if not source.domain.num_elements:
-            return DeviceNoOp()
-        return product_sweep(self._device, element_product(source, target, matrix, dtype))
-
-    def launch_modes(self, space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> DeviceLaunch:
-        if not space.domain.num_elements:
-            return DeviceNoOp()
-        return product_sweep(self._device, mode_products(space, modes, dtype))
 
     def rows(
         self,
@@ -609,7 +507,7 @@ def _filling(
     device: Device, term: Term, stored: list[Node], kernel: CudaKernel
 ) -> tuple[CudaKernel, Data]:
     """Kernel that computes the ``stored`` nodes at quadrature points, and its inputs."""
-    source, sides = term.source, [kernel.source]
+    source, sides = term.source, [kernel.spec.source]
     kept = replace(term.qdata_split, point=stored)
     qdata_split, data = setup_of(source, kept, np.dtype(np.float64), term.width)
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out

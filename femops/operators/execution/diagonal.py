@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from femops.operators.assembly.diagonal import assemble_diagonal
 from femops.operators.execution.backend import Backend, Step
-from femops.operators.execution.kernels import factorised_kernel, sweep
+from femops.operators.execution.kernels import planned, plans_of, sweep
 from femops.operators.execution.ranks import compiled_steps
+from femops.operators.execution.specs import point_spec
 from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.fusion import scaled_data
 from femops.operators.integrals.term import DATA_LEVELS, Sum, Term
-from femops_kernels.cpu.kernels.diagonal import DiagonalKernel
+from femops_kernels.cpu.kernels import DiagonalKernel
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
 
 # Fewest quadrature points of all ranks for which a kernel is compiled: NumPy takes about 50 ns for
@@ -59,9 +60,9 @@ def _sweepable(term: Term) -> bool:
 
 
 def _kernel(term: Term) -> DiagonalKernel:
-    points = term.quadrature.points
+    points, spec = term.quadrature.points, point_spec(term)
     slopes = (basis.gradient(points) for basis in term.trial.tensor.bases)
-    return DiagonalKernel(factorised_kernel(term), tuple(slopes))
+    return DiagonalKernel(spec, *planned(spec, plans_of(term)), term.width, tuple(slopes))
 
 
 def _swept(backend: Backend, term: Term) -> NDArray[Any]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.execution.kernels import factorised_kernel, plans_of
+from femops.operators.execution.kernels import planned, plans_of
+from femops.operators.execution.specs import point_spec
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.kernel_term import GivenTerm
@@ -20,7 +21,7 @@ from femops.pointwise.qdata_split import QDataSplit
 from femops.pointwise.trace import INVERSE, WEIGHT
 from femops.spaces.base import Space
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.kernels.kernel import FillKernel
+from femops_kernels.cpu.kernels import FillKernel
 from femops_kernels.cpu.operators import HostOperator
 from femops_kernels.cpu.sweep import Sweep, SweepDofs
 
@@ -81,7 +82,9 @@ def _kernel(
     target = fields.only([next(iter(spaces))])  # nothing is added to it
     kinds = found.qfunction, _WIDE, width, None
     term = GivenTerm(form.name, fields, target, rule, *kinds, 0, 0, given)
-    return FillKernel(factorised_kernel(term), len(qdata_split.point), dtype), term
+    spec = point_spec(term)
+    sides = planned(spec, plans_of(term))
+    return FillKernel(spec, *sides, width, len(qdata_split.point), dtype), term
 
 
 def _spaces(form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any]) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -10,18 +10,26 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
-from femops.operators.execution.backend import Backend, Ints, Sizes, Work
+from femops.operators.execution.backend import (
+    Backend,
+    Ints,
+    Sizes,
+    TermWork,
+    Transfer,
+    Work,
+)
 from femops.operators.execution.diagonal import diagonal
 from femops.operators.execution.filling import filled_points
 from femops.operators.execution.kernels import (
-    element_products,
-    mode_sweep,
-    point_kernel,
+    kernel_of,
+    product_kernel,
+    product_sweep,
+    shared_parts,
     sweep,
     vector_term,
 )
-from femops.operators.execution.modes import ElementModes
-from femops.operators.integrals.constraints import FREE, Constraints
+from femops.operators.execution.specs import mode_spec, point_spec, product_spec
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.state import HostState, NoState, State
@@ -45,8 +53,9 @@ from femops_kernels.cpu import machine
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.first_touch import placed
 from femops_kernels.cpu.identity_rows import IdentityRows
+from femops_kernels.cpu.kernels import chunk_parts
 from femops_kernels.cpu.machine import lane_width
-from femops_kernels.cpu.multigrid.relaxation import HostUpdates
+from femops_kernels.cpu.multigrid.relaxation import HostUpdates, cycle_parts
 from femops_kernels.cpu.multivector import VectorSweep
 from femops_kernels.cpu.operators import DistributedHostOperator, HostOperator
 from femops_kernels.cpu.rows import RowProduct, placed_rows
@@ -67,22 +76,38 @@ class HostBackend(Backend):
         if lanes is not None and lanes not in WIDTHS:
             raise OperatorError(f"lanes are {shown(lanes)} wide: choose one of {WIDTHS}")
 
-    def compile_ahead(
-        self,
-        needed: Callable[[], Sequence[Parts]],
-        ranks: int,
-        terms: Callable[[], Sequence[KernelTerm]] = list,  # noqa: ARG002  (a device's)
-    ) -> None:
-        if ranks == 1 and machine.get_threads() > 1:
-            compile_kernels_ahead(needed(), machine.cores())
+    def compile_shared(self, term: KernelTerm) -> None:
+        self._compile(lambda: shared_parts(term), term.spaces[0].comm.size)
+
+    def compile_ahead(self, works: Callable[[], Sequence[TermWork]], ranks: int) -> None:
+        self._compile(lambda: [kernel_of(t, work()[0]).parts for t, work in works()], ranks)
 
     def compile_cycle(
         self,
-        transfers: Iterable[tuple[Space, Space, NDArray[np.float64]]],
+        transfers: Sequence[Transfer],
+        modes: Sequence[tuple[Space, NDArray[np.float64]]],
         outer: np.dtype[Any],
         dtype: np.dtype[Any],
     ) -> None:
-        """See `Backend.compile_cycle`. Those of the host are compiled by `compile_ahead`."""
+        first, width = transfers[0][0], lane_width(dtype)
+        products = [(one, two, product_spec(one, two, m, dtype)) for one, two, m in transfers]
+        relaxed = [(V, V, mode_spec(V, vectors, dtype)) for V, vectors in modes]
+
+        def needed() -> list[Parts]:
+            updates, *others = cycle_parts(outer, dtype)
+            chunk = chunk_parts(width, dtype, [first.ncomp], [first.ncomp], signed=False)
+            before, after = (
+                [product_kernel(*each, width).parts for each in reversed(found)]
+                for found in (relaxed, products)
+            )
+            return [*before, updates, chunk, *after, *others]
+
+        self._compile(needed, first.comm.size)
+
+    def _compile(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
+        """Compile on a core that is idle: not where ranks keep all of them busy."""
+        if ranks == 1 and machine.get_threads() > 1:
+            compile_kernels_ahead(needed(), machine.cores())
 
     def launch(
         self,
@@ -92,13 +117,16 @@ class HostBackend(Backend):
         work: Callable[[], Work] | None = None,
     ) -> HostLaunch:
         # ranks may choose the kernel together, so those without elements call `work` too
-        kernel, data = work() if work else (point_kernel(term), term.data)
+        spec, data = work() if work else (point_spec(term), term.data)
         if not term.domain.num_elements:
             return NoOp()
-        return sweep(term, kernel, constraints, keep, data)
+        return sweep(term, kernel_of(term, spec), constraints, keep, data)
 
-    def launch_inverse(self, term: KernelTerm, work: Work) -> HostLaunch:
-        return self.launch(term, FREE, 0.0, lambda: work)
+    def launch_products(self, source: Space, target: Space, work: Work) -> HostLaunch:
+        return product_sweep(source, target, work) if source.domain.num_elements else NoOp()
+
+    def slots(self, dtype: np.dtype[Any]) -> int:
+        return lane_width(dtype, None)
 
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
         # measured: the copy that fills up a lane pays where less than an eighth of it is empty
@@ -116,16 +144,6 @@ class HostBackend(Backend):
         if not term.domain.num_elements:
             return NoOp()
         return VectorSweep(vector_term(term, given, constraints, keep), panels)
-
-    def element_products(
-        self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
-    ) -> HostLaunch:
-        if not source.domain.num_elements:
-            return NoOp()
-        return element_products(source, target, matrix, dtype)
-
-    def launch_modes(self, space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> HostLaunch:
-        return mode_sweep(space, modes, dtype) if space.domain.num_elements else NoOp()
 
     def rows(
         self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False

@@ -9,38 +9,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.element import TensorElement, table_of
-from femops.errors import OperatorError
-from femops.geometry.legendre import LegendreGeometry, mode_values
 from femops.operators.execution.backend import Work
-from femops.operators.execution.modes import ElementModes, scaling
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans, vector_plans
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import end_of
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.face_space import FaceSpace
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.cpu.cg.cg import solve_parts
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.kernels.dense import ElementKernel
-from femops_kernels.cpu.kernels.kernel import Kernel, Side, SweepKernel, chunk_parts
-from femops_kernels.cpu.kernels.separable import SeparableKernel
-from femops_kernels.cpu.kernels.table import TableKernel
+from femops_kernels.cpu.kernels import (
+    ElementKernel,
+    Kernel,
+    OperatorKernel,
+    PlannedSide,
+    SeparableKernel,
+    SweepKernel,
+    TableKernel,
+    chunk_parts,
+)
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.multivector import VectorTerm
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import DRIVER_PARTS, Sweep, SweepDofs
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
-from femops_kernels.pointwise.sum_factorization import Map1D
-from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
+from femops_kernels.spec import KernelSpec, MatrixSpec, PointSpec, SeparableSpec
 
 _FLOPS_PER_NUMBER = 10  # operations in the time of reading one number from memory
 
-Sides = tuple[tuple[Side, ...], tuple[Side, ...]]
+Sides = tuple[tuple[PlannedSide, ...], tuple[PlannedSide, ...]]
 
 
 def plans_of(term: KernelTerm, *, layered: bool = True) -> list[tuple[Plan, Plan]]:
@@ -59,10 +58,9 @@ def vector_term(
     keep: float,
 ) -> VectorTerm:
     """Bind a kernel to the plans of a term's spaces and to data, for any number of vectors."""
-    kernel, data = work
-    layered = not isinstance(kernel, ElementKernel)
-    plans = vector_plans(term.fields, term.tests, term.dtype, layered=layered)
-    return VectorTerm(kernel, _sweep_dofs(term, plans, constraints, keep), data)
+    spec, data = work
+    plans = vector_plans(term.fields, term.tests, term.dtype, layered=spec.layered)
+    return VectorTerm(kernel_of(term, spec), _sweep_dofs(term, plans, constraints, keep), data)
 
 
 def index_bytes(term: KernelTerm, *, layered: bool = True) -> int:
@@ -89,86 +87,37 @@ def shared_parts(term: KernelTerm) -> list[Parts]:
     return [DRIVER_PARTS, chunk, *solve_parts(width, dtype)]
 
 
-def sides(term: KernelTerm, *, layered: bool = True) -> Sides:
-    """Sides of a term's kernel: first of its fields, then of its test functions; see `plans`."""
-    made: dict[tuple[DomainSpace, int], Side] = {}
-
-    def side(space: DomainSpace, plan: Plan) -> Side:
-        if (space, id(plan)) not in made:
-            element, bases = space.element, []
-            if isinstance(element, TensorElement):
-                bases = element.matrices(term.quadrature.points)
-            end = end_of(space.basis)[:, : plan.runs.layers or None] if space.has_end else None
-            given = plan.number_bytes, plan.runs, term.any_width, end
-            made[space, id(plan)] = Side(space.ncomp, tuple(bases), *given)
-        return made[space, id(plan)]
-
-    pairs = dict(zip(term.fields.spaces, plans_of(term, layered=layered), strict=True))
-    sources = tuple(side(space, pairs[name][0]) for name, space in term.fields.spaces.items())
-    targets = tuple(side(space, pairs[name][1]) for name, space in term.tests.spaces.items())
-    return sources, targets
+_KINDS: dict[type[KernelSpec], type[OperatorKernel]] = {
+    PointSpec: Kernel,
+    SeparableSpec: SeparableKernel,
+    MatrixSpec: ElementKernel,
+}
 
 
-def blocks_of_tests(term: KernelTerm) -> tuple[int, ...]:
-    """For each test function, the number of the field with the same name."""
-    names = list(term.fields.spaces)
-    return tuple(names.index(name) for name in term.tests.spaces)
+def host_kernel(spec: KernelSpec, pairs: Sequence[tuple[Plan, Plan]], width: int) -> OperatorKernel:
+    """Kernel of the host that reads dofs by plans, with a pair for each field; see `plans`."""
+    tabulated = isinstance(spec, PointSpec) and spec.tabulated
+    kind = TableKernel if tabulated else _KINDS[type(spec)]
+    sources, targets = planned(spec, pairs)
+    key = width, *((side.index_bytes, side.runs) for side in (*sources, *targets))
+    if key not in spec.rendered:
+        spec.rendered[key] = kind(spec, sources, targets, width)
+    found: OperatorKernel = spec.rendered[key]
+    return found
 
 
-def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
-    """1-D map from geometry modes to quadrature points.
-
-    None if the q-function reads neither Jacobians nor positions.
-    """
-    if not code.numbers.mapped:
-        return None
-    degree = LegendreGeometry(term.domain.mesh).degree
-    return Map1D(*mode_values(degree + 1, term.quadrature.points))
+def planned(spec: KernelSpec, pairs: Sequence[tuple[Plan, Plan]]) -> Sides:
+    """Sides of a specification with their plans. Equal ones with one plan are one object."""
+    given = [*zip(spec.sources, (source for source, _ in pairs), strict=True)]
+    given += [*zip(spec.targets, (pairs[k][1] for k in spec.blocks), strict=True)]
+    made = {(s, id(p)): PlannedSide(s, p.number_bytes, p.runs) for s, p in given}
+    sides = [made[side, id(plan)] for side, plan in given]
+    return tuple(sides[: len(pairs)]), tuple(sides[len(pairs) :])
 
 
-def point_kernel(term: KernelTerm) -> Kernel | TableKernel:
-    """Kernel that works at the points: by sum factorisation, or by tables."""
-    if not (term.fields.tabulated or term.tests.tabulated):
-        return factorised_kernel(term)
-    points, code = term.quadrature.points, term.qfunction.code
-    if term.domain.has_normals or term.minima or term.sums:
-        raise OperatorError(
-            "elements by tables have no integrals over faces and no functionals yet"
-        )
-    into, out = (
-        tuple(table_of(space.element, points) for space in spaces.values())
-        for spaces in (term.fields.spaces, term.tests.spaces)
-    )
-    return TableKernel(
-        term.trial.dim,
-        *sides(term),
-        (into, out),
-        code,
-        term.dtype,
-        term.width,
-        term.quadrature.tensor_weights(term.trial.dim),
-        term.data_dtype,
-        blocks_of_tests(term),
-    )
-
-
-def factorised_kernel(term: KernelTerm) -> Kernel:
-    """Kernel that applies a term by sum factorisation."""
-    points, weights = term.quadrature.points, term.quadrature.weights
-    return Kernel(
-        term.trial.dim,
-        *sides(term),
-        lagrange_derivative_matrix(points, points),
-        term.qfunction.code,
-        term.dtype,
-        term.width,
-        weights,
-        geometry_map(term, term.qfunction.code),
-        term.data_dtype,
-        blocks_of_tests(term),
-        term.minima,
-        term.sums,
-    )
+def kernel_of(term: KernelTerm, spec: KernelSpec) -> OperatorKernel:
+    """Kernel of the host for a term."""
+    return host_kernel(spec, plans_of(term, layered=spec.layered), term.width)
 
 
 def sweep(
@@ -179,8 +128,7 @@ def sweep(
     data: Data,
 ) -> Sweep:
     """Bind a kernel to the plans of a term's spaces and to data."""
-    pairs = plans_of(term, layered=not isinstance(kernel, ElementKernel))
-    fitting = _fitting(kernel, pairs)
+    pairs = plans_of(term, layered=kernel.spec.layered)
     dofs = [
         replace(
             each,
@@ -197,7 +145,7 @@ def sweep(
         points = slots * term.trial.num_points(term.quadrature)
         effort = points * term.qfunction.flops // _FLOPS_PER_NUMBER
         data = _repeated(data, term.domain.num_elements)
-    return Sweep(fitting, dofs, data, None, effort, term.domain.num_elements)
+    return Sweep(kernel, dofs, data, None, effort, term.domain.num_elements)
 
 
 def _sweep_dofs(
@@ -232,70 +180,29 @@ def _repeated(data: Data, ne: int) -> Data:
     return data
 
 
-def _fitting(kernel: SweepKernel, pairs: Sequence[tuple[Plan, Plan]]) -> SweepKernel:
-    """Return the kernel, or a copy that reads local dof numbers of the plans' integer type.
-
-    An operator keeps its kernel. A new entry of the tuning database may change the size of chunks,
-    and so the integer type of local dof numbers.
-    """
-    given = [*zip(kernel.sources, (source for source, _ in pairs), strict=True)]
-    given += [*zip(kernel.targets, (pairs[k][1] for k in kernel.blocks), strict=True)]
-    if all(side.index_bytes == plan.number_bytes for side, plan in given):
-        return kernel
-    new = {id(side): replace(side, index_bytes=plan.number_bytes) for side, plan in given}
-    made: Any = kernel  # all classes of kernels are dataclasses
-    sources, targets = (
-        tuple(new[id(side)] for side in sides) for sides in (kernel.sources, kernel.targets)
-    )
-    found: SweepKernel = replace(made, sources=sources, targets=targets)
-    return found
-
-
-def element_products(
-    source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
-) -> Sweep:
-    """See `Backend.element_products`, on a rank that has elements."""
-    kernel = product_kernel(source, target, matrix, dtype)
-    ne, width = source.domain.num_elements, kernel.width
-    ones = placed_array((-(-ne // width), source.ncomp, width), dtype)
-    ones[:] = 1.0
-    points = np.zeros((len(ones), target.element.size, 0, width), dtype)
+def product_sweep(source: Space, target: Space, work: Work) -> Sweep:
+    """See `Backend.launch_products`, on a rank that has elements."""
+    spec, data = work
+    width = lane_width(spec.dtype, None)
+    if data.points.size or data.elements.size:
+        width = data.points.shape[-1]
+    else:  # products without factors; a separable kernel reads ones
+        nbatch = -(-source.domain.num_elements // width)
+        ones = placed_array((nbatch, source.ncomp, width), spec.dtype)
+        ones[:] = 1.0
+        data = Data(np.zeros((nbatch, spec.target.num_nodes, 0, width), spec.dtype), ones)
     none: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-    pair = _element_plans(source, target, dtype, width)
-    return Sweep(kernel, [SweepDofs(*pair, none, none, 0.0)], Data(points, ones))
+    kernel = product_kernel(source, target, spec, width)
+    pair = _product_plans(source, target, spec.dtype, width)
+    return Sweep(kernel, [SweepDofs(*pair, none, none, 0.0)], data)
 
 
-def _element_plans(
+def product_kernel(source: Space, target: Space, spec: KernelSpec, width: int) -> OperatorKernel:
+    """Kernel of the host for products of element dofs."""
+    return host_kernel(spec, [_product_plans(source, target, spec.dtype, width)], width)
+
+
+def _product_plans(
     source: Space, target: Space, dtype: np.dtype[Any], width: int
 ) -> tuple[Plan, Plan]:
     return plans(Arguments.of(source), Arguments.of(target), dtype, width)[0]
-
-
-def product_kernel(
-    source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
-) -> SeparableKernel:
-    """Kernel that multiplies element dofs by a matrix in each direction, see `element_products`."""
-    width = lane_width(dtype, None)
-    into, out = (
-        Side(source.ncomp, (), plan.number_bytes, plan.runs, source.any_width)
-        for plan in _element_plans(source, target, dtype, width)
-    )
-    each = (matrix,) * source.dim
-    return SeparableKernel(source.dim, (into,), (out,), dtype, width, each, each, True, False)
-
-
-def mode_sweep(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> Sweep:
-    """See `Backend.launch_modes`, on a rank that has elements."""
-    kernel, none = mode_kernel(space, modes.vectors, dtype), np.empty(0, dtype=np.int64)
-    pair = _element_plans(space, space, dtype, kernel.width)
-    return Sweep(kernel, [SweepDofs(*pair, none, none, 0.0)], modes.data(kernel.width, dtype))
-
-
-def mode_kernel(space: Space, vectors: NDArray[np.float64], dtype: np.dtype[Any]) -> Kernel:
-    """Kernel of products with `ElementModes` that have the given eigenvectors."""
-    width, n = lane_width(dtype, None), space.p1d
-    plan, _ = _element_plans(space, space, dtype, width)
-    given = plan.number_bytes, plan.runs, space.any_width
-    side = Side(space.ncomp, (np.ascontiguousarray(vectors.T),) * space.dim, *given)
-    code = scaling(space.ncomp, QFunctionInputs(point=1))
-    return Kernel(space.dim, (side,), (side,), np.eye(n), code, dtype, width, np.ones(n))

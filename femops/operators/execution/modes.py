@@ -12,7 +12,6 @@ from scipy.linalg import eigh
 from femops.basis import Basis1D, gauss
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
@@ -50,19 +49,6 @@ class ElementModes:
             points += given[d] * values
         np.divide(given[dim + 1], points, out=points)
         return Data(points.reshape(batches, n**dim, 1, width))
-
-
-def scaling(ncomp: int, numbers: QFunctionInputs) -> QFunctionCode:
-    """Q-function that multiplies all components by the same number, the only one in ``numbers``."""
-    scaled = ", ".join(f"q[0] * u[{c}]" for c in range(ncomp))
-    return value_code(f"({scaled},)", ncomp, numbers)
-
-
-def value_code(values: str, ncomp: int, numbers: QFunctionInputs) -> QFunctionCode:
-    """Code of a q-function of values alone. ``values`` is the expression that it returns."""
-    text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n    return {values}, ux, uy, uz\n"
-    components = tuple(range(ncomp))
-    return QFunctionCode(text, numbers, components, (), components, ())
 
 
 def matrices_of(basis: Basis1D) -> tuple[Floats, Floats]:

@@ -12,22 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.jacobians import Geometry
-from femops.operators.execution.backend import Step
+from femops.operators.execution.backend import Step, Transfer
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.kernels import mode_kernel, product_kernel
 from femops.operators.execution.modes import ElementModes, looks_stretched, modes_of
 from femops.operators.execution.ranks import compiled_steps
+from femops.operators.execution.specs import mode_spec, product_spec
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans
 from femops.operators.integrals.constraints import FREE
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
-from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.kernels.kernel import chunk_parts
 from femops_kernels.cpu.machine import lane_width
-from femops_kernels.cpu.multigrid.relaxation import cycle_parts
+from femops_kernels.pointwise.qdata import Data
 
 _PLANNED_AHEAD = 200_000  # dofs of a problem that pays for another thread
 
@@ -81,25 +79,18 @@ def prepare_cycles(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
 
 def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]) -> None:
     first, steps = spaces[0], list(pairwise(spaces))
-
-    def needed() -> list[Parts]:
-        updates, *others = cycle_parts(outer, dtype)
-        chunk = chunk_parts(lane_width(dtype), dtype, [first.ncomp], [first.ncomp], signed=False)
-        transfers = [product_kernel(*ends, dtype).parts for ends in _transfers(steps)]
-        relaxed = [space for space in spaces if space.order > 1]
-        if not (relaxed and isinstance(first, H1) and looks_stretched(first.mesh)):
-            relaxed = []  # levels will hardly relax by elements
-        modes = [mode_kernel(V, modes_of(V.basis)[1], dtype).parts for V in reversed(relaxed)]
-        return [*modes, updates, chunk, *reversed(transfers), *others]
-
-    if steps:
-        backend_of(first).compile_ahead(needed, first.comm.size)
-        backend_of(first).compile_cycle(_transfers(steps), outer, dtype)
+    if not steps:
+        return
+    relaxed = [space for space in spaces if space.order > 1]
+    if not (relaxed and isinstance(first, H1) and looks_stretched(first.mesh)):
+        relaxed = []  # levels will hardly relax by elements
+    modes = [(space, modes_of(space.basis)[1]) for space in relaxed]
+    backend_of(first).compile_cycle(list(_transfers(steps)), modes, outer, dtype)
 
 
 def _transfers(
     steps: Sequence[tuple[Space, Space]],
-) -> Iterator[tuple[Space, Space, NDArray[np.float64]]]:
+) -> Iterator[Transfer]:
     """Yield source, target and 1-D matrix of each interpolation, and of its transpose."""
     for fine, coarse in steps:
         matrix = interpolation_matrix(coarse, fine)
@@ -110,15 +101,17 @@ def _transfers(
 def compiled_modes(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> CompiledOperator:
     """Compile the sum of the products of all elements with `ElementModes`. Collective."""
     backend, side = backend_of(space), Arguments.of(space)
-    step = Step(1.0, backend.launch_modes(space, modes, dtype), side, side, True)
+    work = mode_spec(space, modes.vectors, dtype), modes.data(backend.slots(dtype), dtype)
+    step = Step(1.0, backend.launch_products(space, space, work), side, side, True)
     return compiled_steps(backend, [step], (side, side), FREE, dtype)
 
 
 def _elementwise(
     source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
 ) -> CompiledOperator:
-    """Compile the operator of `Backend.element_products`. Collective."""
+    """Compile products of element dofs with a matrix in each direction, summed. Collective."""
     backend = backend_of(source)
-    launch = backend.element_products(source, target, matrix, dtype)
+    work = product_spec(source, target, matrix, dtype), Data(np.zeros((0, 0, 0, 1), dtype))
+    launch = backend.launch_products(source, target, work)
     sides = Arguments.of(source), Arguments.of(target)
     return compiled_steps(backend, [Step(1.0, launch, *sides, True)], sides, FREE, dtype)

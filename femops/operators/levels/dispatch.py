@@ -14,10 +14,9 @@ from typing import Any, Self, final
 
 from femops.errors import OperatorError
 from femops.operators.assembly.csr import domains, flat, require_memory
-from femops.operators.execution.backend import Step
+from femops.operators.execution.backend import Step, TermWork
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.constraints import FREE, Constraints
-from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Sum
 from femops.operators.levels.cost import Cost
 from femops.operators.levels.level_data import (
@@ -30,9 +29,8 @@ from femops.operators.levels.level_data import (
 from femops.operators.levels.matrices import Elements, Rows
 from femops.operators.levels.points import Points
 from femops_common.arguments import shown
-from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, Panels
-from femops_kernels.cpu.kernels.separable import SeparableKernel
+from femops_kernels.spec import SeparableSpec
 
 KINDS: dict[str, type[Storage]] = {
     "full": Rows,
@@ -86,7 +84,7 @@ def separable(level: str, summands: Sum) -> bool:
         plain &= term.domain.covers and not (numbers.point or numbers.mapped)
     if plain and backend_of(space).separates:
         blocks = (Points(terms, FREE, level) for terms in blocks_of(summands).values())
-        plain = all(isinstance(k, SeparableKernel) for block in blocks for k, _ in block.work)
+        plain = all(isinstance(spec, SeparableSpec) for block in blocks for spec, _ in block.work)
     else:
         plain = False
     return not space.comm.max(int(not plain))
@@ -119,11 +117,8 @@ class Composite(LevelData, ABC):
         """See `LevelData.as_stored`, part by part."""
         return Sum(summand for part in self.parts.values() for summand in part.as_stored)
 
-    def kernel_parts(self) -> list[Parts]:
-        return [found for part in self.parts.values() for found in part.kernel_parts()]
-
-    def kernel_terms(self) -> list[KernelTerm]:
-        return [term for part in self.parts.values() for term in part.kernel_terms()]
+    def works(self) -> list[TermWork]:
+        return [found for part in self.parts.values() for found in part.works()]
 
     def cost(self) -> Cost:
         each = sum((part.cost() for part in self.parts.values()), Cost())

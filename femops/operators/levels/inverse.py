@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from femops.operators.execution.backend import Work
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.constraints import FREE
-from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Sum, Term
 from femops.operators.levels.points import Points, kept_at_points
 from femops_kernels.compiled import CompiledOperator
-from femops_kernels.cpu.kernels.kernel import Kernel
-from femops_kernels.cpu.kernels.separable import SeparableKernel
+from femops_kernels.spec import PointSpec, SeparableSpec
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +41,8 @@ def block_inverse(summands: Sum) -> CompiledOperator | None:
     missing = inverse is None and first.domain.num_elements > 0
     if space.comm.max(int(missing)):
         return None
-    launch = backend.idle() if inverse is None else backend.launch_inverse(*inverse)
+    products = backend.launch_products
+    launch = backend.idle() if inverse is None else products(space, space, inverse)
     return backend.operator([(1.0, launch)])
 
 
@@ -58,38 +57,36 @@ def _is_scalar(term: Term) -> bool:
     return once and np.count_nonzero(structure) == np.count_nonzero(on_diagonal) == term.trial.ncomp
 
 
-def _of_directions(parts: Points) -> tuple[KernelTerm, Work] | None:
-    """Term of the sum, and kernel and data of the inverse, if D is constant in each element."""
-    kernel, data = parts.work[0]
-    if len(parts.work) > 1 or not isinstance(kernel, SeparableKernel):
+def _of_directions(parts: Points) -> Work | None:
+    """Specification and data of the inverse, if D is constant in each element."""
+    spec, data = parts.work[0]
+    if len(parts.work) > 1 or not isinstance(spec, SeparableSpec):
         return None
     factors = _reciprocals(data.elements, parts)
     if factors is None:
         return None
-    mass = tuple(np.linalg.inv(matrix).astype(np.float64) for matrix in kernel.mass)
-    work = replace(kernel, mass=mass, stiffness=mass), replace(data, elements=factors)
-    return parts.fused[0][1], work
+    mass = tuple(np.linalg.inv(matrix).astype(np.float64) for matrix in spec.mass)
+    return replace(spec, mass=mass, stiffness=mass), replace(data, elements=factors)
 
 
-def _of_points(parts: Points) -> tuple[KernelTerm, Work] | None:
-    """Term of the sum, and kernel and data of the inverse, if there are as many points as nodes.
+def _of_points(parts: Points) -> Work | None:
+    """Specification and data of the inverse, if there are as many points as nodes.
 
     A point must have one number in all. Sums with more numbers, such as one of the element besides,
     are left to dense blocks.
     """
     kept = replace(parts, summands=parts.summands.map(kept_at_points))
-    (kernel, data), numbers = kept.work[0], kept.fused[0][1].qfunction.numbers
-    square = isinstance(kernel, Kernel) and kernel.source.shape == (kernel.q1d,) * kernel.dim
+    (spec, data), numbers = kept.work[0], kept.fused[0][1].qfunction.numbers
+    square = isinstance(spec, PointSpec) and spec.source.shape == (spec.q1d,) * spec.dim
     if len(kept.work) > 1 or not square or not numbers.point == numbers.total == 1:
         return None
-    assert isinstance(kernel, Kernel)
+    assert isinstance(spec, PointSpec)
     points = _reciprocals(data.points, parts)
     if points is None:
         return None
-    bases = (np.linalg.inv(basis).T.astype(np.float64) for basis in kernel.source.bases)
-    side = replace(kernel.source, bases=tuple(bases))
-    work = replace(kernel, sources=(side,), targets=(side,)), replace(data, points=points)
-    return kept.fused[0][1], work
+    bases = (np.linalg.inv(basis).T.astype(np.float64) for basis in spec.source.bases)
+    side = replace(spec.source, bases=tuple(bases))
+    return replace(spec, sources=(side,), targets=(side,)), replace(data, points=points)
 
 
 def _reciprocals(numbers: NDArray[Any], parts: Points) -> NDArray[Any] | None:

@@ -24,17 +24,15 @@ from scipy.sparse import csr_array
 from femops.operators.assembly.csr import assemble_csr, split
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.element_matrices import ElementAssembly
-from femops.operators.execution.backend import Backend, Step
+from femops.operators.execution.backend import Backend, Step, TermWork
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints
-from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Sum, Term
 from femops.operators.levels.cost import Cost
 from femops.pointwise.linear import Pair
 from femops.pointwise.sides import base_name
-from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
 
 _CACHED = (
@@ -82,15 +80,10 @@ class LevelData(ABC):
 
     def compile_ahead(self) -> None:
         """Start to compile the kernels of an application, on the host if a core is idle."""
-        ranks = self.summands.first.spaces[0].comm.size
-        self.backend.compile_ahead(self.kernel_parts, ranks, self.kernel_terms)
+        self.backend.compile_ahead(self.works, self.summands.first.spaces[0].comm.size)
 
-    def kernel_parts(self) -> list[Parts]:
-        """Parts of the host's kernels that can be compiled in advance."""
-        return []
-
-    def kernel_terms(self) -> list[KernelTerm]:
-        """Terms whose kernels a device can compile in advance."""
+    def works(self) -> list[TermWork]:
+        """Terms whose kernels can be compiled in advance, and their work."""
         return []
 
     @property

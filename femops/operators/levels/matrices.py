@@ -24,8 +24,9 @@ from femops.operators.assembly.distributed_csr import Columns, assembled_rows, s
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.assembly.point_matrices import entry_numbers
 from femops.operators.execution.backend import Step
-from femops.operators.execution.kernels import index_bytes, plan_bytes, sides, sweep
+from femops.operators.execution.kernels import index_bytes, plan_bytes
 from femops.operators.execution.ranks import forward_of
+from femops.operators.execution.specs import matrix_spec
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Sum, Term
@@ -34,7 +35,6 @@ from femops.operators.levels.level_data import Storage, share
 from femops.spaces.face_space import FaceSpace
 from femops_kernels.compiled import ONE, Launch, Panels
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.rows import GatheredVector, RowProduct, placed_rows
 from femops_kernels.pointwise.qdata import Data, store_interleaved
 
@@ -76,10 +76,6 @@ class Elements(Storage):
             store_interleaved(out, np.asarray(total), start)
         return out
 
-    def _kernel(self) -> ElementKernel:
-        term = self.summands.first
-        return ElementKernel(term.trial.dim, *sides(term, layered=False), term.dtype, term.width)
-
     @cached_property
     def _by_element(self) -> NDArray[Any]:
         """Element matrices (ne, rows, columns) in the layout that BLAS reads."""
@@ -100,9 +96,10 @@ class Elements(Storage):
         if not term.domain.covers:  # a sweep over faces only adds
             keep = 0.0
         if panels != ONE:
-            work = self._kernel(), Data(self._by_element)
+            work = matrix_spec(term), Data(self._by_element)
             return self.backend.launch_panels(term, constraints, keep, lambda: work, panels)
-        return sweep(term, self._kernel(), constraints, keep, Data(self._in_element_order()))
+        work = matrix_spec(term), Data(self._in_element_order())
+        return self.backend.launch(term, constraints, keep, lambda: work)
 
     def _in_element_order(self) -> NDArray[Any]:
         """The matrices as sweeps read them: elements behind faces are not turned to the faces."""
@@ -125,7 +122,7 @@ class Elements(Storage):
         """See `LevelData.cost`. Counts the products, and the matrices with their D."""
         term, stored = self.summands.first, int(self.matrices.nbytes)
         return Cost(
-            flops=term.domain.num_elements * self._kernel().contraction_flops(),
+            flops=term.domain.num_elements * matrix_spec(term).contraction_flops(),
             bytes_moved=self.moved_bytes(),
             stored_bytes=stored,
             shared_bytes=plan_bytes(term, layered=False),

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import final
 
-from femops.operators.execution.backend import Step, Work
-from femops.operators.execution.kernels import index_bytes, plan_bytes, point_kernel
-from femops.operators.execution.separable import separated
+from femops.operators.execution.backend import Step, TermWork, Work
+from femops.operators.execution.kernels import index_bytes, plan_bytes
+from femops.operators.execution.specs import point_spec, separated
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.kernel_term import KernelTerm
@@ -16,11 +16,9 @@ from femops.operators.integrals.term import AT_POINTS, Sum, Term
 from femops.operators.levels.cost import Cost
 from femops.operators.levels.level_data import Storage, block_steps, blocks_of, share
 from femops.pointwise.linear import Pair
-from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, Launch, Panels
-from femops_kernels.cpu.kernels.kernel import OperatorKernel
-from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data
+from femops_kernels.spec import SeparableSpec
 
 
 @final
@@ -70,10 +68,10 @@ class Points(Storage):
         )
 
     @cached_property
-    def work(self) -> list[tuple[OperatorKernel, Data]]:
-        """Kernel of the host and data, for each fused summand."""
+    def work(self) -> list[Work]:
+        """Specification of the kernel, and data on the host, for each fused summand."""
         return [
-            _separated(t, group) or (point_kernel(t), _whole(t, group))
+            separated(t, [part for _, part in group]) or (point_spec(t), _whole(t, group))
             for (_, t), group in zip(self.fused, self._groups, strict=True)
         ]
 
@@ -97,11 +95,8 @@ class Points(Storage):
             return self
         return replace(self, summands=self.summands.map(kept_at_points), level="partial")
 
-    def kernel_parts(self) -> list[Parts]:
-        return [kernel.parts for kernel, _ in self.work]
-
-    def kernel_terms(self) -> list[KernelTerm]:
-        return [term for _, term in self.fused]
+    def works(self) -> list[TermWork]:
+        return [(term, partial(self._work, k)) for k, (_, term) in enumerate(self.fused)]
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """One sweep for each fused summand. For many vectors on a product, block by block."""
@@ -112,16 +107,16 @@ class Points(Storage):
             return self._stored.with_constraints(self.constraints).steps_of(panels)
         launch = self.backend.launch
         return [
-            self._step(k, launch(term, self.constraints, self._keep(k), partial(self._work, k)))
-            for k, (_, term) in enumerate(self.fused)
+            self._step(k, launch(term, self.constraints, self._keep(k), work))
+            for k, (term, work) in enumerate(self.works())
         ]
 
     def steps_of(self, panels: Panels) -> list[Step]:
         """Steps for many vectors, from data whose kernels read no geometry."""
         launch, given = self.backend.launch_panels, self.constraints
         return [
-            self._step(k, launch(term, given, self._keep(k), partial(self._work, k), panels))
-            for k, (_, term) in enumerate(self.fused)
+            self._step(k, launch(term, given, self._keep(k), work, panels))
+            for k, (term, work) in enumerate(self.works())
         ]
 
     def _step(self, k: int, launch: Launch) -> Step:
@@ -138,7 +133,7 @@ class Points(Storage):
         return term.domain.covers and before.isdisjoint(term.tests.spaces)
 
     def _work(self, k: int) -> Work:
-        """Kernel of the host and its data for fused summand k."""
+        """See `work`, for fused summand k."""
         return self.work[k]
 
     def _keep(self, k: int) -> float:
@@ -148,9 +143,9 @@ class Points(Storage):
     def cost(self) -> Cost:
         """See `LevelData.cost`. Counts the emitted contractions, the q-functions and their data."""
         flops = 0
-        for (_, term), (kernel, _) in zip(self.fused, self.work, strict=True):
-            each = kernel.contraction_flops()
-            if not isinstance(kernel, SeparableKernel):
+        for (_, term), (spec, _) in zip(self.fused, self.work, strict=True):
+            each = spec.contraction_flops()
+            if not isinstance(spec, SeparableSpec):
                 each += term.trial.num_points(term.quadrature) * term.qfunction.flops
             flops += term.domain.num_elements * each
         modes = {id(data.modes): int(data.modes.nbytes) for _, data in self.work}
@@ -182,11 +177,6 @@ class Points(Storage):
         share(self, new, "work")
         share(self, new, "_stored")
         return new
-
-
-def _separated(term: KernelTerm, group: Sum) -> tuple[OperatorKernel, Data] | None:
-    """See `separated`. None for terms of several fields."""
-    return None if term.several else separated(term, [part for _, part in group])
 
 
 def _mapped(term: Term) -> bool:

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from femops_kernels.compiled import Panels
 from femops_kernels.cpu import machine
+from femops_kernels.cpu.blas import gemm_address
 from femops_kernels.cpu.exchange import Contributions
-from femops_kernels.cpu.kernels.blas import gemm_address
-from femops_kernels.cpu.kernels.dense import ElementKernel
-from femops_kernels.cpu.kernels.kernel import OperatorKernel
+from femops_kernels.cpu.kernels import ElementKernel, OperatorKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import ElementSweep, SweepDofs, address_table
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
@@ -45,26 +44,28 @@ class VectorTerm:
     @property
     def targets(self) -> list[Plan]:
         """Plans of all test functions."""
-        return [self.dofs[k].target for k in self.kernel.blocks]
+        return [self.dofs[k].target for k in self.kernel.spec.blocks]
 
     @cached_property
     def entries(self) -> list[dict[int, Any]]:
         """Entries of each block of the table that do not depend on the number of vectors."""
         kernel = self.kernel
-        tested = dict(zip(kernel.blocks, kernel.targets, strict=True))
+        tested = dict(zip(kernel.spec.blocks, kernel.spec.targets, strict=True))
+        by_blas = isinstance(kernel, ElementKernel)
+        gemm = gemm_address(kernel.spec.dtype)[1] if by_blas else 0
         common = {
             layout.FIRST_ELEMENT: self.source.first_batch,
             layout.QDATA: self.data.points,
             layout.ELEMENT: self.data.elements,
             layout.CONSTANTS: self.data.constants,
-            layout.GEMM: gemm_address(kernel.dtype)[1] if isinstance(kernel, ElementKernel) else 0,
+            layout.GEMM: gemm,
             layout.BLOCKS: len(self.dofs),
         }
         return [
             common
             | _fields_entries(dofs, side.ncomp)
-            | _tests_entries(dofs, tested[k].ncomp if k in tested else 0, kernel.dtype)
-            for k, (dofs, side) in enumerate(zip(self.dofs, kernel.sources, strict=True))
+            | _tests_entries(dofs, tested[k].ncomp if k in tested else 0, kernel.spec.dtype)
+            for k, (dofs, side) in enumerate(zip(self.dofs, kernel.spec.sources, strict=True))
         ]
 
 
@@ -116,7 +117,7 @@ def _flags(positions: Ints, size: int) -> Any:
 
 def _buffer(plan: Plan, numbers: int, kernel: OperatorKernel) -> NDArray[Any]:
     """Buffer for contributions to non-owned dofs, with ``numbers`` entries for each dof."""
-    return aligned_array((len(plan.nonowned_dofs) * numbers,), kernel.dtype)
+    return aligned_array((len(plan.nonowned_dofs) * numbers,), kernel.spec.dtype)
 
 
 @final
@@ -126,12 +127,12 @@ class VectorSweep(ElementSweep):
     def __init__(self, term: VectorTerm, panels: Panels) -> None:
         kernel, nvec = term.kernel, panels.nvec
         self.term, self.groups = term, self._groups(term, panels)
-        self.kernel, row = kernel, nvec * kernel.dtype.itemsize
+        self.kernel, row = kernel, nvec * kernel.spec.dtype.itemsize
         self.left = [
             Contributions(
                 plan, _buffer(plan, side.ncomp * panels.count * nvec, kernel), nvec * side.ncomp
             )
-            for plan, side in zip(term.targets, kernel.targets, strict=True)
+            for plan, side in zip(term.targets, kernel.spec.targets, strict=True)
         ]
         plans = [plan for dofs in term.dofs for plan in (dofs.source, dofs.target)]
         self.with_ghosts = np.any([plan.with_ghosts for plan in plans], axis=0)
@@ -154,9 +155,9 @@ class VectorSweep(ElementSweep):
             layout.PANEL_GROUPS: self.groups // panels.count,
             layout.NVEC: panels.nvec,
             layout.ROW_BYTES: row,
-            layout.IN_PANEL_BYTES: row * term.source.ndofs * kernel.source.ncomp,
-            layout.OUT_PANEL_BYTES: row * term.targets[0].ndofs * kernel.target.ncomp,
-            layout.ZEROS: aligned_array((panels.nvec,), kernel.dtype),
+            layout.IN_PANEL_BYTES: row * term.source.ndofs * kernel.spec.source.ncomp,
+            layout.OUT_PANEL_BYTES: row * term.targets[0].ndofs * kernel.spec.target.ncomp,
+            layout.ZEROS: aligned_array((panels.nvec,), kernel.spec.dtype),
             layout.BUFFER: 0,
             layout.BUFFER_PANEL_BYTES: 0,
         }
@@ -166,7 +167,7 @@ class VectorSweep(ElementSweep):
             | {layout.IN_ORIGIN: dofs.first_in * row, layout.OUT_ORIGIN: dofs.first_out * row}
             for entries, dofs in zip(term.entries, term.dofs, strict=True)
         ]
-        for k, left, side in zip(kernel.blocks, self.left, kernel.targets, strict=True):
+        for k, left, side in zip(kernel.spec.blocks, self.left, kernel.spec.targets, strict=True):
             rows = len(left.target.nonowned_dofs) * side.ncomp
             blocks[k] |= {layout.BUFFER: left.buffer, layout.BUFFER_PANEL_BYTES: row * rows}
         return blocks
@@ -187,7 +188,8 @@ class VectorSweep(ElementSweep):
     def _work_bytes(self, row: int) -> int:
         """Bytes of a thread's work space; see ``skeletons/multivector``."""
         kernel, module = self.kernel, self.kernel.multivector
-        lanes = (module.NUMBER_LANES + module.WORK_LANES) * kernel.width * kernel.dtype.itemsize
+        lane = kernel.width * kernel.spec.dtype.itemsize
+        lanes = (module.NUMBER_LANES + module.WORK_LANES) * lane
         if isinstance(kernel, ElementKernel):
             lanes = (module.ROWS_IN + module.ROWS_OUT) * row
         needed = row + lanes + 2 * module.LISTS + ALIGNMENT

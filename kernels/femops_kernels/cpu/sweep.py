@@ -17,7 +17,7 @@ from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.compiled import CompiledOperator, Launch, Places
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.exchange import Contributions
-from femops_kernels.cpu.kernels.kernel import SweepKernel
+from femops_kernels.cpu.kernels import SweepKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
@@ -205,8 +205,8 @@ class Sweep(ElementSweep):
         self.num_elements = num_elements
         self.kernel, self.dofs, self.data = kernel, tuple(dofs), data
         plan = dofs[0].source
-        shape = int(plan.first_batch[-1]), kernel.functionals, kernel.width
-        self.functionals_of_batches = aligned_array(shape, kernel.dtype)
+        shape = int(plan.first_batch[-1]), kernel.spec.functionals, kernel.width
+        self.functionals_of_batches = aligned_array(shape, kernel.spec.dtype)
         self.left: list[Contributions] = []
         common = data_entries(data) | {
             layout.FUNCTIONALS: self.functionals_of_batches,
@@ -222,7 +222,7 @@ class Sweep(ElementSweep):
         addresses = (module.addresses["sweep"], module.addresses["combine"], self.table.ctypes.data)
         self.row = (*addresses, plan.nchunks)
         sizes_in = [each.source.local_size for each in dofs]
-        sizes_out = [dofs[k].target.local_size for k in kernel.blocks]
+        sizes_out = [dofs[k].target.local_size for k in kernel.spec.blocks]
         needed = kernel.work_bytes(sizes_in, sizes_out)
         self.work_bytes = -(-needed // ALIGNMENT) * ALIGNMENT
         self.with_ghosts = np.any([plan.with_ghosts for plan in plans], axis=0)
@@ -231,19 +231,19 @@ class Sweep(ElementSweep):
 
     def _block(self, k: int, common: dict[int, Any]) -> dict[int, Any]:
         """Entries of block k of the table: field k, and its test function if it has one."""
-        kernel, dofs, source = self.kernel, self.dofs[k], self.kernel.sources[k]
-        written = k in kernel.blocks
-        target = kernel.targets[kernel.blocks.index(k)] if written else source
+        kernel, dofs, source = self.kernel, self.dofs[k], self.kernel.spec.sources[k]
+        written = k in kernel.spec.blocks
+        target = kernel.spec.targets[kernel.spec.blocks.index(k)] if written else source
         plan = dofs.target if written else _without_dofs(dofs.target)
         # padding elements, which are the last, write behind the last chunk's piece
         buffered = (len(plan.nonowned_dofs) + plan.runs.longest) * target.ncomp
         # each chunk writes its piece before any is read, so the piece lies near the chunk's thread
-        buffer = np.empty(buffered, kernel.dtype)
+        buffer = np.empty(buffered, kernel.spec.dtype)
         if written:
             self.left.append(Contributions(plan, buffer, target.ncomp))
         cleared_start, cleared_at = dofs.source.local_positions(dofs.cleared, source.ncomp)
         start, positions = plan.local_positions(dofs.constrained, target.ncomp)
-        size = kernel.dtype.itemsize
+        size = kernel.spec.dtype.itemsize
         return plan_entries(dofs.source, plan, source.ncomp, target.ncomp) | {
             **common,
             layout.BUFFER: buffer,
@@ -251,7 +251,7 @@ class Sweep(ElementSweep):
             layout.CLEARED: cleared_at,
             layout.CONSTRAINED_START: start,
             layout.CONSTRAINED: positions,
-            layout.KEEP: np.array([dofs.keep], dtype=kernel.dtype),
+            layout.KEEP: np.array([dofs.keep], dtype=kernel.spec.dtype),
             layout.IN_ORIGIN: dofs.first_in * size,
             layout.OUT_ORIGIN: dofs.first_out * size,
             layout.IN_TURNS: turn_table(dofs.turns_in, dofs.source),
@@ -260,7 +260,8 @@ class Sweep(ElementSweep):
 
     @property
     def functionals(self) -> NDArray[Any]:
-        by_slot = self.functionals_of_batches.swapaxes(0, 1).reshape(self.kernel.functionals, -1)
+        count = self.kernel.spec.functionals
+        by_slot = self.functionals_of_batches.swapaxes(0, 1).reshape(count, -1)
         return by_slot[:, : self.num_elements]
 
 
@@ -394,9 +395,9 @@ def _owns_same(first: HostLaunch, second: HostLaunch) -> bool:
 
     False for reproducible kernels. Ranks add all contributions of a sweep before the next sweep.
     """
-    if not (isinstance(first, Sweep) and isinstance(second, Sweep)) or first.kernel.reproducible:
+    if not (isinstance(first, Sweep) and isinstance(second, Sweep)) or first.kernel.spec.any_width:
         return False
-    written = [{k: each.dofs[k] for k in each.kernel.blocks} for each in (first, second)]
+    written = [{k: each.dofs[k] for k in each.kernel.spec.blocks} for each in (first, second)]
     owned = [
         {(dofs.first_out, dofs.target.owned_start.tobytes()) for dofs in sweep.values()}
         for sweep in written

@@ -103,7 +103,7 @@ def test_copies_are_read_between(kernel: CudaKernel, text: str) -> None:
     """After the wait, and before what orders reads before the next copy."""
     before, _, behind = text.partition("mbarrier.try_wait")
     between, _, after = behind.partition("fence.proxy.async")
-    pieces = kernel.q1d * kernel.qfunction.numbers.point // 2
+    pieces = kernel.spec.q1d * kernel.spec.qfunction.numbers.point // 2
     counts = [part.count("ld.shared.v2") for part in (before, between)]
     assert counts == [0, pieces]
     assert kernel.merged or "ld.shared.v2" not in after  # where sums over threads are read so

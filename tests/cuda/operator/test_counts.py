@@ -99,8 +99,8 @@ def test_the_kernel_does_what_is_counted(device: HostDevice, case: Any) -> None:
     kernel, each = sweep.kernel, shared_numbers(sweep.kernel)
     # in the last block others work along, but for the last lines, whose results none asks for
     beyond = -sweep.count % kernel.shape.elements
-    lines = kernel.target.ncomp * kernel.target.p1d ** (kernel.dim - 1)
-    last = 2 if kernel.has_end else kernel.q1d * (kernel.dim > 1)
+    lines = kernel.target.ncomp * kernel.target.p1d ** (kernel.spec.dim - 1)
+    last = 2 if kernel.spec.has_end else kernel.spec.q1d * (kernel.spec.dim > 1)
     assert touches == sweep.count * each + beyond * (each - lines * last)
     assert additions == sweep.count * Work.of(sweep.kernel).atomics > 0
 

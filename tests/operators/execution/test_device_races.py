@@ -27,7 +27,7 @@ def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     on_a_line = "1-D" in request.node.name
 
     def shape_for(kernel: CudaKernel, device: Device) -> Shape:
-        return Shape(min(1 if kernel.dim == 1 else 2, most_elements(kernel, device)))
+        return Shape(min(1 if kernel.spec.dim == 1 else 2, most_elements(kernel, device)))
 
     monkeypatch.setattr(kernels, "shape_for", shape_for)
     monkeypatch.setattr(many, "_THREADS", 1 if on_a_line else 64)

@@ -112,9 +112,9 @@ def marked(numbers: Sequence[float], choose: Callable[..., float], form: str) ->
 def code(device: PaperDevice, form: str, p: int, level: str) -> list[str]:
     """Instructions of a point, and picoseconds that it keeps memory and units busy."""
     kernel = kernel_of(device, form, p, level)
-    points, elements = kernel.q1d**3, kernel.shape.elements
+    points, elements = kernel.spec.q1d**3, kernel.shape.elements
     counts = instructions(disassembled(machine_code(device, kernel.text)))
-    each = {name: number / kernel.q1d for name, number in counts.items()}
+    each = {name: number / kernel.spec.q1d for name, number in counts.items()}
     warps = -(-kernel.threads // 32) / (elements * kernel.lines)  # instructions of warps, a line's
     clocks = CLOCKS / 1e12  # per picosecond
     started = each["fp64"] + each["shared"] + each["others"]
@@ -132,8 +132,8 @@ def code(device: PaperDevice, form: str, p: int, level: str) -> list[str]:
 
 def stored_bytes(kernel: CudaKernel, p: int) -> int:
     """Bytes that an element of a large mesh moves: dofs in and out, where they are, its numbers."""
-    numbers = kernel.q1d**3 * kernel.qfunction.numbers.point * kernel.stored.itemsize
-    modes = 0 if kernel.geometry is None else 3 * kernel.geometry.g1d**3 * 8
+    numbers = kernel.spec.q1d**3 * kernel.spec.qfunction.numbers.point * kernel.spec.stored.itemsize
+    modes = 0 if kernel.spec.geometry is None else 3 * kernel.spec.geometry.g1d**3 * 8
     return numbers + modes + 16 * p**3 + 4 * 27
 
 

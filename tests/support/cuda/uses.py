@@ -101,7 +101,7 @@ def reshaped(persistent: bool, A: Any) -> None:
     """What is stored at points goes through shared memory."""
     x = random(A)
     for sweep in (each for each in A.compiled.sweeps if isinstance(each, DeviceSweep)):
-        elements = 1 if sweep.kernel.dim == 1 else 2  # a line has two faces
+        elements = 1 if sweep.kernel.spec.dim == 1 else 2  # a line has two faces
         other = sweep.reshaped(Shape(elements, 1, True, persistent))
         y = np.zeros(A.shape[0], A.dtype)
         assert other.kernel.staged

@@ -67,7 +67,7 @@ def per_point(kernel: CudaKernel, device: PaperDevice) -> float:
     """Instructions of a warp for a point of each thread."""
     text = disassembled(machine_code(device, kernel.text))
     counts = instructions(trip(text) if kernel.persistent else text)
-    return sum(counts[name] for name in ("fp64", "shared", "others")) / kernel.q1d
+    return sum(counts[name] for name in ("fp64", "shared", "others")) / kernel.spec.q1d
 
 
 def chosen(device: PaperDevice, form: str, p: int, level: str) -> list[str]:

@@ -79,7 +79,7 @@ class MergedSweep:
         self._sweep = sweep = self._launches.sweeps[0]
         assert isinstance(sweep, Sweep)
         plan, kernel = sweep.dofs[0].target, sweep.kernel
-        ncomp, dtype, given = kernel.target.ncomp, kernel.dtype, inverse is not None
+        ncomp, dtype, given = kernel.spec.target.ncomp, kernel.spec.dtype, inverse is not None
         shared = np.union1d(plan.combine_dof, _sent_dofs(operator))
         length, pieces = n + len(shared) * ncomp, plan.owned_start * ncomp
         self.vectors = placed_array((4, length), dtype, pieces, axis=1)
@@ -152,7 +152,7 @@ def _sent_dofs(operator: CompiledOperator) -> NDArray[np.int64]:
         return np.zeros(0, dtype=np.int64)
     (forward, _), (sweep,) = operator.forwards[0], operator.sweeps
     at = forward.positions
-    return np.unique(at[at >= 0] // sweep.kernel.source.ncomp)
+    return np.unique(at[at >= 0] // sweep.kernel.spec.source.ncomp)
 
 
 def _kernel_table(
@@ -161,7 +161,7 @@ def _kernel_table(
     """Copy of the sweep's table for merged sweeps, and arrays that must live as long as it."""
     plan = sweep.dofs[0].target
     # a chunk reads non-owned dofs from the tail, behind which ghosts are counted
-    tail, behind = n // sweep.kernel.target.ncomp, len(shared) - plan.ndofs
+    tail, behind = n // sweep.kernel.spec.target.ncomp, len(shared) - plan.ndofs
     at = np.searchsorted(shared, plan.nonowned_dofs)
     is_ghost = plan.nonowned_dofs >= plan.ndofs
     nonowned = tail + np.where(is_ghost, plan.nonowned_dofs + behind, at)
@@ -192,14 +192,14 @@ def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
 def _constrained_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, Any]:
     """Entries of the table for constrained dofs. The operator multiplies them by ``KEEP``."""
     plan, constrained = sweep.dofs[0].target, sweep.dofs[0].constrained
-    ncomp = sweep.kernel.target.ncomp
+    ncomp = sweep.kernel.spec.target.ncomp
     in_tail = np.isin(np.add.outer(shared * ncomp, np.arange(ncomp)), constrained)
     positions = np.flatnonzero(in_tail)
     return {
         layout.NCOMP: ncomp,
         layout.CONSTRAINED_START: np.searchsorted(constrained, plan.batch_start * ncomp),
         layout.CONSTRAINED: constrained,
-        layout.KEPT: np.zeros(len(constrained), dtype=sweep.kernel.dtype),
+        layout.KEPT: np.zeros(len(constrained), dtype=sweep.kernel.spec.dtype),
         layout.KEEP: int(sweep.table[sweep_layout.KEEP]),
         layout.TAIL_CONSTRAINED_START: np.searchsorted(
             positions, np.searchsorted(shared, plan.owned_start) * ncomp

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import final
 
 from femops_kernels.cuda.operator.kernel import CudaKernel
+from femops_kernels.cuda.operator.sides import alone
 from femops_kernels.pointwise.qfunction import used_slots
 from femops_kernels.pointwise.recording import Recording
-from femops_kernels.pointwise.sum_factorization import contraction_flops
 
 
 @final
@@ -23,12 +23,13 @@ class Work:
     @staticmethod
     def of(kernel: CudaKernel) -> Work:
         """Count the work of a kernel."""
-        qfunction, points = kernel.qfunction, kernel.lines * kernel.line_points
-        read = used_slots(kernel.dim, qfunction.value_in, qfunction.gradient_in)
-        recording = Recording(qfunction.text, read, kernel.source.ncomp, qfunction.numbers.total)
+        qfunction, points = kernel.spec.qfunction, kernel.lines * kernel.line_points
+        read = used_slots(kernel.spec.dim, qfunction.value_in, qfunction.gradient_in)
+        ncomp = kernel.spec.source.ncomp
+        recording = Recording(qfunction.text, read, ncomp, qfunction.numbers.total)
         return Work(
-            contraction_flops(kernel) + points * len(recording.operations),
-            shared_numbers(kernel) * kernel.dtype.itemsize + _staged_bytes(kernel),
+            kernel.spec.contraction_flops() + points * len(recording.operations),
+            shared_numbers(kernel) * kernel.spec.dtype.itemsize + _staged_bytes(kernel),
             _atomics(kernel),
         )
 
@@ -37,18 +38,18 @@ def _staged_bytes(kernel: CudaKernel) -> int:
     """Bytes of an element's staged qdata, written to shared memory and read from it."""
     if not kernel.staged:
         return 0
-    numbers = kernel.qfunction.numbers.point * kernel.lines * kernel.line_points
-    return 2 * numbers * kernel.stored.itemsize
+    numbers = kernel.spec.qfunction.numbers.point * kernel.lines * kernel.line_points
+    return 2 * numbers * kernel.spec.stored.itemsize
 
 
 def shared_numbers(kernel: CudaKernel) -> int:
     """Numbers that ``element.cuh`` writes to shared memory and reads there, for one element."""
-    if kernel.has_end:
+    if kernel.spec.has_end:
         return _face_numbers(kernel)
-    if kernel.dim == 1:
+    if kernel.spec.dim == 1:
         return 0
-    q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
-    points, source, target = q**dim, kernel.source, kernel.target
+    q, dim, qfunction = kernel.spec.q1d, kernel.spec.dim, kernel.spec.qfunction
+    points, source, target = q**dim, kernel.spec.source, kernel.target
     same_in, same_out = kernel.identity
     read = _interpolation(dim, source.p1d, q, same_in)
     if qfunction.gradient_in:
@@ -72,10 +73,10 @@ def _interpolation(dim: int, p: int, q: int, identity: bool) -> int:
 
 def _face_numbers(kernel: CudaKernel) -> int:
     """Numbers that ``face.cuh`` writes to shared memory and reads there, for one face."""
-    q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
+    q, dim, qfunction = kernel.spec.q1d, kernel.spec.dim, kernel.spec.qfunction
     numbers, points = 0, kernel.lines
     for side, value, slopes in (
-        (kernel.source, qfunction.value_in, qfunction.gradient_in),
+        (kernel.spec.source, qfunction.value_in, qfunction.gradient_in),
         (kernel.target, True, qfunction.gradient_out),  # factors that are zero are written too
     ):
         p, across = side.p1d, q if dim == 3 else 1
@@ -90,9 +91,9 @@ def _face_numbers(kernel: CudaKernel) -> int:
 
 
 def _atomics(kernel: CudaKernel) -> int:
-    target, dim = kernel.target, kernel.dim
-    if target.alone or kernel.reproducible:
+    target, dim = kernel.target, kernel.spec.dim
+    if alone(target) or kernel.spec.reproducible:
         return 0
     inside = 0 if target.on_faces else max(target.p1d - 2, 0) ** dim
-    layers = target.p1d if target.end is None else target.end.shape[1]
+    layers = target.p1d if target.near_end is None else target.near_end.shape[1]
     return int(target.ncomp * (layers * target.p1d ** (dim - 1) - inside))

@@ -44,16 +44,16 @@ def uploaded(
     """
     places = order.group, order.elements.tobytes()
     copy = partial(copied, device, kernel, data, count, order)
-    return _there.get(
-        data, copy, device, *places, kernel.qfunction.numbers, kernel.dtype, kernel.stored
-    )
+    spec = kernel.spec
+    kinds = spec.qfunction.numbers, spec.dtype, spec.stored
+    return _there.get(data, copy, device, *places, *kinds)
 
 
 def copied(
     device: Device, kernel: CudaKernel, source: Data | FilledData, count: int, order: Order
 ) -> dict[str, Any]:
     """Make a new copy of the inputs that `uploaded` shares, for a kernel that runs once."""
-    given, kind = kernel.qfunction.numbers, kernel.dtype
+    given, kind = kernel.spec.qfunction.numbers, kernel.spec.dtype
     arrays: dict[str, Any] = dict.fromkeys(("points", "elements", "modes", "constants"))
     data = source.data if isinstance(source, FilledData) else source
     if isinstance(source, FilledData):
@@ -90,9 +90,9 @@ def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> An
 
     Shapes: returned (blocks, pieces, threads, 16 // itemsize).
     """
-    piece = 16 // kernel.stored.itemsize
+    piece = 16 // kernel.spec.stored.itemsize
     shape = blocks, -(-kernel.line_points * numbers // piece), kernel.vector_threads, piece
-    return device.xp.zeros(shape, kernel.stored)
+    return device.xp.zeros(shape, kernel.spec.stored)
 
 
 def joined_streams(
@@ -107,13 +107,13 @@ def joined_streams(
     blocks, _, threads, piece = parts[0][0].shape
     line = kernel.line_points
     counts = [len(factors) for _, factors in parts]
-    whole = device.xp.zeros((blocks, threads, line, sum(counts)), kernel.stored)
+    whole = device.xp.zeros((blocks, threads, line, sum(counts)), kernel.spec.stored)
     for (part, factors), end in zip(parts, accumulate(counts), strict=True):
         lines = part.swapaxes(1, 2).reshape(blocks, threads, -1)[:, :, : line * len(factors)]
         numbers = lines.reshape(blocks, threads, line, len(factors))
         whole[..., end - len(factors) : end] = numbers * device.upload(factors)
     out = streams(device, kernel, sum(counts), blocks)
-    padded = device.xp.zeros((blocks, threads, out.shape[1] * piece), kernel.stored)
+    padded = device.xp.zeros((blocks, threads, out.shape[1] * piece), kernel.spec.stored)
     padded[:, :, : line * sum(counts)] = whole.reshape(blocks, threads, -1)
     out[:] = padded.reshape(blocks, threads, -1, piece).swapaxes(1, 2)
     return out
@@ -132,7 +132,7 @@ def host_streams(device: Device, kernel: CudaKernel, points: NDArray[Any], order
     for begin in range(0, blocks, each):
         end = min(begin + each, blocks)
         values = order.taken(device, points, begin * group, end * group)
-        padded = device.xp.zeros((len(values), lines, pieces * piece), kernel.stored)
+        padded = device.xp.zeros((len(values), lines, pieces * piece), kernel.spec.stored)
         padded[:, :, :numbers] = values.reshape(-1, lines, numbers)
         part = padded.reshape(end - begin, group * lines, pieces, piece)
         out[begin:end] = part.swapaxes(1, 2)

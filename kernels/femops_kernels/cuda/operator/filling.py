@@ -47,11 +47,12 @@ def filled_streams(
     values: dict[str, Any] = dict.fromkeys((*OUTPUT, *STATE, "r", "inverse", "p"))
     values |= {"alpha": 1.0, "keep": 0.0, "add": 0, "count": count, "first_portion": 0}
     values |= {"row": 1, "groups": 1, "panel_in": 0, "panel_out": 0, "owned_out": 0}
-    values |= {"functionals": None, "parts": out.view(kernel.dtype)}  # whole pieces of any type
+    pieces = out.view(kernel.spec.dtype)  # whole pieces of any type
+    values |= {"functionals": None, "parts": pieces}
     values |= {"order": device.upload(parts.elements) if kernel.ordered else None}
     values |= (uploaded if again else copied)(device, kernel, data, count, parts)
     values |= prefetched(device, kernel, parts)
-    for k, (side, field) in enumerate(zip(kernel.sources, fields, strict=True)):
+    for k, (side, field) in enumerate(zip(kernel.spec.sources, fields, strict=True)):
         given = input_arguments(side, field.dofs, suffix(k))
         values |= given | {f"x{suffix(k)}": field.vector, f"ghosts_in{suffix(k)}": field.ghosts}
     packed = kernel.layout.pack(device, **values)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.sources import TYPES
-from femops_kernels.cuda.operator.sides import Side, arguments_of
+from femops_kernels.cuda.operator.sides import arguments_of
+from femops_kernels.spec import PointSpec
 
 CLEARED, CONSTRAINED = 1, 2
 """Bits of marks: entries that are read as zero, entries of constrained rows."""
@@ -45,13 +41,8 @@ _ARGUMENTS = {
 }
 
 
-def layout_of(
-    sources: Sequence[Side],
-    targets: Sequence[Side],
-    dtype: np.dtype[Any],
-    stored: np.dtype[Any],
-) -> Layout:
-    """Layout of the arguments of a kernel; ``stored`` is the type of the qdata."""
+def layout_of(spec: PointSpec) -> Layout:
+    """Layout of the arguments of a kernel."""
     none = {"touched": "const int*"}  # kernels without test functions have it too
-    points = {"points": f"const {TYPES[stored.name]}*"}
-    return Layout(arguments_of(sources, targets) | none | _ARGUMENTS | points, dtype)
+    points = {"points": f"const {TYPES[spec.stored.name]}*"}
+    return Layout(arguments_of(spec.sources, spec.targets) | none | _ARGUMENTS | points, spec.dtype)

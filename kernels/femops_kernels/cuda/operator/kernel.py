@@ -16,13 +16,13 @@ from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.operator.cg_state import STATE_CONSTANTS
 from femops_kernels.cuda.operator.inputs import MARKS, layout_of
 from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
-from femops_kernels.cuda.operator.sides import Side, sides_text
+from femops_kernels.cuda.operator.sides import sides_text, words_of
 from femops_kernels.cuda.operator.tables import columns, matrix_type, squares, table
 from femops_kernels.device import Device
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qfunction import QFunctionCode
-from femops_kernels.pointwise.sum_factorization import Map1D, check_points
 from femops_kernels.simd.matrix import Matrix1D
+from femops_kernels.spec import Map1D, PointSpec, Side
 from femops_kernels.tuning.database import TuningKey
 
 ROW = 128
@@ -142,23 +142,13 @@ _RESERVED = 1024  # bytes of shared memory that CUDA takes for each block
 @final
 @dataclass(frozen=True, eq=False)
 class CudaKernel:
-    """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``element.cuh`` and ``face.cuh``."""
+    """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``element.cuh`` and ``face.cuh``.
 
-    dim: int
-    # sources and targets: the fields and the test functions.  Only forms on several fields have
-    # more than one.
-    sources: tuple[Side, ...]
-    targets: tuple[Side, ...]
-    # (q1d, q1d): derivatives at the quadrature points of the Lagrange polynomials of these points
-    d1d: NDArray[np.float64]
-    qfunction: QFunctionCode
-    dtype: np.dtype[Any]  # float64 or float32
-    weights: NDArray[np.float64]  # (q1d,): weights of the quadrature rule in one direction
+    Elements have the same basis in all directions.
+    """
+
+    spec: PointSpec
     shape: Shape
-    geometry: Map1D | None = None  # needed if the q-function takes Jacobians or positions
-    data_dtype: np.dtype[Any] | None = None  # type of the qdata, if not ``dtype``
-    # True if ``combine.cuh`` sums the contributions to shared dofs in the order of the elements
-    reproducible: bool = False
     # True if the kernel also updates vectors of conjugate gradients, see ``merged.cuh``
     merged: bool = False
     # work of the kernel.  "apply" applies the operator to x.  "apply_many" applies it to many
@@ -168,48 +158,24 @@ class CudaKernel:
     entry: str = "apply"
     # number of vectors that a block works on.  Only a block of "apply_many" has more than one.
     vectors: int = 1
-    # minima and sums: numbers of functionals: minima and sums over the points of an element.  The
-    # q-function returns them after the components of the test functions.
-    minima: int = 0
-    sums: int = 0
     reader: CudaKernel | None = None  # the kernel that reads the qdata which this one stores
-    # for each test function the number of the field in the same space
-    blocks: tuple[int, ...] = (0,)
-
-    def __post_init__(self) -> None:
-        if self.dim > 1 or not self.has_end:
-            check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
 
     @staticmethod
-    def fitting(device: Device, **parts: Any) -> CudaKernel:
+    def fitting(device: Device, spec: PointSpec) -> CudaKernel:
         """Kernel with a launch shape that suits a device; see `shape_for`."""
-        single = CudaKernel(**parts, shape=Shape(1))
+        single = CudaKernel(spec, Shape(1))
         return replace(single, shape=shape_for(single, device))
-
-    @property
-    def q1d(self) -> int:
-        """Quadrature points per direction."""
-        return int(self.d1d.shape[0])
-
-    @property
-    def source(self) -> Side:
-        """The field, or the first one."""
-        return self.sources[0]
 
     @property
     def target(self) -> Side:
         """The test function, or the first one; the first field if there is no test function."""
-        return self.targets[0] if self.targets else self.source
-
-    @property
-    def has_end(self) -> bool:
-        """True if functions have derivatives on faces. Points lie at one end of an element."""
-        return self.source.end is not None
+        return self.spec.target
 
     @property
     def identity(self) -> tuple[bool, bool]:
         """Two flags: the points are the nodes of the field, and of the test function."""
-        return Matrix1D(self.source.b1d).is_identity, Matrix1D(self.target.b1d).is_identity
+        source, target = self.spec.source, self.spec.target
+        return Matrix1D(source.bases[0]).is_identity, Matrix1D(target.bases[0]).is_identity
 
     def filling(
         self,
@@ -224,19 +190,17 @@ class CudaKernel:
         It has the thread blocks of this kernel, or equal parts of them if its elements need more
         memory.
         """
-        made = CudaKernel(
-            self.dim,
-            sources,
-            (replace(sources[0], ncomp=numbers),),
-            self.d1d,
-            qfunction,
-            np.dtype(np.float64),
-            self.weights,
-            Shape(1),
-            geometry,
-            entry="fill",
-            reader=self,
+        spec = PointSpec(
+            dim=self.spec.dim,
+            sources=sources,
+            targets=(replace(sources[0], ncomp=numbers),),
+            dtype=np.dtype(np.float64),
+            qfunction=qfunction,
+            weights=self.spec.weights,
+            d1d=self.spec.d1d,
+            geometry=geometry,
         )
+        made = CudaKernel(spec, Shape(1), entry="fill", reader=self)
         most = shape_of(made, device, self.vector_threads, _RESIDENT).elements
         group = self.shape.elements
         elements = max(n for n in range(1, most + 1) if group % n == 0)
@@ -246,12 +210,12 @@ class CudaKernel:
     @property
     def lines(self) -> int:
         """Threads of an element. Each has a line of points, or on a face one point."""
-        return int(self.q1d ** (self.dim - 1))
+        return int(self.spec.q1d ** (self.spec.dim - 1))
 
     @property
     def line_points(self) -> int:
         """Number of quadrature points that a thread works on: a line, or one on a face."""
-        return 1 if self.has_end else self.q1d
+        return 1 if self.spec.has_end else self.spec.q1d
 
     @property
     def vector_threads(self) -> int:
@@ -272,56 +236,53 @@ class CudaKernel:
     @property
     def _ncomp(self) -> tuple[int, int]:
         """Components of all fields, and of all test functions."""
-        return sum(side.ncomp for side in self.sources), sum(side.ncomp for side in self.targets)
+        spec = self.spec
+        return sum(side.ncomp for side in spec.sources), sum(side.ncomp for side in spec.targets)
 
     @property
     def ordered(self) -> bool:
         """True if the order of a launch's elements may differ from their numbering."""
         if self.reader is not None:
             return self.reader.ordered
-        return any(side.ghosts for side in (*self.sources, *self.targets))
-
-    @property
-    def stored(self) -> np.dtype[Any]:
-        """Type of the qdata."""
-        return self.data_dtype or self.dtype
+        return any(side.ghosts for side in (*self.spec.sources, *self.spec.targets))
 
     @property
     def work_arrays(self) -> int:
         """Number of work arrays of an element, for all components together."""
-        gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
-        buffers = 0 if self.dim == 1 else 2 if self.dim == 3 and gradient else 1
-        return (1 + self.dim * gradient if self.has_end else buffers) * self.ncomp
+        gradient = self.spec.qfunction.gradient_in or self.spec.qfunction.gradient_out
+        buffers = 0 if self.spec.dim == 1 else 2 if self.spec.dim == 3 and gradient else 1
+        return (1 + self.spec.dim * gradient if self.spec.has_end else buffers) * self.ncomp
 
     @property
     def bank_lines(self) -> Lines:
         """Lines of points that threads read and write in shared memory."""
-        sides = (*self.sources, *self.targets)
+        sides = (*self.spec.sources, *self.spec.targets)
         p1d = max(side.p1d for side in sides)
-        collocated = all(Matrix1D(side.b1d).is_identity for side in sides)
-        gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
-        sizes = self.dim, self.q1d, p1d, gradient, self.work_arrays, self.shape.elements
-        return Lines(*sizes, self.dtype.itemsize * self.vectors, collocated)
+        collocated = all(Matrix1D(side.bases[0]).is_identity for side in sides)
+        gradient = self.spec.qfunction.gradient_in or self.spec.qfunction.gradient_out
+        sizes = self.spec.dim, self.spec.q1d, p1d, gradient, self.work_arrays, self.shape.elements
+        return Lines(*sizes, self.spec.dtype.itemsize * self.vectors, collocated)
 
     def shape_key(self, device: str) -> TuningKey:
         """Key of the launch shape in the tuning database, by a device's name or architecture."""
-        sides = (" + ".join(one.words() for one in sides) for sides in (self.sources, self.targets))
-        types = f"{self.dtype}, stored {self.stored}{', reproducible' * self.reproducible}"
-        points = f"{self.q1d} points{' of faces' * self.has_end}"
-        text = f"{self.dim}-D, {points}; {self.qfunction.words(*sides)}; {types}"
+        spec = self.spec
+        sides = (" + ".join(map(words_of, sides)) for sides in (spec.sources, spec.targets))
+        types = f"{spec.dtype}, stored {spec.stored}{', reproducible' * spec.reproducible}"
+        points = f"{spec.q1d} points{' of faces' * spec.has_end}"
+        text = f"{spec.dim}-D, {points}; {spec.qfunction.words(*sides)}; {types}"
         return TuningKey(device, text)
 
     @cached_property
     def strides(self) -> Strides:
         """Strides of work arrays in shared memory, in numbers of one vector."""
-        return face_strides(self.q1d) if self.has_end else strides_for(self.bank_lines)
+        return face_strides(self.spec.q1d) if self.spec.has_end else strides_for(self.bank_lines)
 
     @property
     def volume(self) -> int:
         """Numbers of a work array."""
-        if self.has_end:
-            return self.strides.y * self.q1d if self.dim == 3 else self.lines
-        return self.q1d * self.strides.x
+        if self.spec.has_end:
+            return self.strides.y * self.spec.q1d if self.spec.dim == 3 else self.lines
+        return self.spec.q1d * self.strides.x
 
     @property
     def slab(self) -> int:
@@ -332,7 +293,7 @@ class CudaKernel:
     def staged(self) -> bool:
         """True if the qdata of a block are copied to shared memory first."""
         applies = self.entry in ("apply", "apply_many")
-        return applies and self.shape.staged and self.qfunction.numbers.point > 0
+        return applies and self.shape.staged and self.spec.qfunction.numbers.point > 0
 
     @property
     def persistent(self) -> bool:
@@ -347,45 +308,46 @@ class CudaKernel:
     @property
     def _stage_at(self) -> int:
         """Offset of the staged qdata in shared memory, a multiple of 16 bytes."""
-        slabs = self.shape.elements * self.slab * self.vectors * self.dtype.itemsize
+        slabs = self.shape.elements * self.slab * self.vectors * self.spec.dtype.itemsize
         before = slabs + self.threads * 8 * self.merged
         return -(-before // 16) * 16 if self.staged else before
 
     @property
     def _stream_bytes(self) -> int:
         """Bytes of the qdata of a block."""
-        pieces = -(-self.line_points * self.qfunction.numbers.point * self.stored.itemsize // 16)
+        numbers = self.line_points * self.spec.qfunction.numbers.point
+        pieces = -(-numbers * self.spec.stored.itemsize // 16)
         return 16 * pieces * self.vector_threads
 
     @cached_property
     def layout(self) -> Layout:
         """Layout of the arguments."""
-        return layout_of(self.sources, self.targets, self.dtype, self.stored)
+        return layout_of(self.spec)
 
     @cached_property
     def text(self) -> str:
         """Source in CUDA C++, without ``device.cuh``, which the device adds."""
-        qfunction = self.qfunction.cuda(self.dim, self._ncomp[0])
+        qfunction = self.spec.qfunction.cuda(self.spec.dim, self._ncomp[0])
         parts = [self._sizes(), self.layout.text, self._matrices(), source_of("contraction")]
         files = ["dofs", "ghosts", "staged_stream" if self.staged else "stream", "numbers"]
         files += ["reduce", "cg_state", "merged", "operator"]
-        files += ["face" if self.has_end else "element", "step"]
-        files.append("face_" * (self.has_end and self.entry == "diagonal") + self.entry)
+        files += ["face" if self.spec.has_end else "element", "step"]
+        files.append("face_" * (self.spec.has_end and self.entry == "diagonal") + self.entry)
         parts.append(constants_text(STATE_CONSTANTS))
         return "\n".join([*parts, qfunction, *map(source_of, files)])
 
     def _sizes(self) -> str:
-        qfunction, (source, target) = self.qfunction, self._ncomp
+        qfunction, (source, target) = self.spec.qfunction, self._ncomp
         numbers = {
-            "DIM": self.dim,
-            "Q": self.q1d,
+            "DIM": self.spec.dim,
+            "Q": self.spec.q1d,
             "POINTS": self.line_points,
-            "G1D": 1 if self.geometry is None else self.geometry.g1d,
+            "G1D": 1 if self.spec.geometry is None else self.spec.geometry.g1d,
             "NCOMP_IN": source,
             "NCOMP_TEST": target,
-            "NCOMP_OUT": target + self.minima + self.sums,
+            "NCOMP_OUT": target + self.spec.minima + self.spec.sums,
             "NCOMP": self.ncomp,
-            "NMINIMA": self.minima,
+            "NMINIMA": self.spec.minima,
             **qfunction.numbers.named(),
             "ELEMENTS": self.shape.elements,
             "BLOCKS": self.shape.blocks,
@@ -395,14 +357,14 @@ class CudaKernel:
             **{f"STRIDE_{d.upper()}": getattr(self.strides, d) * self.vectors for d in "xyz"},
             "VOLUME": self.volume * self.vectors,
             "SLAB": self.slab * self.vectors,
-            "PIECE": 16 // self.stored.itemsize,
+            "PIECE": 16 // self.spec.stored.itemsize,
             "STREAM_BYTES": self._stream_bytes,
             "STAGE_AT": self._stage_at,
             **MARKS,
         }
         switches = {
-            "FACES": self.has_end,
-            "REPRODUCIBLE": self.reproducible,
+            "FACES": self.spec.has_end,
+            "REPRODUCIBLE": self.spec.reproducible,
             "ORDERED": self.ordered,
             "VALUE_IN": qfunction.value_in,
             "VALUE_OUT": qfunction.value_out,
@@ -412,7 +374,8 @@ class CudaKernel:
             "MANY": self.entry == "apply_many",
             "PERSISTENT": self.persistent,
         }
-        types = f"using T = {TYPES[self.dtype.name]};\nusing S = {TYPES[self.stored.name]};"
+        arithmetic, stored = TYPES[self.spec.dtype.name], TYPES[self.spec.stored.name]
+        types = f"using T = {arithmetic};\nusing S = {stored};"
         lines = [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
         return "\n".join([types, constants_text(numbers), *lines, self._reading, ""])
 
@@ -421,21 +384,22 @@ class CudaKernel:
         """C++ text with the type of the qdata and the elements per block of the reader, if any."""
         if (reader := self.reader) is None:
             return ""
-        kind, group = TYPES[reader.stored.name], reader.shape.elements
+        kind, group = TYPES[reader.spec.stored.name], reader.shape.elements
         return f"using F = {kind};\nconstexpr int GROUP = {group};"
 
     def _matrices(self) -> str:
-        sides = sides_text(self.sources, self.targets, self.blocks)
-        parts = [sides, matrix_type("D", Matrix1D(self.d1d))]
-        weighted = self.qfunction.numbers.weight
-        parts.append(table("WEIGHTS", self.weights if weighted else np.zeros(1)))
+        sides = sides_text(self.spec.sources, self.spec.targets, self.spec.blocks)
+        parts = [sides, matrix_type("D", Matrix1D(self.spec.d1d))]
+        weighted = self.spec.qfunction.numbers.weight
+        parts.append(table("WEIGHTS", self.spec.weights if weighted else np.zeros(1)))
         if self.entry == "diagonal":
-            parts.append(squares("SQUARES", self.target.b1d, self.d1d @ self.target.b1d))
-            if self.target.end is not None:
-                parts.append(squares("ENDS", *self.target.end))
+            b1d = self.target.bases[0]
+            parts.append(squares("SQUARES", b1d, self.spec.d1d @ b1d))
+            if self.target.near_end is not None:
+                parts.append(squares("ENDS", *self.target.near_end))
         value, slope = np.zeros((1, 1)), np.zeros((1, 1))
-        if self.geometry is not None:
-            value, slope = self.geometry.value, self.geometry.slope
+        if self.spec.geometry is not None:
+            value, slope = self.spec.geometry.value, self.spec.geometry.slope
         return "".join([*parts, columns("MODE", value), columns("SLOPE", slope)])
 
 
@@ -454,7 +418,7 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     names = device.name, device.arch
     measured = next(filter(None, (measured_shape(kernel.shape_key(name)) for name in names)), None)
     if measured is None:
-        sizes = (_FACE_THREADS, _FACE_RESIDENT) if kernel.has_end else (_THREADS, _RESIDENT)
+        sizes = (_FACE_THREADS, _FACE_RESIDENT) if kernel.spec.has_end else (_THREADS, _RESIDENT)
         model = shape_of(kernel, device, *sizes)
         return unspilled(replace(kernel, shape=model), device).shape
     if not is_possible(replace(kernel, shape=measured), device):
@@ -493,7 +457,7 @@ def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) ->
     """Shape with about ``threads`` per block and registers for ``resident`` per multiprocessor."""
     most = most_elements(kernel, device)
     if most < 1:
-        shared = replace(kernel, shape=Shape(1)).slab * kernel.dtype.itemsize
+        shared = replace(kernel, shape=Shape(1)).slab * kernel.spec.dtype.itemsize
         raise KernelValueError(
             f"an element needs {shared} bytes of shared memory and {kernel.lines} threads, a block "
             f"of {device.name} has {device.shared_bytes} and {MOST_THREADS}: take a lower order or "
@@ -508,11 +472,11 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
     """Largest number of elements that a block's threads and shared memory allow, or 0."""
     if not kernel.work_arrays:
         return MOST_THREADS
-    room = device.shared_bytes // (kernel.dtype.itemsize * kernel.vectors)
+    room = device.shared_bytes // (kernel.spec.dtype.itemsize * kernel.vectors)
     slab = replace(kernel, shape=Shape(1)).slab
     if slab > room:
         return 0
-    most = slab if kernel.has_end else kernel.bank_lines.most
+    most = slab if kernel.spec.has_end else kernel.bank_lines.most
     return min(MOST_THREADS // (kernel.lines * kernel.vectors), max(1, room // most))
 
 

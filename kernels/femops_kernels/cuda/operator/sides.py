@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from femops_kernels.cuda.operator.tables import matrix_type
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.simd.runs import DofRuns, equal_runs
+from femops_kernels.spec import Side
 
 INPUT = {
     "x": "const T*",
@@ -38,44 +39,19 @@ OUTPUT = {
 """Arguments of each test function."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Side:
-    """Field or test function of a kernel: components, and interpolation to quadrature points."""
+def alone(side: Side) -> bool:
+    """True if no two elements share dofs."""
+    return side.broken and not side.on_faces
 
-    ncomp: int
-    b1d: NDArray[np.float64]  # (q1d, p1d): interpolation to the quadrature points
-    broken: bool  # True if functions are discontinuous.  Then all dofs of an element are one run.
-    ghosts: bool = False  # True if some dofs may be ghosts
-    # (2, near): values and inward derivatives of the basis at the end of the last direction where
-    # faces lie.  Functions of nodes behind the first ``near`` in this direction have neither.
-    # Only if elements are faces on which functions have derivatives.
-    end: NDArray[np.float64] | None = None
-    # True if elements are faces.  Faces of one element share dofs in every space.
-    on_faces: bool = False
 
-    @property
-    def p1d(self) -> int:
-        """Nodes per direction."""
-        return int(self.b1d.shape[1])
+def runs_of(side: Side, dim: int) -> DofRuns:
+    """Runs of an element's nodes. Their `inside` lists the nodes that no other element has."""
+    return equal_runs(dim, side.p1d, side.broken, single=side.on_faces)
 
-    @property
-    def bases(self) -> tuple[NDArray[np.float64], ...]:
-        """Interpolation to the quadrature points along each direction."""
-        return (self.b1d,) * 3
 
-    @property
-    def alone(self) -> bool:
-        """True if no two elements share dofs."""
-        return self.broken and not self.on_faces
-
-    def runs(self, dim: int) -> DofRuns:
-        """Runs of an element's nodes. Their `inside` lists the nodes that no other element has."""
-        return equal_runs(dim, self.p1d, self.broken, single=self.on_faces)
-
-    def words(self) -> str:
-        """Properties on which the launch shape depends, in words for the tuning database."""
-        return f"{self.ncomp} x {self.p1d} nodes{' broken' * self.broken}"
+def words_of(side: Side) -> str:
+    """Properties on which the launch shape depends, in words for the tuning database."""
+    return f"{side.ncomp} x {side.p1d} nodes{' broken' * side.broken}"
 
 
 def suffix(number: int) -> str:
@@ -145,9 +121,10 @@ def _side(name: str, side: Side, first: int, matrices: _Matrices) -> list[str]:
         f"struct {name} {{",
         f"    static constexpr int {sizes};",
         f"    static constexpr bool {switches};",
-        f"    using B = {matrices.name(side.b1d)};",
+        f"    using B = {matrices.name(side.bases[0])};",
     ]
-    return lines if side.end is None else [*lines, f"    using End = {matrices.name(side.end)};"]
+    end = side.near_end
+    return lines if end is None else [*lines, f"    using End = {matrices.name(end)};"]
 
 
 def _functions(arguments: dict[str, str], number: int) -> list[str]:

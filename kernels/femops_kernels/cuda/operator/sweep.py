@@ -28,10 +28,11 @@ from femops_kernels.cuda.operator.inputs import CLEARED, CONSTRAINED, STATE
 from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.shapes import Shape
-from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, Side, suffix
+from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, alone, runs_of, suffix
 from femops_kernels.device import Device, Function
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import DofRuns
+from femops_kernels.spec import Side
 
 # Least fraction of an element's dofs inside the element. From this fraction on, the time saved by
 # not clearing them is longer than the time to read the numbers of the other dofs.
@@ -48,7 +49,7 @@ class Clearing:
 
     def __init__(self, device: Device, kernel: CudaKernel, starts: Any, touched: Any) -> None:
         pointers = {"y": "T*", "starts": "const int*", "touched": "const int*"}
-        layout = Layout(pointers | {"count": "int"}, kernel.dtype)
+        layout = Layout(pointers | {"count": "int"}, kernel.spec.dtype)
         runs = _runs(kernel)
         numbers = {"RUNS": len(runs.nodes), "CENTRE": centre(runs), "INSIDE": len(runs.inside)}
         numbers["NCOMP"] = kernel.target.ncomp
@@ -56,7 +57,7 @@ class Clearing:
         self._blocks = -(-count * _WARP // SIMPLE_THREADS)
         self._arrays = {"starts": starts, "touched": touched}
         self._packed = layout.pack(device, y=None, count=count, **self._arrays)
-        self._function = device.function(simple_text(layout, kernel.dtype, "clear", **numbers))
+        self._function = device.function(simple_text(layout, kernel.spec.dtype, "clear", **numbers))
 
     @staticmethod
     def pays(kernel: CudaKernel, dofs: DeviceDofs, constrained: NDArray[np.int64]) -> bool:
@@ -81,7 +82,7 @@ class Clearing:
 
 
 def _runs(kernel: CudaKernel) -> DofRuns:
-    return kernel.target.runs(kernel.dim)
+    return runs_of(kernel.target, kernel.spec.dim)
 
 
 class DeviceLaunch(Launch, ABC):
@@ -123,9 +124,9 @@ class DeviceSweep(DeviceLaunch):
         self._given = sources, targets, data, keep
         ghosts = np.any([end.dofs.with_ghosts for end in (*sources, *targets)], axis=0)
         self.order = Order.of(ghosts, kernel.shape.elements)
-        count, self._functionals = kernel.minima + kernel.sums, None
+        count, self._functionals = kernel.spec.minima + kernel.spec.sums, None
         if count:
-            self._functionals = device.xp.empty((count, self.count), kernel.dtype)
+            self._functionals = device.xp.empty((count, self.count), kernel.spec.dtype)
         self._combines: list[tuple[int, Combine]] = []
         self._kept: list[Marked] = []  # while they are, other sweeps share them
         self._arrays = self._made_arrays(sources, targets, data)
@@ -138,7 +139,7 @@ class DeviceSweep(DeviceLaunch):
         self._num_first_touched = (
             targets[0].dofs.num_first_touched * kernel.target.ncomp if one else -1
         )
-        size = kernel.dtype.itemsize
+        size = kernel.spec.dtype.itemsize
         self._places = {
             f"{name}{suffix(k)}": (name, size * end.begin * panels.nvec)
             for name, ends in (("x", sources), ("y", targets))
@@ -156,9 +157,9 @@ class DeviceSweep(DeviceLaunch):
             "functionals": self._functionals,
             **uploaded(device, kernel, data, self.count, self.order),
         }
-        for k, (side, end) in enumerate(zip(kernel.sources, sources, strict=True)):
+        for k, (side, end) in enumerate(zip(kernel.spec.sources, sources, strict=True)):
             arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
-        for k, (side, end) in enumerate(zip(kernel.targets, targets, strict=True)):
+        for k, (side, end) in enumerate(zip(kernel.spec.targets, targets, strict=True)):
             arrays |= self._output(k, side, end)
         return arrays
 
@@ -174,14 +175,14 @@ class DeviceSweep(DeviceLaunch):
         marked = dofs.marked(device, end.marked, side.ncomp, CONSTRAINED)
         self._kept.append(marked)
         parts = None
-        if kernel.reproducible and not (side.alone and len(kernel.targets) > 1):
+        if kernel.spec.reproducible and not (alone(side) and len(kernel.spec.targets) > 1):
             shared = dofs.shared
             if shared is None:  # another field's space is reproducible
-                runs = side.runs(kernel.dim)
+                runs = runs_of(side, kernel.spec.dim)
                 shared = DeviceShared.of(device, Shared.of(dofs.indices, runs))
-            parts = device.xp.empty(dofs.indices.size * side.ncomp, kernel.dtype)
-            combine = Combine(device, kernel.dtype, side.ncomp, shared, parts)
-            self._combines.append((end.begin * kernel.dtype.itemsize, combine))
+            parts = device.xp.empty(dofs.indices.size * side.ncomp, kernel.spec.dtype)
+            combine = Combine(device, kernel.spec.dtype, side.ncomp, shared, parts)
+            self._combines.append((end.begin * kernel.spec.dtype.itemsize, combine))
         values: dict[str, Any] = dict.fromkeys(OUTPUT)
         values |= {"starts_out": dofs.starts, "turned_out": dofs.turned, "parts": parts}
         values |= {"flags_out": marked.flags, "marks_out": marked.marks, "touched": dofs.touched}
@@ -199,7 +200,7 @@ class DeviceSweep(DeviceLaunch):
         dof.  The q-function must return factors for just the values and derivatives that it takes.
         Thread blocks must have two threads or more.
         """
-        qfunction, merged = self.kernel.qfunction, replace(self.kernel, merged=True)
+        qfunction, merged = self.kernel.spec.qfunction, replace(self.kernel, merged=True)
         factors = (qfunction.value_in, qfunction.gradient_in) == (
             qfunction.value_out,
             qfunction.gradient_out,
@@ -238,7 +239,8 @@ class DeviceSweep(DeviceLaunch):
         numbers: dict[str, Any] = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
         numbers |= {"first_portion": 0, "row": self.panels.nvec, "groups": self._groups}
         numbers |= prefetched(self.device, kernel, self.order, self._groups)
-        for name, side, ends in (("in", kernel.source, sources), ("out", kernel.target, targets)):
+        spec = kernel.spec
+        for name, side, ends in (("in", spec.source, sources), ("out", spec.target, targets)):
             size = ends[0].dofs.size if ends else 0
             numbers[f"panel_{name}"] = size * side.ncomp * self.panels.nvec
         values = {**none, **numbers, **self._arrays, **arrays}
@@ -277,7 +279,7 @@ class DeviceSweep(DeviceLaunch):
         if self._bound is None:
             self._bound = self.bind(self.kernel)
         function, packed = self._bound[0], copied(self._bound[1])
-        if not self.kernel.targets:  # a kernel of functionals alone
+        if not self.kernel.spec.targets:  # a kernel of functionals alone
             del arguments["y"]
         for name, value in arguments.items():
             packed[name] = value

@@ -1,4 +1,4 @@
-"""Terms whose element matrices are sums of Kronecker products of 1-D matrices."""
+"""Specifications of kernels for terms, and for products of element dofs with small matrices."""
 
 from __future__ import annotations
 
@@ -9,17 +9,144 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.element import table_of
+from femops.errors import OperatorError
 from femops.geometry.batching import element_blocks
-from femops.operators.execution.kernels import sides
+from femops.geometry.legendre import LegendreGeometry, mode_values
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.printer import evaluate
 from femops.pointwise.qfunction import QFunction
 from femops.pointwise.trace import INVERSE
+from femops.spaces.base import Space
+from femops.spaces.boundary_space import end_of
+from femops.spaces.domain_space import DomainSpace
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
+from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
+from femops_kernels.spec import Map1D, MatrixSpec, PointSpec, SeparableSpec, Side, scaling
+from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
+
+Floats = NDArray[np.float64]
+
+
+def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool = False) -> Side:
+    """Side of a kernel: a space, and its functions at 1-D quadrature points, if there are any.
+
+    With ``tabulated`` it has a table of the functions, which need be no products.
+    """
+    bases: tuple[Floats, ...] = ()
+    if points is not None and not tabulated:
+        bases = tuple(space.tensor.matrices(points))
+    end, layers = None, 0
+    if space.has_end:
+        end, layers = end_of(space.basis), space.basis.layers(slopes=True)
+    return Side(
+        ncomp=space.ncomp,
+        shape=space.element.runs().shape,
+        bases=bases,
+        table=table_of(space.element, points) if tabulated and points is not None else None,
+        end=end,
+        layers=layers,
+        broken=space.volume.element.broken or space.element.size == 1,
+        on_faces=not space.domain.covers,
+        ghosts=space.volume.halo is not None,
+    )
+
+
+def of_term(
+    term: KernelTerm, points: Floats | None = None, *, tabulated: bool = False
+) -> dict[str, Any]:
+    """Entries of any specification for a term. A space is one object among all sides."""
+    made: dict[DomainSpace, Side] = {}
+    for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
+        if space not in made:
+            made[space] = side_of(space, points, tabulated=tabulated)
+    names = list(term.fields.spaces)
+    return {
+        "dim": term.trial.dim,
+        "sources": tuple(made[space] for space in term.fields.spaces.values()),
+        "targets": tuple(made[space] for space in term.tests.spaces.values()),
+        "dtype": term.dtype,
+        "any_width": term.any_width,
+        "reproducible": term.spaces[1].reproducible,
+        "blocks": tuple(names.index(name) for name in term.tests.spaces),
+    }
+
+
+def point_spec(term: KernelTerm) -> PointSpec:
+    """Specification of the kernel that works at the points of a term's rule."""
+    points, code, weights = term.quadrature.points, term.qfunction.code, term.quadrature.weights
+    tabulated = term.fields.tabulated or term.tests.tabulated
+    if tabulated:
+        if term.domain.has_normals or term.minima or term.sums:
+            raise OperatorError(
+                "elements by tables have no integrals over faces and no functionals yet"
+            )
+        weights = term.quadrature.tensor_weights(term.trial.dim)
+    return PointSpec(
+        **of_term(term, points, tabulated=tabulated),
+        qfunction=code,
+        weights=weights,
+        d1d=lagrange_derivative_matrix(points, points),
+        geometry=geometry_map(term, code),
+        data_dtype=term.data_dtype,
+        minima=term.minima,
+        sums=term.sums,
+    )
+
+
+def matrix_spec(term: KernelTerm) -> MatrixSpec:
+    """Specification of the kernel that multiplies by stored matrices of the elements."""
+    return MatrixSpec(**of_term(term))
+
+
+def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
+    """1-D map from geometry modes to quadrature points.
+
+    None if the q-function reads neither Jacobians nor positions.
+    """
+    if not code.numbers.mapped:
+        return None
+    degree = LegendreGeometry(term.domain.mesh).degree
+    return Map1D(*mode_values(degree + 1, term.quadrature.points))
+
+
+def product_spec(
+    source: Space, target: Space, matrix: Floats, dtype: np.dtype[Any]
+) -> SeparableSpec:
+    """Specification of products of element dofs with a matrix in each direction.
+
+    Shapes: `matrix` (target.p1d, source.p1d).
+    """
+    each = (matrix,) * source.dim
+    return SeparableSpec(
+        **_between(source, target, dtype), mass=each, stiffness=each, value=True, gradient=False
+    )
+
+
+def mode_spec(space: Space, vectors: Floats, dtype: np.dtype[Any]) -> PointSpec:
+    """Specification of products with `ElementModes` that have the given eigenvectors (n, n)."""
+    n = len(vectors)
+    side = replace(side_of(space), bases=(np.ascontiguousarray(vectors.T),) * space.dim)
+    given = _between(space, space, dtype) | {"sources": (side,), "targets": (side,)}
+    code = scaling(space.ncomp, QFunctionInputs(point=1))
+    return PointSpec(**given, qfunction=code, weights=np.ones(n), d1d=np.eye(n))
+
+
+def _between(source: Space, target: Space, dtype: np.dtype[Any]) -> dict[str, Any]:
+    return {
+        "dim": source.dim,
+        "sources": (side_of(source),),
+        "targets": (side_of(target),),
+        "dtype": dtype,
+        "any_width": source.any_width,
+        "reproducible": target.reproducible,
+    }
+
+
+# --- terms of 1-D matrices ------------------------------------------------------------------------
 
 # Largest off-diagonal entry of D that counts as round-off of the geometry, relative to the diagonal
 # entries of its row and column. By Cauchy and Schwarz such entries add at most this fraction of
@@ -28,8 +155,8 @@ _ROUND_OFF = 1e-13
 _NO_MAP = np.empty((0, 0), dtype=object)
 
 
-def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel, Data] | None:
-    """Kernel and data of a separable term, or None if the term is not separable.
+def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableSpec, Data] | None:
+    """Specification and data of a separable term, or None if the term is not separable.
 
     A term is separable if D is constant in each element except for the quadrature weights, and is
     diagonal in slots and components. Examples are mass and diffusion with constant coefficients on
@@ -39,8 +166,8 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
     reproducible mesh.
     """
     qfunction = term.qfunction
-    slots, numbers, mixed = _slots(qfunction), qfunction.numbers, _mixes(qfunction)
-    if numbers.point or numbers.mapped or not numbers.weight or not slots:
+    numbers, (slots, mixed) = qfunction.numbers, _slots(qfunction)
+    if term.several or numbers.point or numbers.mapped or not numbers.weight or not slots:
         return None
     if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end or term.fields.tabulated:
         return None
@@ -61,24 +188,20 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
     bent = found is None or not (mixed or all(_straight(part) for part in parts))
     if _on_any_rank(term, bent):
         return None
-    kernel = _kernel(term)
-    points = np.zeros((len(factors), kernel.target.num_nodes, 0, width), term.dtype)
-    return kernel, replace(term.data, points=points, elements=factors[:, 0])
+    spec = _spec(term)
+    points = np.zeros((len(factors), spec.target.num_nodes, 0, width), term.dtype)
+    return spec, replace(term.data, points=points, elements=factors[:, 0])
 
 
-def _mixes(qfunction: QFunction) -> bool:
-    """True if values meet derivatives: the q-function reads or writes factors of values alone."""
-    return qfunction.slots_in != qfunction.slots_out and [0] in (
-        qfunction.slots_in,
-        qfunction.slots_out,
-    )
+def _slots(qfunction: QFunction) -> tuple[list[int], bool]:
+    """Slots, each with one number in a separable term, and True if values meet derivatives.
 
-
-def _slots(qfunction: QFunction) -> list[int]:
-    """Slots, each with one number in a separable term; none if the term is not separable."""
-    if qfunction.slots_in == qfunction.slots_out or _mixes(qfunction):
-        return max(qfunction.slots_in, qfunction.slots_out)  # the one with derivatives
-    return []
+    There values alone are read, or factors of values alone written. Without slots the term is not
+    separable.
+    """
+    out, into = qfunction.slots_out, qfunction.slots_in
+    mixed = into != out and [0] in (into, out)
+    return max(into, out) if into == out or mixed else [], mixed  # the one with derivatives
 
 
 def _straight(term: Term) -> bool:
@@ -151,9 +274,9 @@ def _column(d: NDArray[Any]) -> NDArray[np.float64] | None:
     return entries.reshape(flat.shape[-1], -1)
 
 
-def _kernel(term: KernelTerm) -> SeparableKernel:
+def _spec(term: KernelTerm) -> SeparableSpec:
     qfunction, points = term.qfunction, term.quadrature.points
-    slots, mixed = _slots(qfunction), _mixes(qfunction)
+    slots, mixed = _slots(qfunction)
     mass: list[NDArray[np.float64]] = []
     stiffness: list[NDArray[np.float64]] = []
     for test, trial in zip(term.test.tensor.bases, term.trial.tensor.bases, strict=True):
@@ -164,13 +287,10 @@ def _kernel(term: KernelTerm) -> SeparableKernel:
         values = test.interpolation(points), trial.interpolation(points)
         for found, (one, two) in ((mass, values), (stiffness, slopes)):
             found.append((one.T * term.quadrature.weights) @ two)
-    return SeparableKernel(
-        term.trial.dim,
-        *sides(term),
-        term.dtype,
-        term.width,
-        tuple(mass),
-        tuple(stiffness),
+    return SeparableSpec(
+        **of_term(term),
+        mass=tuple(mass),
+        stiffness=tuple(stiffness),
         value=0 in slots,
         gradient=slots != [0],
     )
