@@ -1,6 +1,7 @@
 """VTKHDF files, of one state or of a series: VTK reads what femops wrote, also from ranks."""
 
 import os
+import re
 import sys
 import warnings
 from contextlib import suppress
@@ -439,6 +440,29 @@ def test_texts_of_variable_length_are_not_read(tmp_path):
         file["VTKHDF"].attrs["femops_mesh"] = "0" * 32
     with pytest.raises(FileError, match="was not written by femops"):
         femops.io.TimeSeries(path, existing="continue")
+
+
+def test_damaged_heads_of_arrays_are_seen(tmp_path):
+    """By their checksums: without them some would end the process."""
+    path, V = tmp_path / "run.vtkhdf", femops.H1(femops.box((2, 2)), 2)
+    with femops.io.TimeSeries(path) as series:
+        series.save(0.0, V, u=V.zeros())
+    whole = path.read_bytes()
+    assert whole[8] == 3  # the version of HDF5 from which heads have checksums
+    heads = [match.start() for match in re.finditer(b"OHDR", whole)]
+    assert len(heads) > 10
+    for at in (16, *(head + 9 for head in heads)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(FileError, match="is not a series that can be read"):
+            femops.io.TimeSeries(path, "continue")
+
+
+def test_a_series_without_checksums_is_refused(tmp_path):
+    path = tmp_path / "run.vtkhdf"
+    with h5py.File(path, "w", libver="earliest") as file:
+        file.create_group("VTKHDF")
+    with pytest.raises(FileError, match="without checksums: choose another name"):
+        femops.io.TimeSeries(path, "continue")
 
 
 @pytest.mark.parametrize("change", [*CHANGES, large_chunks, no_time, no_places])

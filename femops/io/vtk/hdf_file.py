@@ -41,6 +41,12 @@ PLACES = ("PartOffsets", "PointOffsets", "CellOffsets", "ConnectivityIdOffsets")
 
 ATTRIBUTES = "CellDataOffsets/attribute"
 
+_FORMAT = ("v110", "v110")
+"""Format of HDF5 1.10, where all but the numbers of arrays has checksums.
+
+HDF5 ends the process if it reads some damaged files without them.
+"""
+
 
 def h5py() -> ModuleType:
     """Import h5py."""
@@ -131,7 +137,7 @@ def opened(path: Path, piece: Piece | None = None) -> Iterator[Any]:
     """
     recover(path)
     room = partial(_make_room, piece=piece)
-    with journaled(path, room) as raw, h5py().File(raw, "r+") as file:
+    with journaled(path, room) as raw, file_of(raw, path) as file:
         with readable(path):
             check_layout(file)
         yield file[ROOT]
@@ -155,8 +161,20 @@ def _opened_locked(path: Path, piece: Piece) -> Iterator[Any]:
     """Open a temporary file, which may be lost without harm."""
     with open(path, "r+b", opener=unlinked) as raw:
         _make_room(raw, piece)
-        with h5py().File(raw, "r+") as file:
+        with file_of(raw, path) as file:
             yield file[ROOT]
+
+
+def file_of(raw: IO[bytes], path: Path, mode: str = "r+") -> Any:
+    """Open a file of HDF5 whose format has checksums."""
+    raw.seek(0)
+    head = raw.read(9)
+    if head[:8] == b"\x89HDF\r\n\x1a\n" and head[8] < 3:
+        raise FileError(
+            f"'{path}' was not written by femops, or by a version without checksums: choose "
+            "another name"
+        )
+    return h5py().File(raw, mode, libver=_FORMAT)
 
 
 def _make_room(file: IO[bytes], piece: Piece | None) -> None:
@@ -188,7 +206,7 @@ def append_piece(root: Any, piece: Piece, extend: bool) -> dict[str, Any]:
 def write_empty(path: Path, *, series: bool = False) -> None:
     """Write a file without grids. A series has no steps, and more arrays."""
     memory = io.BytesIO()
-    with h5py().File(memory, "w") as file:
+    with h5py().File(memory, "w", libver=_FORMAT) as file:
         _make_layout(file)
         if series:
             _make_steps(file[ROOT])
@@ -228,7 +246,7 @@ def check_layout(file: Any) -> None:
     Links of HDF5 lead to other files, and so may arrays that are not in chunks. HDF5 takes memory
     for a whole chunk, however few numbers it has or however small it is compressed.
     """
-    with h5py().File(io.BytesIO(), "w") as model:
+    with h5py().File(io.BytesIO(), "w", libver=_FORMAT) as model:
         _make_layout(model)
         _make_steps(model[ROOT])
         _check_group(file, model, None)

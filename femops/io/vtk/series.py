@@ -37,6 +37,7 @@ from femops.io.vtk.hdf_file import (
     check_hdf_names,
     check_layout,
     check_rows,
+    file_of,
     growing,
     h5py,
     in_turns,
@@ -213,7 +214,7 @@ class HdfFile(Store):
         with (
             readable(self.path),
             open(self.path, "rb", opener=regular) as raw,
-            h5py().File(raw, "r") as file,
+            file_of(raw, self.path, "r") as file,
         ):
             mesh = stored_mesh(item_of(file, ROOT))
             if mesh is None:
