@@ -12,11 +12,13 @@ from femops.element import TableElement, TensorElement, tensor_element
 from femops.errors import FileError, OperatorError, SolverError, SpaceError
 from femops.numbering import ternary_codes
 from femops.spaces.base import Space
+from femops.spaces.memory import DeviceMemory
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.cpu.machine import set_threads
 from femops_meshes.coordinates.mapping import positions
 from support.cases.meshes import bend, scrambled_box
 from support.cases.rank_operators import close, piece
+from support.cuda.paper import PaperDevice
 
 
 def by_first_touch(names, shape, closed):
@@ -542,6 +544,17 @@ def test_what_other_elements_cannot_do_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr("femops.spaces.base.find_memory", lambda *_: memory)
     with pytest.raises(SpaceError, match="signs have no kernels on a device"):
         Turned(bent(2), (2, 2))
+
+
+def test_a_device_refuses_them(monkeypatch):
+    memory = DeviceMemory(PaperDevice("sm_90"))
+    monkeypatch.setattr("femops.spaces.base.find_memory", lambda *_: memory)
+    mesh = bent(2)
+    mixed, tables = MixedOrders(mesh, (3, 2)), Tabulated(mesh, continuous=True)
+    for space, message in ((mixed, "directions of an element have"), (tables, "are no products")):
+        with pytest.raises(SpaceError, match=message):
+            femops.diffusion(space).apply(space.zeros())
+    assert not memory.device.functions
 
 
 def test_multigrid_beside_a_state_on_other_elements():

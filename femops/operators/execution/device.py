@@ -85,6 +85,8 @@ _dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
 
 def kernel_of(device: Device, term: KernelTerm) -> CudaKernel:
     """Kernel of a term, with a launch shape that suits the device."""
+    for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
+        _ = space.basis  # raises unless all directions have the same one
     return CudaKernel.fitting(device, point_spec(term))
 
 
