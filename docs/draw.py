@@ -272,6 +272,20 @@ def petsc_krylov() -> list[str]:
     ]
 
 
+def numba_krylov() -> list[str]:
+    """Return a loop of compiled code that calls an operator."""
+    return [
+        box(25, 45, 125, 160),
+        text((87, 75), "@njit", 18),
+        text((87, 115), "r, u, x", 17),
+        text((87, 155), "BiCGStab(l)", 16),
+        box(205, 85, 75, 80),
+        text((242, 125), "A x", 20),
+        arrow((152, 105), (202, 105)),
+        arrow((203, 145), (153, 145)),
+    ]
+
+
 def poisson_multigrid() -> list[str]:
     """Return a V-cycle: orders are halved, then the mesh is coarsened."""
     levels = ["order 4", "order 2", "order 1", "coarser"]

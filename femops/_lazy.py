@@ -23,7 +23,7 @@ def _names() -> dict[str, str]:
 
 
 HOME = _names()
-OPTIONAL = "jax", "petsc", "torch"
+OPTIONAL = "jax", "numba", "petsc", "torch"
 """Modules that need a package which users install themselves. `names` leaves them out."""
 _OWNERS = {
     "u.{}, of a field u in a form": ("femops.pointwise.trace", "FieldSymbol"),

@@ -34,6 +34,7 @@ NEEDS = {
     "petsc_krylov.py": ("petsc4py", "petsc4py is missing: docs/petsc.md says how to get it"),
     "closure_pytorch.py": ("torch", "PyTorch is missing"),
     "uncertainty_jax.py": ("jax", "JAX is missing"),
+    "numba_krylov.py": ("numba", "Numba is missing"),
 }
 """Libraries that examples need, by the name of the file."""
 PAGES_NEED = {"petsc.md": ("petsc4py", "slepc4py")}

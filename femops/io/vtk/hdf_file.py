@@ -165,7 +165,7 @@ def _opened_locked(path: Path, piece: Piece) -> Iterator[Any]:
             yield file[ROOT]
 
 
-def file_of(raw: IO[bytes], path: Path, mode: str = "r+") -> Any:
+def file_of(raw: Any, path: Path, mode: str = "r+") -> Any:
     """Open a file of HDF5 whose format has checksums."""
     raw.seek(0)
     head = raw.read(9)

@@ -1,0 +1,74 @@
+"""Operators for compiled code of others, which calls them by address."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import final
+from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_kernels.codegen.specialize import Parts, specialize
+from femops_kernels.cpu.sweep import AlignedBuffer, LaunchSum
+from femops_kernels.cpu.system_threads import system_threads
+from femops_kernels.cpu.thread_pool import Team
+from femops_kernels.skeletons.chunk import applier_table as layout
+
+_PARTS: Parts = ("driver_loops", "driver", "applier_table", "applier"), {}, ""
+
+
+@final
+class Applier:
+    """Application of launches that nothing else uses.
+
+    Appliers share a team of threads, which is not that of Python's calls. Each call claims it.
+    """
+
+    def __init__(self, launches: LaunchSum) -> None:
+        threads, work = launches.threads(), AlignedBuffer()
+        team = _team(os.getpid()) if threads > 1 else None
+        words = {
+            layout.BUSY: 0,
+            layout.ROWS: launches.addresses[0],
+            layout.ALPHAS: launches.addresses[1],
+            layout.COUNT: launches.addresses[2],
+            layout.WORK: work.address(launches.work_bytes * threads),
+            layout.WORK_BYTES: launches.work_bytes,
+            layout.TEAM: 0 if team is None else team[0].address(threads, strict=False),
+            layout.THREADS: threads,
+            layout.CLAIM: 0 if team is None else team[1].ctypes.data,
+        }
+        self._table = np.array([words[k] for k in sorted(words)], dtype=np.int64)
+        self._kept = launches, work
+        self.address: int = specialize(*_PARTS).addresses["apply_alone"]
+        _all.add(self)
+
+    @property
+    def state(self) -> int:
+        """Address of the table, the first argument of the function at ``address``."""
+        return int(self._table.ctypes.data)
+
+    def alone(self) -> None:
+        """Work on the calling thread from now on: a forked process has no other."""
+        self._table[[layout.BUSY, layout.TEAM]] = 0
+
+
+@cache  # a team's threads never end
+def _team(process: int) -> tuple[Team, NDArray[np.int64]] | None:  # noqa: ARG001
+    """Team of this process, and the word that claims it. None if the system has no threads."""
+    system = system_threads()
+    return None if system is None else (Team(system), np.zeros(1, dtype=np.int64))
+
+
+_all: WeakSet[Applier] = WeakSet()
+
+
+def _all_alone() -> None:
+    for each in [*_all]:
+        each.alone()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_all_alone)

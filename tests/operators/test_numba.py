@@ -1,0 +1,199 @@
+"""Operators in loops that Numba has compiled."""
+
+import gc
+import multiprocessing
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import OperatorError
+from femops_kernels.cpu.machine import set_threads
+
+numba = pytest.importorskip("numba")
+applier = pytest.importorskip("femops.numba").applier
+
+
+def bent(dim, n=3):
+    return femops.box((n,) * dim, mapping=lambda x: x + 0.05 * np.sin(3 * x[::-1]))
+
+
+def coupled(u, p):
+    return {"u": {"grad": u.grad, "value": p}, "p": {"value": p - u}}
+
+
+def operators():
+    V, W = femops.H1(bent(2), 3), femops.L2(bent(3), 2)
+    yield femops.diffusion(V)
+    yield (femops.diffusion(V) + 2 * femops.mass(V)).constrained(V.boundary_dofs())
+    yield femops.interior_penalty(W)
+    yield femops.convection(femops.H1(bent(1, 5), 2), np.ones(1), dtype="float32")
+    for level in ("full", "element", "matrix-free", "auto"):
+        yield femops.diffusion(V, level=level)
+    yield femops.form(coupled, femops.Product(u=V, p=femops.H1(V.mesh, 2)))
+
+
+@pytest.mark.parametrize("number", range(len([*operators()])))
+def test_the_same_bits_as_the_operator(number):
+    A = [*operators()][number]
+    apply, rng = applier(A), np.random.default_rng(number)
+    for _ in range(3):
+        x = rng.standard_normal(A.shape[1]).astype(A.dtype)
+        y = np.full(A.shape[0], np.nan, A.dtype)
+        apply(x, y)
+        assert np.array_equal(y, A @ x)
+    x.flags.writeable = False
+    apply(x, y)
+
+
+def test_a_loop_that_users_compile():
+    """It is called by what was compiled before, and passed as an argument."""
+    V = femops.H1(bent(2), 4)
+    A = femops.diffusion(V) + femops.mass(V)
+    apply = applier(A)
+
+    @numba.njit
+    def cg(apply, b, steps):
+        x, r, product = np.zeros_like(b), b.copy(), np.empty_like(b)
+        p, rho = r.copy(), r @ r
+        for _ in range(steps):
+            apply(p, product)
+            alpha = rho / (p @ product)
+            x += alpha * p
+            r -= alpha * product
+            before, rho = rho, r @ r
+            p = r + rho / before * p
+        return x
+
+    b = femops.load(V, 1.0)
+    x = cg(apply, b, 200)
+    assert np.abs(A @ x - b).max() < 1e-12 * np.abs(b).max()
+
+
+def test_what_it_needs_stays_alive():
+    V = femops.H1(bent(3), 2)
+    x = np.random.default_rng(0).standard_normal(V.size)
+    expected = femops.diffusion(V) @ x
+    apply = applier(femops.diffusion(V))
+    gc.collect()
+    junk = [np.full(V.size, np.nan) for _ in range(100)]
+    y = np.empty(V.size)
+    apply(x, y)
+    assert np.array_equal(y, expected)
+    assert len(junk) == 100
+
+
+def test_arrays_that_do_not_fit():
+    V = femops.H1(bent(2), 2)
+    apply, x, y = applier(femops.mass(V)), V.zeros(), V.zeros()
+    for bad in ((x[1:], y), (x, y[1:]), (np.zeros(V.size + 1), y)):
+        with pytest.raises(ValueError, match=f"takes x of length {V.size} and y of length"):
+            apply(*bad)
+    both = np.zeros(2 * V.size)
+    for bad in ((x, x), (both[: V.size], both[V.size - 1 : -1])):
+        with pytest.raises(ValueError, match="share memory"):
+            apply(*bad)
+    apply(both[: V.size], both[V.size :])
+    fixed = y.copy()
+    fixed.flags.writeable = False
+    for bad in ((x.astype("f4"), y), (both[::2], y), (x, both[::2]), (x, fixed), (1.0, y)):
+        with pytest.raises(TypeError, match="No matching definition"):
+            apply(*bad)
+
+
+def test_operators_that_it_refuses():
+    V = femops.H1(bent(2), 2)
+    F = femops.residual(lambda u: {"value": u**3}, V)
+    complex_one = femops.form(lambda u: {"value": 1j * u}, V, dtype="complex128")
+    for wrong in (F, np.eye(3), complex_one):
+        with pytest.raises(OperatorError):
+            applier(wrong)
+
+
+@pytest.mark.parallel(2)
+def test_ranks_are_refused(comm):
+    V = femops.H1(femops.distribute(femops.box((4, 4)), comm), 2)
+    with pytest.raises(OperatorError, match="is distributed over 2 ranks"):
+        applier(femops.mass(V))
+
+
+@pytest.fixture
+def large():
+    """An operator that two threads share, its product, and an applier of two threads."""
+    V = femops.H1(femops.box((40, 40)), 4)
+    A = femops.diffusion(V, kappa=lambda x: 1 + x[0])
+    x = np.random.default_rng(1).standard_normal(V.size)
+    set_threads(2)
+    apply = applier(A)
+    yield apply, x, A @ x
+    set_threads(1)
+
+
+def test_threads(large):
+    """Of an applier, beside those of Python's calls."""
+    apply, x, expected = large
+    others = femops.mass(femops.H1(femops.box((40, 40)), 4))
+    stop = threading.Event()
+
+    def beside():
+        while not stop.is_set():
+            others @ x
+
+    worker = threading.Thread(target=beside)
+    worker.start()
+    try:
+        for _ in range(50):
+            y = np.empty_like(x)
+            apply(x, y)
+            assert np.array_equal(y, expected)
+    finally:
+        stop.set()
+        worker.join()
+
+
+def test_two_callers_at_once(large):
+    """One has an error, or both come one after the other. Two appliers work side by side."""
+    apply, x, expected = large
+    right, refused = 0, 0
+
+    def call(apply):
+        y = np.empty_like(x)
+        try:
+            apply(x, y)
+        except RuntimeError:
+            return None
+        return np.array_equal(y, expected)
+
+    V = femops.H1(femops.box((40, 40)), 4)
+    second = applier(femops.diffusion(V, kappa=lambda x: 1 + x[0]))
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(call, [apply] * 100):
+            right, refused = right + (found is True), refused + (found is None)
+        assert all(pool.map(call, [apply, second] * 50)) or refused
+    assert right + refused == 100
+    assert right > 0
+    assert call(apply) is True
+
+
+def in_a_child(apply, x, expected, pipe):
+    y = np.empty_like(x)
+    apply(x, y)
+    pipe.send(bool(np.array_equal(y, expected)))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes are not forked")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process(large):
+    apply, x, expected = large
+    apply(x, np.empty_like(x))
+    ours, theirs = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(
+        target=in_a_child, args=(apply, x, expected, theirs)
+    )
+    child.start()
+    assert ours.poll(60)
+    assert ours.recv() is True
+    child.join()
