@@ -91,7 +91,8 @@ class Case:
     def build(self, device: Any = None, **options: Any) -> tuple[femops.Product, Any, Array]:
         """The product, the operator, and the matrix by the oracle."""
         product = self.product(device=device)
-        options = {"dtype": self.dtype, "lanes": self.lanes} | options
+        lanes = None if device else self.lanes  # a device has none
+        options = {"dtype": self.dtype, "lanes": lanes} | options
         ours, plain = dict(self.given), dict(self.given)
         for name, value in self.given.items():
             if value is INTERPOLATED:
