@@ -341,10 +341,10 @@ def _keywords(
     ]
     extra = [name for name in known if name not in wanted]
     if missing:
-        there = " (there is one over the boundary: boundary=...)" * (missing[0] in ("n", "h"))
-        raise TraceError(
-            f"{where}: no coefficient {missing[0]!r} is given: pass {missing[0]}=...{there}"
-        )
+        name, faces = missing[0], " (there is one over faces: boundary=... or faces=...)"
+        test = " (there is no test function: return what multiplies it, and its gradient)"
+        there = {"n": faces, "h": faces, "v": test}.get(name, "")
+        raise TraceError(f"{where}: no coefficient {name!r} is given: pass {name}=...{there}")
     if extra:
         raise TraceError(
             f"{where} takes no coefficient {extra[0]!r}"

@@ -135,12 +135,7 @@ def _stages(
     dt: float,
     vectors: StageVectors,
 ) -> tuple[Vector, Vector, Vector]:
-    """Return the solution after a step, its error, and the rate there.
-
-    The work space has the rates of all stages but the last, then a stage. The first rate is given.
-    The others are copied, as f may return the same array each time. The error is in the place of
-    the stage.
-    """
+    """Return the new solution, its error, and the rate there. ``work[0]`` has the first rate."""
     work, new = vectors.work(len(pair.times)), vectors.new()
     stage, rate = work[-1], None
     for n, (c, row) in enumerate(zip(pair.times[1:], pair.rows, strict=True), 1):
@@ -227,8 +222,7 @@ class _Classical(_Method):
 class _TwoVectors(_Method):
     """Method that keeps the solution and one change."""
 
-    # kept, added and times: for each stage: factor of the last change, factor of the new change,
-    # time in steps
+    # for each stage: the factors of the last and of the new change, and the time in steps
     kept: Sequence[float]
     added: Sequence[float]
     times: Sequence[float]
@@ -413,7 +407,8 @@ def _check_functions(f: Any, limiter: Any, callback: Any, start: float, u: Any) 
     flat = isinstance(getattr(u, "shape", None), tuple) and len(u.shape) == 1
     if not (flat and hasattr(u, "dtype") and u.dtype in FLOAT_TYPES) or not callable(f):
         raise SolverError(
-            f"runge_kutta takes a function f(t, u) and a vector u, got {shown(f)} and {shown(u)}"
+            "runge_kutta takes a function f(t, u) and one vector u of float64 or float32, got "
+            f"{shown(f)} and {shown(u)}"
         )
     for name, given, arguments, takes in (
         ("f", f, (start, u), "t and u"),
@@ -453,6 +448,9 @@ class _Growth:
         size = _largest(u, self._comm)
         if not np.isfinite(size):
             raise SolverError(self._not_finite())
+        if not self._first:  # a start from zero: its size is what f alone brings
+            rates = (_largest(self._f(s, self.u), self._comm) for s in (self._t, t))
+            self._first = self._last = (t - self._t) * max(rates)
         if size > _GROWN * self._first > 0.0:
             rate = _largest_rate(self._f, t, u, self._comm)
             if np.isfinite(rate) and self._step * rate > _BEYOND * self._radius:
@@ -468,13 +466,12 @@ class _Growth:
 
     def _not_finite(self) -> str:
         """Message about a solution that is not finite after the last check."""
-        rate = _largest_rate(self._f, self._t, self.u, self._comm)
-        text = f"the solution is not finite soon after t = {self._t:g}, with steps of "
-        text += f"{self._step:.3g}"
+        rate, t, step = _largest_rate(self._f, self._t, self.u, self._comm), self._t, self._step
+        text = f"the solution is not finite soon after t = {t:g}, with steps of {step:.3g}"
         if not 0.0 < rate < np.inf:
             return f"{text}: look whether f is finite"
         limit = self._radius / rate
-        if self._step < 0.5 * limit:
+        if step < 0.5 * limit:
             return f"{text}: they are below the limit of stability, {limit:.3g}, so look at f"
         return f"{text}: the limit of stability is about {limit:.3g} there, take a smaller dt"
 

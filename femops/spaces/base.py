@@ -107,6 +107,7 @@ def one_line(space: Any) -> str:
     """One line of text that describes a space, its ``repr``."""
     comm = space.comm
     whole = f", of {space.global_ndofs} on {comm.size} ranks" if comm.size > 1 else ""
+    whole += f", vectors of {space.size}" if space.ncomp > 1 else ""
     return (
         f"{type(space).__name__}(order={space.order}, ncomp={space.ncomp}, "
         f"family={space.families!r}: {space.mesh.num_elements} elements in {space.dim}-D, "
@@ -123,10 +124,7 @@ def field_table(field: Any) -> str:
         columns = zip(values.min(axis=0).tolist(), values.max(axis=0).tolist(), strict=True)
         ranges = [f"{low:.6g} to {high:.6g}" for low, high in columns]
         rows.append(
-            (
-                "nodal values" if space.element.is_nodal else "coefficients",
-                ", ".join(ranges),
-            )
+            ("nodal values" if space.element.is_nodal else "coefficients", ", ".join(ranges))
         )
     return html.table("GridFunction", rows)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from femops.errors import SpaceError, VectorError
 from femops.parallel.comm import Communicator, communicator
 from femops.parallel.gpus import rank_device
-from femops.spaces.restriction import FLOAT_TYPES, host_array
+from femops.spaces.restriction import FLOAT_TYPES, host_array, type_cure
 from femops_common.arguments import Kind
 from femops_common.memory import available_memory
 from femops_kernels.device import Device
@@ -277,9 +277,9 @@ class DeviceMemory(Memory):
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
         array = self.adopt(vector, what)
         if array.dtype not in FLOAT_TYPES:
+            cure = type_cure(array.dtype, "numpy.float64", what)
             raise VectorError(
-                f"{what} has type {array.dtype}: femops computes in float64 and float32, "
-                "convert it by .astype(numpy.float64)"
+                f"{what} has type {array.dtype}: femops computes in float64 and float32, {cure}"
             )
         return check_shape(space, array, what)
 

@@ -37,13 +37,18 @@ def check_float_array(array: object, what: str) -> Vector:
         cure = _instead_of(array, what) or "a NumPy array of float64 or float32"
         raise VectorError(refusal(what, array, cure))
     if array.dtype not in FLOAT_TYPES:
-        cure = "convert it by .astype(numpy.float64)"
-        if array.dtype.kind == "c":
-            cure = f"give real and imaginary part one by one, {what}.real and {what}.imag"
+        cure = type_cure(array.dtype, "numpy.float64", what)
         raise VectorError(
             f"{what} has type {array.dtype}: femops computes in float64 and float32, {cure}"
         )
     return array
+
+
+def type_cure(dtype: np.dtype[Any], wanted: Any, what: str) -> str:
+    """Advice about an array where numbers of another type are needed."""
+    if dtype.kind == "c" and "float" in str(wanted):  # a conversion drops the imaginary part
+        return f"give real and imaginary part one by one, {what}.real and {what}.imag"
+    return f"convert it by .astype({wanted})"
 
 
 def host_array(values: object, what: str) -> NDArray[Any]:

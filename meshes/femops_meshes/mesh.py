@@ -410,10 +410,11 @@ class Mesh:
         elements: Mapping[str, Named] | None = None,
         boundary: Mapping[str, Named] | None = None,
     ) -> "Mesh":
-        """Return the mesh with other names for parts of its elements and of its boundary.
+        """Return the mesh with other names for parts of its elements, or of its boundary, or both.
 
         Each name stands for one or several attributes, as in ``{"walls": (1, 4)}``, or for a
-        predicate, as in ``{"left": lambda x: x[0] < 1e-9}``. None stands for no names.
+        predicate, as in ``{"left": lambda x: x[0] < 1e-9}``. None keeps the names that there are.
+        To add to these write ``{**mesh.boundary_names, "left": 1}``.
 
         A predicate takes the middles x (dim, n) of all elements or boundary faces, and returns n
         booleans. If it divides the elements or faces of an attribute, those that it chooses get a
@@ -425,9 +426,10 @@ class Mesh:
             If a name refers to an attribute that the mesh does not have, or a predicate returns
             something else, chooses nothing, or is true at outer faces that the mesh does not list.
         """
+        elements = self.element_names if elements is None else elements
         inside, names = named_parts(elements, self.element_attributes, self.element_centers)
         outside, boundary_names = named_parts(
-            boundary,
+            self.boundary_names if boundary is None else boundary,
             self.boundary_attributes,
             lambda: face_centers(self.coordinates, self.topology.boundary_faces),
             lambda: face_centers(self.coordinates, self.topology.unlisted_faces()),

@@ -21,17 +21,15 @@ Named = int | Iterable[int] | Predicate
 
 
 def named_parts(
-    names: Mapping[str, Named] | None,
+    names: Mapping[str, Named],
     attributes: NDArray[np.int32],
     centers: Callable[[], NDArray[np.float64]],
     unlisted: Callable[[], NDArray[np.float64]] | None = None,
 ) -> tuple[NDArray[np.int32], Names]:
     """Return attributes (n,) and names, where names may stand for predicates.
 
-    Elements or faces of an attribute that a predicate divides get new attributes, one for each
-    combination of predicates. Numbers in `names` are the attributes before that.
+    Numbers in `names` are attributes before predicates divide them: one for each combination.
     """
-    names = names or {}
     numbered = {name: one for name, one in names.items() if not callable(one)}
     known = checked_names(numbered, attributes)
     rules = {name: one for name, one in names.items() if callable(one)}

@@ -79,6 +79,7 @@ def test_update_keeps_them_for_elements():
         ({1: np.nan}, 1.0, "the value of 1 is not finite"),
         ({1: (1.0, 2.0), 2: 3.0}, (0.0, 0.0), "the value of 2 has shape"),
         ({1: "stiff"}, 1.0, "the value of 1 is 'stiff': give real numbers"),
+        ({1: np.eye(2)}, 1.0, "give real numbers, or vectors .* such as the entries of matrices"),
         ({1: np.eye(3)}, np.eye(3), r"the default is an array of shape \(3, 3\)"),
     ],
 )

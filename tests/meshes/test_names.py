@@ -46,8 +46,16 @@ def test_new_attributes_and_new_meshes_have_no_names():
     mesh = named().with_attributes(elements=[5, 5, 6, 6])
     assert mesh.element_names == {}
     assert mesh.boundary_names == named().boundary_names
-    assert named().with_names().boundary_names == {}
+    assert named().with_names({}, {}).boundary_names == {}
     assert box((2,)).element_names == box((2,)).boundary_names == {}
+
+
+def test_names_that_are_not_given_stay():
+    """Names of the other kind, whose numbers a predicate does not change."""
+    mesh = named().with_names({"low": lambda x: x[0] < 0.5})
+    assert mesh.boundary_names == named().boundary_names
+    assert mesh.with_names(boundary={"a": 1}).element_names == mesh.element_names
+    assert mesh.with_names(boundary={}).boundary_names == {}
 
 
 def test_bad_names():

@@ -92,6 +92,17 @@ def test_newton_minimises():
     assert all(J(u + h * step) > J(u) for h in (-1e-2, -1e-3, 1e-3, 1e-2))
 
 
+def test_complex_vectors_are_not_cut():
+    """A conversion, as of float32, would drop the imaginary part."""
+    V = femops.H1(femops.box((2, 2)), 2)
+    J, u = femops.functional(lambda u: u**2, V), V.zeros(complex)
+    for refused in (J, J.derivative.residual, lambda u: femops.mass(V).apply(u, V.zeros())):
+        with pytest.raises(femops.errors.VectorError, match="real and imaginary part one by one"):
+            refused(u)
+    with pytest.raises(femops.errors.VectorError, match=r"convert it by .astype\(float64\)"):
+        J(V.zeros().astype("float32"))
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [

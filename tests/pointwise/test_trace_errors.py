@@ -46,6 +46,8 @@ REFUSED = [
     (lambda u: {"value": u + "one"}, {}, "Error"),
     (lambda: {"value": 0.0}, {}, "takes 0 arguments: give it one for each field, 1"),
     (lambda u, k: {"value": k * u}, {}, "no coefficient 'k' is given: pass k=..."),
+    (lambda u, v: {"value": u * v}, {}, "there is no test function: return what multiplies it"),
+    (lambda u, n: {"value": u * n[0]}, {}, "there is one over faces: boundary=... or faces=..."),
     (lambda u: {"value": u}, MATRIX, "takes no coefficient 'c'"),
     (lambda u: [u], {}, "returned list"),
     (lambda u: {"flux": u}, {}, "returned ['flux']"),

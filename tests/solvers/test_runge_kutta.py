@@ -102,6 +102,17 @@ def test_steps_far_beyond_the_limit_are_refused_with_the_growth() -> None:
         words = r"grows by a factor of .* in each step.* the limit of stability is about 0\.0"
         with pytest.raises(SolverError, match=words):
             femops.runge_kutta(same_array, np.ones(2), 5.0, 0.5, method=method)
+        for late in (0.0, 1.5):  # from zero too, in few steps; a source may begin later
+            with pytest.raises(SolverError, match=words):
+                femops.runge_kutta(
+                    lambda t, u, late=late: stiff * u + (t >= late),
+                    np.zeros(2),
+                    3.0,
+                    0.5,
+                    method=method,
+                )
+    filled = femops.runge_kutta(lambda _, u: stiff * u + 1.0, np.zeros(2), 50.0, 0.01)
+    assert filled == pytest.approx(-1.0 / stiff)
     grown = femops.runge_kutta(lambda _, u: 2.0 * u, np.ones(1), 50.0, 0.01)
     assert grown[0] == pytest.approx(np.exp(100.0), rel=1e-5)
 
@@ -135,7 +146,8 @@ def test_bad_input_is_refused() -> None:
         ({"method": "euler"}, "choose one of ssp2, ssp3, rk4, lsrk4, .* dp54"),
         ({"u": 1.0}, "takes a function"),
         ({"u": np.ones(2, int)}, "takes a function"),
-        ({"u": np}, r"takes a function f\(t, u\) and a vector u"),
+        ({"u": np}, r"takes a function f\(t, u\) and one vector u"),
+        ({"u": np.ones((2, 2))}, "one vector u of float64 or float32, got a function and an array"),
         ({"f": lambda t, u: "abc"}, shape),
         ({"f": lambda t, u: np.zeros(3)}, shape),
         ({"f": lambda t, u: 1.0}, shape),

@@ -334,7 +334,9 @@ def test_sampling_grid(dim, p, n):
 
 def test_reprs():
     space = H1(femops.box((2, 2)), 3, ncomp=2)
-    assert repr(space) == "H1(order=3, ncomp=2, family='gll': 4 elements in 2-D, 49 dofs)"
+    words = "(order=3, ncomp={}, family='gll': 4 elements in 2-D, 49 dofs{})"
+    assert repr(space) == "H1" + words.format(2, ", vectors of 98")
+    assert repr(H1(space.mesh, 3)) == "H1" + words.format(1, "")
 
 
 def test_errors_are_one_family():

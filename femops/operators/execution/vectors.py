@@ -12,6 +12,7 @@ from femops.fields.multivector import MultiVector
 from femops.spaces.base import Space
 from femops.spaces.memory import check_layout, check_shape
 from femops.spaces.product import Product
+from femops.spaces.restriction import type_cure
 from femops.spaces.vectors import any_vector
 from femops_common.arguments import type_name
 
@@ -34,9 +35,8 @@ def contiguous_vector(
 def _typed(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> NDArray[Any]:
     found: NDArray[Any] = any_vector(space, vector, what)
     if found.dtype != dtype:
-        raise VectorError(
-            f"{what} has type {found.dtype}, {dtype} is needed: convert it by .astype({dtype})"
-        )
+        cure = type_cure(found.dtype, dtype, what)
+        raise VectorError(f"{what} has type {found.dtype}, {dtype} is needed: {cure}")
     return found
 
 

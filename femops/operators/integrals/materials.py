@@ -78,10 +78,8 @@ def by_attribute(
             result[attributes == number] = _checked(value, shape, f"the value of {key!r}")
     missing = sorted(known - used)
     if missing and default is None:
-        raise OperatorError(
-            f"no value for the attribute {_named(missing[0], mesh.element_names)}: "
-            "give it one, or a default"
-        )
+        name = _named(missing[0], mesh.element_names)
+        raise OperatorError(f"no value for the attribute {name}: give it one, or a default")
     space = L2(mesh, 0, ncomp=int(np.prod(shape, dtype=int)))
     of_elements = result.reshape(-1, 1, space.ncomp).astype(np.float64, copy=False)
     return GridFunction(space, space.restriction.assigned(of_elements).reshape(-1))
@@ -97,7 +95,8 @@ def _checked(value: Any, shape: tuple[int, ...], what: str) -> Any:
     """Convert a value to a real, finite array of shape ``shape``."""
     array = array_of(value, what, OperatorError)
     if len(shape) > 1 or array.dtype.kind not in "biuf":
-        raise OperatorError(refusal(what, value, "real numbers, or vectors of one length"))
+        cure = "real numbers, or vectors of one length, such as the entries of matrices"
+        raise OperatorError(refusal(what, value, cure))
     if array.shape != shape:
         raise OperatorError(
             f"{what} has shape {array.shape}, the first value {shape}: "

@@ -38,10 +38,7 @@ class CoarseSolver(ABC):
 
 @final
 class Direct(CoarseSolver):
-    """Direct solver: SciPy's LU factorization of the matrix, bordered by its null space.
-
-    Shapes: `matrix` (n, n), `null` (n, k).
-    """
+    """Direct solver: SciPy's LU factors of the matrix (n, n), bordered by its null space (n, k)."""
 
     name = "direct"
 
@@ -83,17 +80,14 @@ def _factored(matrix: Any, **options: Any) -> Any:
 
 @final
 class Algebraic(CoarseSolver):
-    """Two V-cycles of PyAMG's smoothed aggregation. One V-cycle would need a third more iterations.
-
-    Shapes: `modes` (n, k).
-    """
+    """Two V-cycles of PyAMG's smoothed aggregation. With one, iterations would be a third more."""
 
     name = "pyamg"
 
     def __init__(self, matrix: csr_array, null: csr_array, modes: Floats) -> None:
         self._null, self.singular = null, null.shape[1] > 0
         self._cycle = _pyamg().smoothed_aggregation_solver(
-            matrix.tocsr(), B=modes, symmetry="symmetric", max_coarse=500
+            matrix.tocsr(), B=modes, symmetry="symmetric", max_coarse=500, coarse_solver=_Coarsest()
         )
 
     def solve(self, right: Floats) -> Floats:
@@ -103,6 +97,21 @@ class Algebraic(CoarseSolver):
         x += cycle @ (right - matrix @ x)
         x -= self._null @ (self._null.T @ x)
         return x
+
+
+@final
+class _Coarsest:
+    """Solver of PyAMG's coarsest level, of 500 nodes at most. PyAMG's own takes singular values."""
+
+    _factors: Any = None
+
+    def __call__(self, matrix: Any, right: Floats) -> Any:
+        """Solve, with a shift at the size of round-off: the matrix may be singular."""
+        if self._factors is None:
+            diagonal = matrix.diagonal()
+            shift = 1e-12 * diagonal + 1e-14 * diagonal.max()
+            self._factors = factored(matrix + diags_array(shift))
+        return self._factors.solve(right)
 
 
 def _pyamg() -> Any:
@@ -120,10 +129,7 @@ def _pyamg() -> Any:
 def coarse_solver(
     matrix: csr_array, modes: Floats, dim: int, *, direct: bool = False
 ) -> CoarseSolver:
-    """Choose the solver of a matrix: direct if it is small or PyAMG is missing, else PyAMG.
-
-    Shapes: `matrix` (n, n), `modes` (n, k).
-    """
+    """Solver of a matrix (n, n) with modes (n, k): PyAMG, or direct if small or without PyAMG."""
     null, size = null_space(matrix, modes), matrix.shape[0]
     if direct or size <= QUICK[dim]:
         return Direct(matrix, null)
@@ -136,12 +142,9 @@ def coarse_solver(
 
 
 def null_space(matrix: csr_array, modes: Floats) -> csr_array:
-    """Orthonormal basis (n, k) of the null space, computed for each body of the mesh separately.
+    """Orthonormal basis (n, k) of the null space of a matrix (n, n), within the modes (n, m).
 
-    A body is a part of the mesh that the matrix does not couple to other parts. Matrix entries of
-    different bodies may have different magnitudes.
-
-    Shapes: `matrix` (n, n), `modes` (n, m).
+    Each body, which the matrix couples to no other, may have entries of another magnitude.
     """
     bodies = _bodies(matrix, modes)
     basis, kept = np.zeros_like(modes), list[Flags]()
@@ -181,10 +184,7 @@ def _bodies(matrix: csr_array, modes: Floats) -> list[NDArray[np.int64]]:
 
 
 def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
-    """Constants of each component as columns (n, k); with rotations if ncomp is the dimension.
-
-    Shapes: `x` (nodes, dim), `free` (nodes * ncomp,).
-    """
+    """Constants of each component as columns, with rotations if ncomp = dim. x is (nodes, dim)."""
     nodes, dim = x.shape
     x = (x - x.mean(axis=0)) / (np.abs(x - x.mean(axis=0)).max() or 1.0)  # as large as constants
     modes = [np.tile(unit, (nodes, 1)) for unit in np.eye(ncomp)]

@@ -368,6 +368,25 @@ def test_pyamg_on_the_coarsest_level(monkeypatch):
     assert solve(A)[1] <= 12
 
 
+@pytest.mark.parametrize("held", [True, False])
+def test_pyamg_computes_no_singular_values(monkeypatch, held):
+    """They took most of the setup for displacements, 17 s for 2736 dofs of the coarsest level."""
+    pytest.importorskip("pyamg")
+    from femops.solvers.multigrid import coarse
+
+    monkeypatch.setitem(coarse.QUICK, 3, 100)
+    monkeypatch.setattr("pyamg.multilevel.pinv", None, raising=False)
+    V = femops.H1(femops.box((5, 5, 5)).with_coarser(None), 2, ncomp=3)
+    A = femops.elasticity(V, lam=1.0, mu=1.0)
+    given = A.constrained(V.boundary_dofs(1)) if held else A
+    M = femops.multigrid(given)
+    assert "pyamg" in repr(M)
+    b = given.rhs(A @ V.interpolate(lambda x: (x[0] ** 2, x[1] * x[2], np.sin(x[2]))))
+    _, info = femops.cg(given, b, M=M, rtol=1e-9)
+    assert info.converged
+    assert info.iterations <= 15
+
+
 @pytest.mark.parametrize(("degree", "words"), [(4, "degree=8"), (64, "use femops.jacobi")])
 def test_a_cycle_that_diverges_is_named(monkeypatch, degree, words):
     from femops.solvers.multigrid import level
