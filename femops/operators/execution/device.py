@@ -210,9 +210,6 @@ class DeviceBackend(Backend):
         self._device = device
         self.updates = DeviceUpdates(device)
 
-    def compile_shared(self, term: KernelTerm) -> None:
-        """See `Backend.compile_shared`: kernels of a device share nothing."""
-
     def compile_ahead(self, works: Callable[[], Sequence[TermWork]], ranks: int) -> None:  # noqa: ARG002
         if self._device.compiles_later:
             given = [term for term, _ in works()]

@@ -103,10 +103,7 @@ def matrix_spec(term: KernelTerm) -> MatrixSpec:
 
 
 def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
-    """1-D map from geometry modes to quadrature points.
-
-    None if the q-function reads neither Jacobians nor positions.
-    """
+    """1-D map from geometry modes to quadrature points. None if the geometry is not read."""
     if not code.numbers.mapped:
         return None
     degree = LegendreGeometry(term.domain.mesh).degree
@@ -116,10 +113,7 @@ def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
 def product_spec(
     source: Space, target: Space, matrix: Floats, dtype: np.dtype[Any]
 ) -> SeparableSpec:
-    """Specification of products of element dofs with a matrix in each direction.
-
-    Shapes: `matrix` (target.p1d, source.p1d).
-    """
+    """Specification of products of element dofs with a matrix (target.p1d, source.p1d)."""
     each = (matrix,) * source.dim
     return SeparableSpec(
         **_between(source, target, dtype), mass=each, stiffness=each, value=True, gradient=False

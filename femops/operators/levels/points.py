@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import final
@@ -105,23 +106,18 @@ class Points(Storage):
             return block_steps(self._blocks, self.sides, self.constraints, panels)
         if panels != ONE:
             return self._stored.with_constraints(self.constraints).steps_of(panels)
-        launch = self.backend.launch
-        return [
-            self._step(k, launch(term, self.constraints, self._keep(k), work))
-            for k, (term, work) in enumerate(self.works())
-        ]
+        return self._launched(self.backend.launch)
 
     def steps_of(self, panels: Panels) -> list[Step]:
         """Steps for many vectors, from data whose kernels read no geometry."""
-        launch, given = self.backend.launch_panels, self.constraints
-        return [
-            self._step(k, launch(term, given, self._keep(k), work, panels))
-            for k, (term, work) in enumerate(self.works())
-        ]
+        return self._launched(partial(self.backend.launch_panels, panels=panels))
 
-    def _step(self, k: int, launch: Launch) -> Step:
-        alpha, term = self.fused[k]
-        return Step(alpha, launch, term.fields, term.tests, self._begins(k))
+    def _launched(self, launch: Callable[..., Launch]) -> list[Step]:
+        steps, given = [], self.constraints
+        for k, ((alpha, term), (_, work)) in enumerate(zip(self.fused, self.works(), strict=True)):
+            made = launch(term, given, self._keep(k), work)
+            steps.append(Step(alpha, made, term.fields, term.tests, self._begins(k)))
+        return steps
 
     def _begins(self, k: int) -> bool:
         """True if sweep k overwrites its test functions, because no earlier sweep writes them.

@@ -202,11 +202,9 @@ class OperatorKernel(SweepKernel, ABC):
 
     def vector_sums(self) -> CompiledKernel:
         """Compiled sum of the chunks' contributions to each other's dofs, for many vectors."""
-        constants = {
-            "LANE": Lane(self.width, self.spec.dtype, strict=self.spec.any_width),
-            "LANE_WIDTH": self.width,
-        }
-        return specialize(("vector_table", "vector_groups", "vector_sums"), constants)
+        lane = Lane(self.width, self.spec.dtype, strict=self.spec.any_width)
+        skeletons = "vector_table", "vector_groups", "vector_sums"
+        return specialize(skeletons, {"LANE": lane, "LANE_WIDTH": self.width})
 
 
 def stored_sizes(width: int, data_dtype: np.dtype[Any], *, reproducible: bool) -> dict[str, object]:
@@ -220,12 +218,6 @@ def vector_key(kernel: OperatorKernel) -> TuningKey:
     return tuning_key(f"many vectors: {kernel.words}")
 
 
-def no_element_numbers() -> dict[str, object]:
-    """Values of names in ``skeletons/chunk/defaults.py`` for elements without stored numbers."""
-    none = {"NELEMENT": 0, "NWEIGHT": 0, "NCONSTANT": 0}
-    return none | {"WEIGHTS": Matrix1D([[1.0]])}
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Kernel(OperatorKernel):
@@ -235,12 +227,8 @@ class Kernel(OperatorKernel):
 
     @property
     def parts(self) -> Parts:
-        return self.parts_around(*self._batch)
-
-    def parts_around(self, *batch: str) -> Parts:
-        """Parts of the code of the batches; ``batch`` names the skeletons for one batch."""
         around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
-        return self.skeletons(*around, *batch), self.constants(), self.spec.qfunction.text
+        return self.skeletons(*around, *self._batch), self.constants(), self.spec.qfunction.text
 
     @cached_property
     def multivector(self) -> CompiledKernel:
@@ -360,7 +348,8 @@ class SeparableKernel(OperatorKernel):
 
     @cached_property
     def multivector(self) -> CompiledKernel:
-        none = no_element_numbers() | {"POINTS": 1, "NQDATA": 0}
+        none = {"NELEMENT": 0, "NWEIGHT": 0, "NCONSTANT": 0, "WEIGHTS": Matrix1D([[1.0]])}
+        none |= {"POINTS": 1, "NQDATA": 0}
         stored = stored_sizes(self.width, self.spec.dtype, reproducible=self.spec.any_width)
         constants = none | self._constants() | stored
         return self.vector_module(("batch_separable",), constants)
