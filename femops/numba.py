@@ -1,21 +1,29 @@
-"""Operators as functions of Numba, for loops that users compile."""
+"""Numba: functions of a point in compiled loops, and operators in loops that users compile."""
 
 from __future__ import annotations
 
 import ctypes
+from collections import deque
+from collections.abc import Callable
+from functools import cache
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from femops.errors import MissingExtraError, OperatorError
 from femops.operators import Operator
-from femops_common.arguments import checked
+from femops_common.arguments import checked, number_of, shown
 from femops_kernels.cpu.applier import Applier
+from femops_kernels.cpu.in_order import in_order
 
 try:
     import numba
+    from numba import literal_unroll
 except ImportError as error:
     raise MissingExtraError(f"femops.numba needs Numba ({error}): pip install numba") from error
 
-__all__ = ["applier"]
+__all__ = ["applier", "pointwise"]
 
 _APPLY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
@@ -102,3 +110,126 @@ def _function(made: Applier, rows: int, columns: int, real: Any) -> Any:
     compiled = numba.njit([numba.void(one, out) for one in given], nogil=True)(apply)
     compiled.kept = made  # Numba's code has its addresses alone
     return compiled
+
+
+_POINTS = 4096  # points of a piece that one thread works on
+
+
+@checked(OperatorError)
+def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) -> Any:
+    """Function of x for coefficients, loads and values, from a function of one point.
+
+    f may have branches, and loops until convergence. Numba compiles the loop over the points, and
+    the threads of femops share it. (NumPy's functions of all points are as fast where there are
+    neither.)
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *parameters)``, which Numba can compile: a Python function, or one that
+        ``numba.njit`` has compiled. x is an array (dim,), a copy that f may change. f returns a
+        number, or a tuple of k numbers: real, or complex.
+    *parameters : float
+        Numbers that f takes after x, such as the time. Another call with other numbers compiles
+        nothing. (Numba takes global variables for constants.)
+    normals : bool
+        Whether f takes the normal (dim,) of a face after x: ``f(x, n, *parameters)``.
+
+    Returns
+    -------
+    callable
+        Function of x (dim, n), and of the normals (dim, n) if there are any, that returns (n,) or
+        (k, n) numbers.
+
+    Raises
+    ------
+    OperatorError
+        f is not a function, Numba cannot compile it, a parameter is not a number, or f returns
+        something else than numbers.
+
+    Examples
+    --------
+    >>> import femops, femops.numba
+    >>> def root(x, a):
+    ...     u = 1.0
+    ...     while abs(u**3 + u - a * x[0]) > 1e-14:
+    ...         u -= (u**3 + u - a * x[0]) / (3 * u**2 + 1)
+    ...     return u
+    >>> V = femops.H1(femops.box((8, 8)), order=3)
+    >>> u = V.interpolate(femops.numba.pointwise(root, 2.0))
+    >>> print(f"{u.max():.6f}")
+    1.000000
+    """
+    if not callable(f):
+        raise OperatorError(f"f is {shown(f)}: give a function of a point x")
+    given = tuple(number_of(one) for one in parameters)
+    for one, number in zip(parameters, given, strict=True):
+        if number is None:
+            raise OperatorError(f"a parameter is {shown(one)}: give a number")
+    compiled = f if isinstance(f, numba.core.dispatcher.Dispatcher) else _compiled(f)
+    kind, count = _result(compiled, 1 + normals, len(given))
+    loop = _loop(compiled, normals, count > 0)
+
+    def values(x: Any, n: Any) -> NDArray[Any]:
+        x, n = (np.asarray(one, dtype=np.float64) for one in (x, n))
+        out = np.empty((max(count, 1), x.shape[1]), kind)
+
+        def work(begin: int) -> None:
+            piece = np.s_[:, begin : begin + _POINTS]
+            loop(x[piece], n[piece], out[piece], given)
+
+        deque(in_order(work, range(0, x.shape[1], _POINTS)), maxlen=0)
+        return out if count else out[0]
+
+    return values if normals else lambda x: values(x, x)
+
+
+@cache
+def _compiled(f: Callable[..., Any]) -> Any:
+    return numba.njit(f)
+
+
+@cache
+def _result(f: Any, vectors: int, parameters: int) -> tuple[type, int]:
+    """Type of a function's numbers, and their count; 0 if it returns no tuple."""
+    name = f.py_func.__name__
+    arguments = (numba.float64[::1],) * vectors + (numba.float64,) * parameters
+    try:
+        f.compile(arguments)
+    except (numba.core.errors.NumbaError, RuntimeError, TypeError) as error:
+        raise OperatorError(f"Numba cannot compile {name} for these arguments: {error}") from error
+    found = f.overloads[arguments].signature.return_type
+    several = isinstance(found, numba.types.BaseTuple)
+    kinds = [*found.types] if several else [found]
+    numbers = numba.types.Number | numba.types.Boolean
+    if not kinds or not all(isinstance(one, numbers) for one in kinds):
+        raise OperatorError(f"{name} returns {found}: let it return a number, or a tuple of them")
+    real = not any(isinstance(one, numba.types.Complex) for one in kinds)
+    return (float if real else complex), len(kinds) * several
+
+
+@cache
+def _loop(f: Any, normals: bool, several: bool) -> Any:
+    """Compile the loop over the points of a function."""
+
+    def one(point: Any, normal: Any, given: Any) -> Any:
+        return f(point, normal, *given) if normals else f(point, *given)
+
+    def put_number(found: Any, out: Any, k: int) -> None:
+        out[0, k] = found
+
+    def put_numbers(found: Any, out: Any, k: int) -> None:
+        c = 0
+        for number in literal_unroll(found):
+            out[c, k] = number
+            c += 1  # noqa: SIM113  (Numba unrolls no `enumerate`)
+
+    at, put = numba.njit(one), numba.njit(put_numbers if several else put_number)
+
+    def loop(x: Any, n: Any, out: Any, given: Any) -> None:
+        point, normal = np.empty(len(x)), np.empty(len(n))
+        for k in range(x.shape[1]):
+            point[:], normal[:] = x[:, k], n[:, k]
+            put(at(point, normal, given), out, k)
+
+    return numba.njit(loop, nogil=True)

@@ -1,4 +1,4 @@
-"""Operators in loops that Numba has compiled."""
+"""Functions of a point, and operators in loops, that Numba has compiled."""
 
 import gc
 import multiprocessing
@@ -15,6 +15,7 @@ from femops_kernels.cpu.machine import set_threads
 
 numba = pytest.importorskip("numba")
 applier = pytest.importorskip("femops.numba").applier
+pointwise = femops.numba.pointwise
 
 
 def bent(dim, n=3):
@@ -197,3 +198,97 @@ def test_a_forked_process(large):
     assert ours.poll(60)
     assert ours.recv() is True
     child.join()
+
+
+# --- functions of a point -------------------------------------------------------------------------
+
+
+def root(x, a):
+    """Solution u of u**3 + u = a (x[0] + x[-1]), by Newton's method."""
+    u = 1.0
+    while abs(u**3 + u - a * (x[0] + x[-1])) > 1e-14:
+        u -= (u**3 + u - a * (x[0] + x[-1])) / (3 * u**2 + 1)
+    return u
+
+
+def at_once(x, a):
+    s = a * (x[0] + x[-1])
+    d = np.sqrt(s**2 / 4 + 1 / 27)
+    return np.cbrt(s / 2 + d) + np.cbrt(s / 2 - d)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_loop_at_each_point(dim, threads):
+    """As a coefficient, a load, values, on the boundary, in a norm; with another parameter."""
+    V = femops.H1(bent(dim, 4), 2)
+    set_threads(threads)
+    for a in (0.5, 2.0):
+        f = pointwise(root, a)
+        expected = V.interpolate(lambda x, a=a: at_once(x, a))
+        assert np.abs(V.interpolate(f) - expected).max() < 1e-14
+        assert femops.l2_error(V, expected, f) < femops.l2_error(V, 0 * expected, f) / 20
+        for form in (femops.mass, femops.diffusion):
+            ours, theirs = form(V, f), form(V, lambda x, a=a: at_once(x, a))
+            assert np.abs(ours @ expected - theirs @ expected).max() < 1e-14
+        b = femops.load(V, f) - femops.load(V, lambda x, a=a: at_once(x, a))
+        assert np.abs(b).max() < 1e-15
+    set_threads(1)
+
+
+@numba.njit
+def wall(x, n, c):
+    if n[0] > 0.5:
+        return c * x[1], 1
+    return 0.0, n[1]
+
+
+def test_tuples_normals_and_complex_numbers():
+    V = femops.H1(femops.box((4, 4)), 2, ncomp=2)
+    found = femops.boundary_load(V, pointwise(wall, 3.0, normals=True))
+    expected = femops.boundary_load(
+        V, lambda x, n: np.where(n[0] > 0.5, [3 * x[1], 1 + 0 * x[0]], [0 * x[0], n[1]])
+    )
+    assert np.abs(found - expected).max() < 1e-15
+    f = pointwise(lambda x: 1j * x[0] if x[0] > 0.5 else 1.0 + 0j)
+    x = np.random.default_rng(0).random((2, 20_000))
+    assert np.array_equal(f(x), np.where(x[0] > 0.5, 1j * x[0], 1.0))
+    assert f(x[:, :0]).shape == (0,)
+    g = pointwise(lambda x: (True, x[0], 2))
+    assert np.array_equal(g(x), [np.ones(20_000), x[0], np.full(20_000, 2.0)])
+
+
+def test_a_function_may_change_its_point():
+    x = np.random.default_rng(0).random((2, 5000))
+    before = x.copy()
+
+    def doubled(x):
+        x *= 2
+        return x[0]
+
+    assert np.array_equal(pointwise(doubled)(x), 2 * before[0])
+    assert np.array_equal(x, before)
+
+
+def test_errors_of_a_function():
+    def fails(x):
+        if x[0] > 0.9:
+            raise ValueError("too far")
+        return 1.0
+
+    V = femops.H1(femops.box((4, 4)), 2)
+    with pytest.raises(ValueError, match="too far"):
+        V.interpolate(pointwise(fails))
+    for wrong, message in (
+        (3, "f is 3: give a function"),
+        (lambda x: "text", "let it return a number, or a tuple of them"),
+        (lambda x: x, "let it return a number, or a tuple of them"),
+        (lambda x: (), "let it return a number, or a tuple of them"),
+        (lambda x: 1.0 + unknown(x), "Numba cannot compile <lambda>"),  # noqa: F821
+        (lambda: 1.0, "Numba cannot compile <lambda>"),
+        (numba.njit("f8(f8)")(lambda x: x), "Numba cannot compile <lambda>"),
+    ):
+        with pytest.raises(OperatorError, match=message):
+            pointwise(wrong)
+    with pytest.raises(OperatorError, match="a parameter is 'a': give a number"):
+        pointwise(root, "a")
