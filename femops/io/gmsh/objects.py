@@ -88,12 +88,19 @@ def mixed_arrays(mixed: MixedMesh) -> GmshArrays:
     positions = np.zeros((len(mixed.positions), 3))
     positions[:, : mixed.positions.shape[1]] = mixed.positions
     cells = [
-        Cells(kind, 0, (tag,), corners[attributes == tag])
+        Cells(kind, 0, (tag,), corners[mine])
         for entries in (mixed.elements, mixed.boundary)
         for kind, (attributes, corners) in entries.items()
-        for tag in np.unique(attributes).tolist()
+        for tag, mine in _by_tag(attributes)
     ]
     return arrays_of(np.arange(len(positions)), positions, cells, {}, [])
+
+
+def _by_tag(tags: Ints) -> Iterator[tuple[int, Ints]]:
+    """Each tag, and the rows (n,) that have it, in the time of sorting them."""
+    order = np.argsort(tags, kind="stable")
+    known, first = np.unique(tags[order], return_index=True)
+    yield from zip(known.tolist(), np.split(order, first[1:]), strict=False)  # without tags no rows
 
 
 def _write_model(gmsh: Any, file: Path) -> None:
@@ -141,9 +148,8 @@ def _meshio_arrays(source: Any) -> GmshArrays:
                     names[KINDS[kind].dim, number] = printable(name)
     else:
         for (kind, nodes), block in zip(blocks, data, strict=True):
-            tags = _whole(block)
-            for tag in np.unique(tags).tolist():
-                cells.append(Cells(kind, 0, (tag,), nodes[tags == tag]))
+            for tag, mine in _by_tag(_whole(block)):
+                cells.append(Cells(kind, 0, (tag,), nodes[mine]))
         for name, pair in source.field_data.items():
             if np.shape(pair) == (2,):
                 tag, dim = np.asarray(pair).tolist()
