@@ -69,7 +69,15 @@ def object_arrays(source: Any) -> tuple[GmshArrays, str]:
     are groups.
     """
     if not _of_gmsh(source):
-        return _meshio_arrays(source), "the meshio.Mesh"
+        try:
+            return _meshio_arrays(source), "the meshio.Mesh"
+        except MeshError:
+            raise
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+            raise MeshFormatError(
+                f"the meshio.Mesh was changed to what meshio does not make ({printable(str(error))}"
+                "): make it by meshio.Mesh(points, cells)"
+            ) from error
     # as complete when it is killed: the next process removes its file
     with temporary_file(Path(tempfile.gettempdir(), "gmsh-model.msh"), mode=0o600) as file:
         try:
@@ -148,7 +156,9 @@ def _meshio_arrays(source: Any) -> GmshArrays:
                     names[KINDS[kind].dim, number] = printable(name)
     else:
         for (kind, nodes), block in zip(blocks, data, strict=True):
-            for tag, mine in _by_tag(_whole(block)):
+            if len(tags := _whole(block)) != len(nodes):
+                raise ValueError(f"{len(tags)} tags for {len(nodes)} cells")
+            for tag, mine in _by_tag(tags):
                 cells.append(Cells(kind, 0, (tag,), nodes[mine]))
         for name, pair in source.field_data.items():
             if np.shape(pair) == (2,):
@@ -173,8 +183,11 @@ def _block(name: str, nodes: Ints) -> tuple[int, Ints]:
             f"the meshio.Mesh has cells of type {printable(name)} with {size} points, which are "
             f"not read: {advice}"
         )
-    order = _ORDERS.get(key, slice(None))
-    return _NUMBERS[key], np.asarray(nodes[:, order], dtype=np.int64)
+    with np.errstate(invalid="ignore"):
+        whole = nodes.astype(np.int64)
+    if (whole != nodes).any():
+        raise ValueError("cells with numbers of points that are not whole")
+    return _NUMBERS[key], whole[:, _ORDERS.get(key, slice(None))]
 
 
 def _sets(source: Any) -> Iterator[tuple[str, Any]]:
