@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import re
@@ -18,6 +19,7 @@ from femops.bench.problems import PROBLEMS, Progress, check_asked, default_dofs
 from femops.bench.solvers.multigrid import run_beside
 from femops.errors import FileError
 from femops.io.atomic import fill, replacing
+from femops_common.arguments import number_of
 from femops_meshes.formats.temporary import regular
 
 FORMAT = 1
@@ -30,6 +32,7 @@ _KEYS = ("format", "date", "versions", "machine", "limits", "rows", "solves", "n
 _LIMITS = ("triad_gbytes_per_second", "fma_gflops_per_second")
 _ROW_KEYS = {"problem", "mesh", "order", "dofs", "implementation", "dofs_per_second"}
 _SOLVE_KEYS = {"label", "order", "dofs", "iterations", "seconds_setup", "seconds_solve"}
+_TEXTS = {"problem", "mesh", "implementation", "label", "processor", "date"}
 _PACKAGES = ("numpy", "scipy", "llvmlite", "pyamg", *PEERS)
 
 Document = dict[str, Any]
@@ -167,7 +170,7 @@ def _read(file: Path) -> Document:
             f"'{file}' has format {document['format']}, this femops reads {FORMAT}: measure again"
         )
     if missing := [*_missing(document)]:
-        raise FileError(f"'{file}' is damaged: it lacks {', '.join(missing)}")
+        raise FileError(f"'{file}' is damaged: it lacks {', '.join(missing)}, or has another type")
     return document
 
 
@@ -179,10 +182,21 @@ def _missing(document: Document) -> Iterable[str]:
         if not isinstance(rows, Sequence) or not all(isinstance(row, dict) for row in rows):
             yield f"a list of {name}"
             continue
-        yield from sorted({f"{key} in {name}" for row in rows for key in keys - row.keys()})
+        lost = {key for row in rows for key in keys if not _fits(key, row.get(key))}
+        yield from sorted(f"{key} in {name}" for key in lost)
     machine = document.get("machine")
     known = machine if isinstance(machine, dict) else {}
-    yield from (f"{key} of the machine" for key in ("processor", *_LIMITS) if key not in known)
+    named = known | {"date": document.get("date")}
+    facts = ("processor", "date", *_LIMITS)
+    yield from (f"{key} of the machine" for key in facts if not _fits(key, named.get(key)))
+
+
+def _fits(key: str, value: Any) -> bool:
+    """True if a value of a file is a text that is not blank, or a finite number >= 0."""
+    if key in _TEXTS:
+        return isinstance(value, str) and bool(value.strip())
+    number = number_of(value)
+    return number is not None and 0 <= number < math.inf
 
 
 def machine_name(document: Document) -> str:
@@ -238,7 +252,7 @@ def _solve_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         seconds = row["seconds_setup"] + row["seconds_solve"]
         first = own.setdefault(row["order"], seconds)  # femops comes first
         cells = [str(row[key]) for key in ("order", "dofs", "label", "iterations")]
-        times = row["seconds_setup"], row["seconds_solve"], seconds / first
+        times = row["seconds_setup"], row["seconds_solve"], seconds / (first or math.nan)
         body.append([*cells, *(f"{value:.2g}" for value in times)])
     return _table(heading, body)
 

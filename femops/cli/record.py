@@ -76,11 +76,12 @@ def _arguments(given: Mapping[str, Any]) -> list[str]:
 
 def file_hashes(**paths: Path | str | None) -> dict[str, str]:
     """Return hashes of files by name, without files that are None or do not exist."""
-    return {
-        name: hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        for name, path in paths.items()
-        if path is not None and Path(path).is_file()
-    }
+    found = {}
+    for name, path in paths.items():
+        if path is not None and Path(path).is_file():
+            with Path(path).open("rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 def _checksum(mesh: Mesh | DistributedMesh) -> int:

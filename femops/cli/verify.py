@@ -139,7 +139,11 @@ def _check_files(record: dict[str, Any], path: Path) -> None:
     given = record["arguments"]
     for name, before in record["files"].items():
         file = given[given.index(f"--{name}") + 1]
-        if file_hashes(file=file).get("file") != before:
+        try:
+            found = file_hashes(file=file)
+        except OSError as error:
+            raise _wrong(f"{file} cannot be read ({error}): correct its rights") from error
+        if found.get("file") != before:
             raise _wrong(
                 f"{file} is missing, or has changed since the run went on from it: restore it, or "
                 "verify the run from its beginning"

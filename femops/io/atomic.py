@@ -34,6 +34,7 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
             f"'{target}' does not end in {listed}: name it '{target.stem}{suffixes[0]}'"
         )
     with refused(target):
+        target.absolute()  # fails if the current folder was removed
         if not target.parent.is_dir():
             raise FileError(
                 f"cannot write '{target}': there is no folder '{target.parent}', make it"

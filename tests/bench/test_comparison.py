@@ -104,6 +104,9 @@ def bad_files(document):
         (json.dumps(document | {"format": 99}), "has format 99, this femops reads 1"),
         (json.dumps(document | {"rows": rows}), "it lacks order in rows"),
         (json.dumps(document | {"solves": 3}), "it lacks a list of solves"),
+        (json.dumps(document | {"date": 3}), "it lacks date of the machine, or has another type"),
+        (json.dumps(document | {"rows": [*rows, 7]}), "it lacks a list of rows"),
+        (json.dumps(document).replace('"dofs": ', '"dofs": "x", "dof": '), "it lacks dofs in rows"),
         (json.dumps(document | {"machine": {}}), "it lacks processor of the machine"),
         (json.dumps({"format": 1, "rows": []}), "it lacks date, versions, machine"),
     )

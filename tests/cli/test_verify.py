@@ -104,6 +104,10 @@ def test_a_checkpoint_that_has_changed_is_refused(run, recorded, tmp_path):
     code, _, err = run("verify", path)
     assert code == 2
     assert "has changed since the run went on from it" in " ".join(err.split())
+    if sys.platform == "linux":  # a file that root cannot read either
+        path.write_text(path.read_text().replace(str(state), "/proc/self/mem"))
+        code, _, err = run("verify", path)
+        assert (code, "/proc/self/mem cannot be read" in " ".join(err.split())) == (2, True)
 
 
 def test_what_is_no_record_is_refused(run, tmp_path):

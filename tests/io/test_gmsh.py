@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import traceback
+import tracemalloc
 from contextlib import nullcontext
 from time import process_time
 
@@ -16,7 +17,7 @@ import femops
 from femops.errors import MeshError
 from femops.io.gmsh.nodes import ELEMENTS, gmsh_order
 from femops.io.gmsh.reader import attributes_of
-from femops_meshes import scrambled
+from femops_meshes import MeshFormatError, scrambled
 from support import gmsh_files
 from support.gmsh_files import KINDS, TYPES, convert, document, need_gmsh, of_mesh, reference_nodes
 
@@ -141,8 +142,8 @@ def test_overlapping_groups(tmp_path):
 
 def test_numbers_of_groups():
     def numbers(count, members, names=()):
-        pairs = np.array(members, dtype=np.int64).reshape(-1, 2)
-        result = attributes_of(count, pairs, dict(names))
+        sets = [tuple(sorted({tag for one, tag in members if one == k})) for k in range(count)]
+        result = attributes_of(np.arange(count), sets, dict(names))
         return result.numbers.tolist(), result.without, result.names
 
     assert numbers(2, []) == ([1, 1], 1, {})
@@ -497,6 +498,58 @@ def test_many_groups_are_read_in_proportion_to_their_number(tmp_path):
         assert len(femops.read_mesh(path).element_names["all"]) == count
         seconds.append(process_time() - begin)
     assert seconds[1] < 64 * seconds[0]
+
+
+def of_entities(groups, cells):
+    """Text of a file, version 4.1: a row of squares, the groups and the squares of each entity."""
+    count = max(map(max, cells)) + 1
+    nodes = [f"{k} {y} 0" for k in range(count + 1) for y in (0, 1)]
+    tags = "\n".join(map(str, range(1, len(nodes) + 1)))
+    lines = [f"$Entities\n0 0 {len(groups)} 0"]
+    for k, one in enumerate(groups, 1):
+        lines.append(f"{k} 0 0 0 1 1 0 {len(one)} {' '.join(map(str, one))} 0")
+    lines += [f"$EndEntities\n$Nodes\n1 {len(nodes)} 1 {len(nodes)}\n2 1 0 {len(nodes)}", tags]
+    total = sum(map(len, cells))
+    lines += [*nodes, f"$EndNodes\n$Elements\n{len(cells)} {total} 1 {total}"]
+    for k, mine in enumerate(cells, 1):
+        lines.append(f"2 {k} 3 {len(mine)}")
+        lines += [f"1 {2 * c + 1} {2 * c + 3} {2 * c + 4} {2 * c + 2}" for c in mine]
+    return "\n".join(["$MeshFormat\n4.1 0 8\n$EndMeshFormat", *lines, "$EndElements", ""])
+
+
+def test_groups_take_no_memory_beyond_a_multiple_of_the_file(tmp_path):
+    count, path = 3000, tmp_path / "a.msh"
+    path.write_text(of_entities([range(1, count + 1)], [range(count)]))
+    tracemalloc.start()
+    mesh = femops.read_mesh(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * path.stat().st_size  # one number for each pair would take 1000 times
+    assert {*mesh.element_attributes.tolist()} == {count + 2}
+    assert mesh.element_names == {str(k + 1): (count + 2,) for k in range(count)}
+    # all elements are also in a group each, so that each of the names has as many numbers
+    cells = [range(count), *([k] for k in range(count))]
+    groups = [range(1, count + 1), *([count + k] for k in range(1, count + 1))]
+    path.write_text(of_entities(groups, cells))
+    with pytest.raises(MeshFormatError, match=r"groups overlap in 3000 ways with 9003000 tags"):
+        femops.read_mesh(path)
+    path.write_text(of_entities([(1, 2), (3,)], [range(2), [0]]))
+    names = {"1": (5, 6), "2": (5, 6), "3": (6,)}
+    assert femops.read_mesh(path).element_names == names
+
+
+def test_many_attributes_are_split_in_the_time_of_many_elements(tmp_path):
+    count, seconds, path = 1600, [], tmp_path / "a.mesh"
+    points = "\n".join(f"{k // 2} {k % 2}" for k in range(2 * count + 1))
+    for most in (1, 1, count):  # the first time modules are loaded
+        rows = (f"{k % most + 1} 2 {2 * k} {2 * k + 2} {2 * k + 1}" for k in range(count))
+        head = f"MFEM mesh v1.0\n\ndimension\n2\n\nelements\n{count}\n" + "\n".join(rows)
+        path.write_text(f"{head}\nboundary\n0\nvertices\n{2 * count + 1}\n2\n{points}\n")
+        begin = process_time()
+        mesh = femops.read_mesh(path, split=True)
+        seconds.append(process_time() - begin)
+        assert np.bincount(mesh.element_attributes).tolist() == [0, *[3 * count // most] * most]
+    assert seconds[2] < 10 * seconds[1]  # it was 20, and grew with the count
 
 
 def test_names_hold_no_escapes(tmp_path):

@@ -115,6 +115,26 @@ def test_what_is_refused(mesh, message):
         femops.read_mesh(mesh)
 
 
+def test_meshes_that_were_changed_are_refused():
+    """meshio checks only what it makes."""
+    for name, value, why in (
+        ("points", "x", "could not convert string"),
+        ("cells", 3, "not iterable"),
+        ("cell_sets", {None: [[0], []]}, "not subscriptable"),
+        ("cell_sets", {"a": [[0]]}, "shorter"),
+        ("cell_data", {"medit:ref": [[1], [1, 1]]}, "1 tags for 2 cells"),
+        ("field_data", 3, "no attribute 'items'"),
+    ):
+        mesh = meshio.Mesh(SQUARES, QUADS, cell_data={"medit:ref": [[1, 1], [1, 1]]})
+        mesh.cell_data = {} if name == "cell_sets" else mesh.cell_data
+        setattr(mesh, name, value)
+        with pytest.raises(MeshFormatError, match=f"was changed to what.*{why}.*: make it by"):
+            femops.read_mesh(mesh)
+    mesh = meshio.Mesh(SQUARES, [("quad", np.array([[0, 1, 4.5, 3]]))])
+    with pytest.raises(MeshFormatError, match="points that are not whole"):
+        femops.read_mesh(mesh)
+
+
 def test_what_is_no_mesh():
     with pytest.raises(MeshArgumentError, match="path is 7: give the path"):
         femops.read_mesh(7)

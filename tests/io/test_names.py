@@ -1,6 +1,7 @@
 """Names that cannot be: of fields, by XML, and of files, by the system."""
 
 import os
+import sys
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -52,6 +53,17 @@ def test_files_that_the_system_refuses(tmp_path, suffix):
         with pytest.raises(femops.errors.Errors, match=r"cannot write|can't be written"):
             WRITERS[suffix](f"{tmp_path}/{name}{suffix}")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not remove a current folder")
+def test_a_current_folder_that_was_removed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    for suffix, write in WRITERS.items():
+        with pytest.raises(femops.errors.Errors, match=r"cannot write|can't be written"):
+            write(f"a{suffix}")
+    with pytest.raises(femops.errors.MeshError, match=r"a\.mesh does not exist: correct"):
+        femops.read_mesh("a.mesh")
 
 
 @pytest.mark.parametrize("suffix", WRITERS)

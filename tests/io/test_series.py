@@ -92,6 +92,17 @@ def test_a_folder_that_others_have_locked_is_waited_for_with_an_end(tmp_path, mo
         femops.io.TimeSeries(tmp_path / "run.pvd")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not lock folders")
+def test_two_programs_that_write_one_pvtu_file_do_so_in_turns(tmp_path, space, monkeypatch):
+    path = femops.save(tmp_path / "u.pvtu", space, u=space.zeros())
+    (piece,) = piece_files(path)
+    monkeypatch.setattr(atomic, "LONGEST_WAIT", 0.05)
+    with atomic.alone_in(piece.parent), pytest.raises(FileError, match="locked by another program"):
+        femops.save(path, space, u=space.zeros())
+    assert piece_files(path) == [piece]
+    femops.save(path, space, u=space.zeros())
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pipes of this kind")
 def test_a_pipe_in_place_of_an_open_series_is_not_waited_for(tmp_path, space):
     series = femops.io.TimeSeries(tmp_path / "run.pvd")

@@ -69,7 +69,15 @@ def object_arrays(source: Any) -> tuple[GmshArrays, str]:
     are groups.
     """
     if not _of_gmsh(source):
-        return _meshio_arrays(source), "the meshio.Mesh"
+        try:
+            return _meshio_arrays(source), "the meshio.Mesh"
+        except MeshError:
+            raise
+        except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+            raise MeshFormatError(
+                f"the meshio.Mesh was changed to what meshio does not make ({printable(str(error))}"
+                "): make it by meshio.Mesh(points, cells)"
+            ) from error
     # as complete when it is killed: the next process removes its file
     with temporary_file(Path(tempfile.gettempdir(), "gmsh-model.msh"), mode=0o600) as file:
         try:
@@ -88,12 +96,19 @@ def mixed_arrays(mixed: MixedMesh) -> GmshArrays:
     positions = np.zeros((len(mixed.positions), 3))
     positions[:, : mixed.positions.shape[1]] = mixed.positions
     cells = [
-        Cells(kind, 0, (tag,), corners[attributes == tag])
+        Cells(kind, 0, (tag,), corners[mine])
         for entries in (mixed.elements, mixed.boundary)
         for kind, (attributes, corners) in entries.items()
-        for tag in np.unique(attributes).tolist()
+        for tag, mine in _by_tag(attributes)
     ]
     return arrays_of(np.arange(len(positions)), positions, cells, {}, [])
+
+
+def _by_tag(tags: Ints) -> Iterator[tuple[int, Ints]]:
+    """Each tag, and the rows (n,) that have it, in the time of sorting them."""
+    order = np.argsort(tags, kind="stable")
+    known, first = np.unique(tags[order], return_index=True)
+    yield from zip(known.tolist(), np.split(order, first[1:]), strict=False)  # without tags no rows
 
 
 def _write_model(gmsh: Any, file: Path) -> None:
@@ -141,9 +156,10 @@ def _meshio_arrays(source: Any) -> GmshArrays:
                     names[KINDS[kind].dim, number] = printable(name)
     else:
         for (kind, nodes), block in zip(blocks, data, strict=True):
-            tags = _whole(block)
-            for tag in np.unique(tags).tolist():
-                cells.append(Cells(kind, 0, (tag,), nodes[tags == tag]))
+            if len(tags := _whole(block)) != len(nodes):
+                raise ValueError(f"{len(tags)} tags for {len(nodes)} cells")
+            for tag, mine in _by_tag(tags):
+                cells.append(Cells(kind, 0, (tag,), nodes[mine]))
         for name, pair in source.field_data.items():
             if np.shape(pair) == (2,):
                 tag, dim = np.asarray(pair).tolist()
@@ -167,8 +183,11 @@ def _block(name: str, nodes: Ints) -> tuple[int, Ints]:
             f"the meshio.Mesh has cells of type {printable(name)} with {size} points, which are "
             f"not read: {advice}"
         )
-    order = _ORDERS.get(key, slice(None))
-    return _NUMBERS[key], np.asarray(nodes[:, order], dtype=np.int64)
+    with np.errstate(invalid="ignore"):
+        whole = nodes.astype(np.int64)
+    if (whole != nodes).any():
+        raise ValueError("cells with numbers of points that are not whole")
+    return _NUMBERS[key], whole[:, _ORDERS.get(key, slice(None))]
 
 
 def _sets(source: Any) -> Iterator[tuple[str, Any]]:

@@ -49,48 +49,36 @@ class Numbering:
     names: dict[str, tuple[int, ...]]
 
 
-def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering:
+def attributes_of(which: Ints, sets: list[tuple[int, ...]], names: dict[int, str]) -> Numbering:
     """Give each element or boundary face (here: thing) one attribute.
 
-    Shapes: `members` (m, 2).
+    Shapes: `which` (n,), the index of each thing's tags in `sets`, which has ascending tags.
     """
-    members = np.unique(members, axis=0)
-    tags = dict.fromkeys(np.unique(members[:, 1]).tolist())
+    used = sorted({sets[k] for k in np.unique(which).tolist()})
+    tags = dict.fromkeys(sorted(tag for one in used for tag in one))
     without = next(number for number in counting(1) if number not in tags)
-    numbers = np.full(count, without, dtype=np.int64)
-    numbers[members[:, 0]] = members[:, 1]
-    memberships = np.bincount(members[:, 0], minlength=count)
-    shared = set(members[memberships[members[:, 0]] > 1, 1].tolist())
-    meanings: dict[int, list[int]] = {tag: [tag] for tag in tags if tag not in shared}
-    if shared:
-        number = max(*tags, without)
-        for combination, things in _combinations(members, shared).items():
-            number += 1
-            numbers[things] = number
-            for tag in combination:
-                meanings.setdefault(tag, []).append(number)
+    shared = {tag for one in used if len(one) > 1 for tag in one}
+    numbers: dict[tuple[int, ...], int] = {(): without}
+    number = max([*tags, without])
+    meanings: dict[int, list[int]] = defaultdict(list)
+    for one in filter(None, used):
+        number += not shared.isdisjoint(one)
+        numbers[one] = own = one[0] if shared.isdisjoint(one) else number
+        for tag in one:
+            meanings[tag].append(own)
     by_name: dict[str, list[int]] = defaultdict(list)
     for tag in tags:
         name = names.get(tag, str(tag) if tag in shared else "")
         if name:
             by_name[name] += meanings[tag]
-    return Numbering(numbers, without, {name: (*group,) for name, group in by_name.items()})
-
-
-def _combinations(members: Ints, shared: set[int]) -> dict[tuple[int, ...], list[int]]:
-    """Things in each combination of overlapping groups."""
-    groups: dict[int, list[int]] = defaultdict(list)
-    for thing, tag in members[np.isin(members[:, 1], list(shared))].tolist():
-        groups[thing].append(tag)
-    result: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for thing, combination in groups.items():
-        result[tuple(combination)].append(thing)
-    return dict(sorted(result.items()))
+    attributes = np.array([numbers.get(one, without) for one in sets], dtype=np.int64)[which]
+    return Numbering(attributes, without, {name: (*group,) for name, group in by_name.items()})
 
 
 Floats = NDArray[np.float64]
 
 _SHAPES = ("Line", "Quadrilateral", "Hexahedron")
+_SHARED = 16  # most tags, in the mean, of an element or face that several groups have
 _FLAT = 1e-10  # largest distance of nodes from a plane, relative to the size of the mesh
 
 
@@ -256,8 +244,9 @@ def _attributes(
 
     Raise if an entry comes twice in one group, if `once`.
     """
+    names = {tag: name for (d, tag), name in content.names.items() if d == dim}
     if len(corners) == 0:
-        return np.zeros(0, dtype=np.int64), attributes_of(0, np.zeros((0, 2), dtype=np.int64), {})
+        return np.zeros(0, dtype=np.int64), attributes_of(np.zeros(0, dtype=np.int64), [()], {})
     _, first, place = np.unique(
         np.sort(corners, axis=1), axis=0, return_index=True, return_inverse=True
     )
@@ -269,12 +258,34 @@ def _attributes(
             f"it lists {len(corners) - len(cells)} element(s) of dimension {dim} twice in one "
             "group: it is damaged, write it again"
         )
-    members = [np.zeros((0, 2), dtype=np.int64)]
-    for block, tag in content.groups.tolist():
-        mine = thing[entries.blocks == block]
-        members.append(np.stack([mine, np.full(len(mine), tag)], axis=1))
-    names = {tag: name for (d, tag), name in content.names.items() if d == dim}
-    return first[order], attributes_of(len(first), np.concatenate(members), names)
+    return first[order], attributes_of(*_tag_sets(content.groups, cells), names)
+
+
+def _tag_sets(groups: Ints, cells: Ints) -> tuple[Ints, list[tuple[int, ...]]]:
+    """Return the sets of tags of things in blocks, and the index (n,) of the set of each of them.
+
+    Shapes: `cells` (m, 2), ascending pairs of a thing and a block that has it.
+    """
+    tags: dict[int, set[int]] = defaultdict(set)
+    for block, tag in groups.tolist():
+        tags[block].add(tag)
+    starts = np.flatnonzero(np.diff(cells[:, 0], prepend=-1))
+    alone, which = np.unique(cells[starts, 1], return_inverse=True)
+    which = which.ravel()
+    several: dict[tuple[int, ...], int] = {}
+    stops = np.append(starts[1:], len(cells))
+    for thing in np.flatnonzero(stops - starts > 1).tolist():
+        key = (*cells[starts[thing] : stops[thing], 1].tolist(),)
+        which[thing] = several.setdefault(key, len(alone) + len(several))
+    # a file lists a tag once for many elements, and a name has a number for each set
+    count, most = sum(len(tags[block]) for key in several for block in key), _SHARED * len(cells)
+    if count > most + len(groups):
+        raise MeshFormatError(
+            f"its groups overlap in {len(several)} ways with {count} tags in all, for {len(cells)} "
+            "elements or faces: list each element once, on one entity"
+        )
+    blocks = [*((block,) for block in alone.tolist()), *several]
+    return which, [tuple(sorted(set().union(*(tags[block] for block in key)))) for key in blocks]
 
 
 def _with_exterior(elements: Ints, num_vertices: int, faces: Ints) -> tuple[Ints, Topology]:

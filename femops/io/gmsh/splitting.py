@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import product
 from typing import final
 
@@ -69,19 +70,19 @@ class Shape:
         """Dimension of the element."""
         return int(self.corners.shape[1])
 
-    @property
+    @cached_property
     def entities(self) -> list[tuple[int, Corners]]:
         """Dimension and corners of all vertices, edges and faces, and in 3-D of the element."""
         rows: list[tuple[int, Corners]] = [(0, (k,)) for k in range(len(self.corners))]
         rows += [(1, edge) for edge in self.edges] + [(2, face) for face in self.faces]
         return rows + [(3, tuple(range(len(self.corners))))] * (self.dim // 3)
 
-    @property
+    @cached_property
     def middles(self) -> Floats:
         """Position (n, dim) of the middle of each entity."""
         return np.array([self.corners[list(row)].mean(axis=0) for _, row in self.entities])
 
-    @property
+    @cached_property
     def parts(self) -> Ints:
         """Entities (m, 2**dim) whose middles are the lexicographic corners of each part.
 
@@ -192,11 +193,13 @@ def split_simplices(content: GmshArrays) -> GmshArrays:
         + [(content.kinds[side.kind].shape, side.nodes) for side in sides],
         first,
     )
-    points = _Points(content, middles)
-    for at, k in enumerate(cells):
-        degree = kinds[k].degree
-        rows[k] = points.of_parts(at, kinds[k], rows[k])
-        blocks[k, 1:] = _TYPES[dim][degree], len(rows[k])
+    points = _Points(middles)
+    places = node_places(content.tags, np.concatenate([rows[k].ravel() for k in cells]))
+    stops = np.cumsum([rows[k].size for k in cells])
+    for at, (k, mine) in enumerate(zip(cells, np.split(places, stops[:-1]), strict=True)):
+        known = content.positions[mine.reshape(rows[k].shape)]
+        rows[k] = points.of_parts(at, kinds[k], known)
+        blocks[k, 1:] = _TYPES[dim][kinds[k].degree], len(rows[k])
     for at, k in enumerate(faces, len(cells)):
         rows[k] = middles.parts(at)[:, np.argsort(gmsh_order(dim - 1, 1))]
         blocks[k, 1:] = _TYPES[dim - 1][1], len(rows[k])
@@ -282,27 +285,35 @@ class _Middles:
         return replace(link, nodes=np.concatenate(pairs))
 
 
+@cache
+def _to_parts(name: str, p: int) -> tuple[Floats, Floats]:
+    """Interpolation from the corners of a part, and from the nodes of an element, to part nodes."""
+    shape = SHAPES[name]
+    line = np.stack([np.arange(p, -1, -1), np.arange(p + 1)], axis=1) / p
+    linear: Floats = np.ones((1, 1))
+    for _ in range(shape.dim):
+        linear = np.asarray(np.kron(line, linear))
+    targets = (linear @ shape.middles[shape.parts]).reshape(-1, shape.dim)
+    matrix = np.linalg.solve(shape.basis(p, shape.nodes(p)).T, shape.basis(p, targets).T).T
+    return linear, np.asarray(matrix, dtype=np.float64)
+
+
 @final
 class _Points:
     """Positions of the middles, and of the further nodes of parts of higher degree."""
 
-    def __init__(self, content: GmshArrays, middles: _Middles) -> None:
-        self._content, self._middles = content, middles
+    def __init__(self, middles: _Middles) -> None:
+        self._middles = middles
         self.middles = np.zeros((middles.stop - middles.first, 3))
         self.inside: list[Floats] = []
         self.stop = middles.stop
 
-    def of_parts(self, at: int, kind: Kind, rows: Ints) -> Ints:
-        """Nodes (n * parts, (p + 1)**dim) of the parts of a group of elements, in Gmsh's order."""
-        shape, p = SHAPES[kind.shape], kind.degree
-        line = np.stack([np.arange(p, -1, -1), np.arange(p + 1)], axis=1) / p
-        linear: Floats = np.ones((1, 1))
-        for _ in range(kind.dim):
-            linear = np.asarray(np.kron(line, linear))
-        targets = (linear @ shape.middles[shape.parts]).reshape(-1, kind.dim)
-        # interpolation from the nodes of an element to the nodes of its parts
-        matrix = np.linalg.solve(shape.basis(p, shape.nodes(p)).T, shape.basis(p, targets).T).T
-        known = self._content.positions[node_places(self._content.tags, rows)]
+    def of_parts(self, at: int, kind: Kind, known: Floats) -> Ints:
+        """Nodes (n * parts, (p + 1)**dim) of the parts of a group of elements, in Gmsh's order.
+
+        Shapes: `known` (n, k, 3), the positions of the elements' nodes.
+        """
+        p, (linear, matrix) = kind.degree, _to_parts(kind.shape, kind.degree)
         checks.magnitude(known)
         x = (matrix @ known).reshape(-1, len(linear), 3)
         corners = self._middles.parts(at)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import is_others_link, make_folder, refused, remove, writing
+from femops.io.atomic import alone_in, is_others_link, make_folder, refused, remove, writing
 from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
 from femops.parallel.collective_checks import check, listed
 from femops.parallel.comm import Communicator
@@ -59,29 +59,32 @@ def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
     """
     folder = target.with_suffix("")
     earlier: list[Path] = []
-    with check(comm):
-        if comm.rank == 0:
-            make_folder(folder)
-            earlier = piece_files(target)
-    time = comm.broadcast(1 + max([0, *map(_time, earlier)]))
-    files = [folder / f"{folder.name}_{time}_{rank}.vtu" for rank in range(comm.size)]
-    own = files[comm.rank]
-    try:
-        with check(comm):
-            with writing(own, durable=True) as file:
-                write_vtu(file, piece)
-            written = own.stat().st_size
-        lengths = comm.gather_all(np.array([written]))
+    with ExitStack() as stack:
         with check(comm):
             if comm.rank == 0:
-                _check_there(target, files, lengths)
-                with writing(target, durable=True) as file:
-                    file.write(index(piece, [f"{folder.name}/{f.name}" for f in files]).encode())
-    except Exception:
-        own.unlink(missing_ok=True)
-        raise
-    with check(comm):
-        remove(earlier)
+                make_folder(folder)
+                stack.enter_context(alone_in(folder))  # no other program takes the same names
+                earlier = piece_files(target)
+        time = comm.broadcast(1 + max([0, *map(_time, earlier)]))
+        files = [folder / f"{folder.name}_{time}_{rank}.vtu" for rank in range(comm.size)]
+        own = files[comm.rank]
+        try:
+            with check(comm):
+                with writing(own, durable=True) as file:
+                    write_vtu(file, piece)
+                written = own.stat().st_size
+            lengths = comm.gather_all(np.array([written]))
+            with check(comm):
+                if comm.rank == 0:
+                    _check_there(target, files, lengths)
+                    with writing(target, durable=True) as file:
+                        names = [f"{folder.name}/{f.name}" for f in files]
+                        file.write(index(piece, names).encode())
+        except Exception:
+            own.unlink(missing_ok=True)
+            raise
+        with check(comm):
+            remove(earlier)
 
 
 def piece_files(target: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from femops_meshes.errors import MeshError, MeshFileError, MeshFormatError
@@ -84,9 +85,10 @@ def read_text(path: str | os.PathLike[str]) -> str:
         with open(path, "rb", opener=regular) as file:
             data = file.read()
     except FileNotFoundError as error:
-        raise MeshFileError(
-            f"{name} does not exist (looked for in {printable(str(Path.cwd()))}): {_cure(path)}"
-        ) from error
+        here = ""
+        with suppress(OSError):  # the current folder was removed
+            here = f" (looked for in {printable(str(Path.cwd()))})"
+        raise MeshFileError(f"{name} does not exist{here}: {_cure(path)}") from error
     except (OSError, ValueError) as error:
         raise MeshFileError(
             f"{name} can't be read ({printable(str(error))}): check path and rights"
