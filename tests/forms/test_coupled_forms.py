@@ -270,3 +270,24 @@ def test_what_is_wrong_is_told():
     for ask, kind, words in refused:
         with pytest.raises(kind, match=words):
             ask()
+
+
+@pytest.mark.parametrize("level", ["full", "element", "partial", "matrix-free"])
+def test_a_field_that_cancels(level):
+    """It is no field of the operator, and its symbols are no inputs of the kernel."""
+    mesh = femops.box((3, 2), mapping=lambda x: x + 0.05 * np.sin(3 * x[::-1]))
+    V = femops.H1(mesh, 2)
+    W = femops.Product(u=V, p=V, q=femops.L2(mesh, 1))
+    state = np.random.default_rng(0).standard_normal(W.size)
+
+    def cancelling(u, p, q):
+        return {"p": {"grad": ((u - u) + 1 + p * p) * p.grad, "value": (q - q) * p + p}}
+
+    def plain(u, p, q):
+        return {"p": {"grad": (1 + p * p) * p.grad, "value": p}}
+
+    found, expected = (femops.residual(form, W) for form in (cancelling, plain))
+    J, K = (F.jacobian(state, level=level) for F in (found, expected))
+    for ours, theirs in ((J @ state, K @ state), (J.T @ state, K.T @ state)):
+        assert np.abs(ours - theirs).max() < 1e-13 * np.abs(theirs).max()
+    assert np.abs(found.residual(state) - expected.residual(state)).max() < 1e-13

@@ -20,8 +20,8 @@ from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.state import NO_STATE, State
 from femops.parallel.collective_checks import check
 from femops.pointwise.diagnostics import label_of
-from femops.pointwise.expressions.graph import Node, ancestors
-from femops.pointwise.field_symbol import Objects
+from femops.pointwise.expressions.graph import Node, ancestors, substitute
+from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction, Pair
 from femops.pointwise.printer import evaluate
 from femops.pointwise.qdata_split import Known, NonlinearQFunction, QDataSplit, expressions, split
@@ -138,7 +138,14 @@ class Integral:
                 f"the new coefficients of {self.name} couple other fields: make a new operator"
             )
         kept = {name: traced.fields[name] for name in fields}
-        results = {name: traced.tests[name] for name in tests}
+        # the others may be left where they cancel, as in ``u - u``
+        zero, gone = traced.graph.constant(0.0), traced.fields.keys() - kept.keys()
+        none = {node.number: zero for name in gone for node in traced.fields[name].flat()}
+        results = {
+            name: Argument.of_flat(substitute(test.flat(), none), len(test.values))
+            for name, test in traced.tests.items()
+            if name in tests
+        }
         return LinearQFunction(replace(traced, fields=kept, tests=results))
 
     @property
