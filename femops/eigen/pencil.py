@@ -76,7 +76,7 @@ class Pencil:
         if not all(fits(each, trial_product(each)) for each in given):
             return None
         short = [one for each in given if (one := in_single(each)) is not None]
-        with np.errstate(over="ignore"):  # then a factor is not positive and finite
+        with np.errstate(over="ignore"):  # an infinite factor is refused below
             factors = [None if w is None else w.astype(SINGLE) for w in (self.weights, self.scales)]
         good = all(w is None or _positive(self.A, w, self.free) for w in factors)
         if len(short) < len(given) or not good:

@@ -211,7 +211,7 @@ def advice_on(solver: Solver, A: Operator, M: Any, info: Info, limit: int, norm:
             return f"Give {advised}, or a larger maxiter."
         if isinstance(M, Jacobi):
             return f"Give {_OTHERS[solver]}, or a larger maxiter."
-        own = isinstance(M, Multigrid) and M.operator is A  # else it is of a similar one
+        own = isinstance(M, Multigrid) and M.operator is A  # `M.higher` is a call with its A
         higher = f", as {M.higher}" if own and M.higher else ""
         return f"Give a larger maxiter, or another M{higher}."
     if info.residual > 0.1 * MOST_GROWTH * norm:

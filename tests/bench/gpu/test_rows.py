@@ -281,7 +281,7 @@ def test_wrong_settings() -> None:
         ({"orders": ()}, "orders are"),
         ({"problems": ("bp9",)}, "problem 'bp9'"),
         ({"meshes": ("round",)}, "mesh 'round'"),
-        ({"levels": ("full",)}, "no kernels for level 'full': choose one of partial, matrix-free"),
+        ({"levels": ("full",)}, "level 'full' on a GPU: choose one of partial, matrix-free"),
         ({"levels": ()}, "nothing to measure"),
         ({"dofs": 0.0}, "0 dofs"),
     ):
