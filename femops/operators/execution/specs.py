@@ -190,8 +190,8 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableSpec, D
 def _slots(qfunction: QFunction) -> tuple[list[int], bool]:
     """Slots that have a number each in a separable term, and True if values meet derivatives.
 
-    Values meet derivatives if the q-function reads values alone and writes factors of derivatives
-    alone, or the reverse. Without slots the term is not separable.
+    Values meet derivatives if the q-function reads values alone or writes factors of values alone,
+    and not both. Without slots the term is not separable.
     """
     out, into = qfunction.slots_out, qfunction.slots_in
     mixed = into != out and [0] in (into, out)
