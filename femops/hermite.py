@@ -80,7 +80,7 @@ def _end_function(p: int, j: int, x: Floats) -> tuple[Floats, Floats]:
 
 
 def _unscaled(p: int, j: int, x: Floats) -> tuple[Floats, Floats]:
-    """See `_end_function`, with the factor of Jacobi's polynomial."""
+    """Values and derivatives of `_end_function` before the division by `_size`."""
     if p == 1:
         return 1.0 - x, -np.ones_like(x)
     rest, weight = 1.0 - x, (4, 3 if j else 1)
@@ -91,7 +91,7 @@ def _unscaled(p: int, j: int, x: Floats) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=256)
 def _size(p: int, j: int) -> float:
-    """Factor by which function j of an end is divided, see `_end_function`."""
+    """Number by which `_end_function` divides function j."""
     at_end = _unscaled(p, j, np.zeros(1))[j][0]
     if j == 0:
         return float(at_end)

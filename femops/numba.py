@@ -35,30 +35,30 @@ def applier(A: Operator) -> Any:
     The call does not enter Python: Krylov methods, time steps and optimisers may run in one
     ``@numba.njit`` function. The result has the bits of ``A @ x``.
 
-    The function has memory of its own, so that it may run beside other solves. Only one thread may
-    be in it at a time: make one for each thread. It uses as many threads as `A.apply` when it is
-    made, and one thread in a process that was forked off.
+    The function has memory of its own, so it may run beside other solves. Only one thread may call
+    it at a time: make a function for each thread. It works on as many threads as `A.apply` does
+    when it is made. In a process that is forked off later, it works on one thread.
 
     Parameters
     ----------
     A : Operator
-        Operator on the host, of one process, at any level. It is not watched: an operator that
-        `Operator.update` makes needs an applier of its own.
+        Operator on the host, of one process, at any level. An operator that `Operator.update`
+        makes needs an applier of its own.
 
     Returns
     -------
     callable
         ``apply(x, y)`` sets y, an array of shape (A.shape[0],), to A x, where x has the shape
-        (A.shape[1],). Both are contiguous and of the operator's type, and share no memory. It lets
-        other threads of Python run meanwhile.
+        (A.shape[1],). Both are contiguous and of the operator's type, and share no memory. Other
+        threads of Python run during a call.
 
     Raises
     ------
     OperatorError
         A is not an operator, is complex, is on a device, or is distributed over ranks.
 
-    In a call Numba raises ValueError for arrays of other lengths and arrays that share memory,
-    RuntimeError where another thread is in the function, and TypeError for arrays of another type.
+    A call raises ValueError for arrays of other lengths and arrays that share memory, RuntimeError
+    if another thread is calling the function, and TypeError for arrays of another type.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def applier(A: Operator) -> Any:
             f"{A!r} is distributed over {A.space.comm.size} ranks, whose messages need Python: "
             "call A.apply"
         )
-    compiled: Any = A._level_data.compiled()  # with buffers that A itself does not use
+    compiled: Any = A._level_data.compiled()  # A itself does not use its buffers
     rows, columns = A.shape
     return _function(Applier(compiled), rows, columns, numba.from_dtype(A.dtype))
 
@@ -108,7 +108,7 @@ def _function(made: Applier, rows: int, columns: int, real: Any) -> Any:
     out = numba.types.Array(real, 1, "C")
     given = [out, numba.types.Array(real, 1, "C", readonly=True)]
     compiled = numba.njit([numba.void(one, out) for one in given], nogil=True)(apply)
-    compiled.kept = made  # Numba's code has its addresses alone
+    compiled.kept = made  # Numba's code has only addresses of it
     return compiled
 
 

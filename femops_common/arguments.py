@@ -159,13 +159,7 @@ class _Arguments:
 
 
 def names_checked(target: Target) -> Target:
-    """Check the names of the arguments of a function at each call, but not their values.
-
-    Raises
-    ------
-    ArgumentError
-        At a call of the decorated function, see `checked`.
-    """
+    """Check the names of the arguments of a function at each call, but not their values."""
     return cast(Target, _guarded(target, None))
 
 

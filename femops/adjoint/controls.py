@@ -95,7 +95,7 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     order, points = control.space.order, control.space.order + 1
     for piece in pieces:
         used = name in piece.coefficients or name == MESH
-        at_ends = control.space.dim == 1 and not piece.domain.covers  # of lines: one point
+        at_ends = control.space.dim == 1 and not piece.domain.covers  # an end is one point
         if used and not at_ends and piece.quadrature.q1d < points:
             raise OperatorError(
                 f"{name} has order {order}, an integral {piece.quadrature.q1d} quadrature points "

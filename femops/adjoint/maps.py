@@ -230,15 +230,8 @@ class OperatorMap(Map):
 class ControlledMap(Map, ABC, Generic[Given]):
     """A map with controls: coefficients whose values are inputs.
 
-    Parameters
-    ----------
-    given : Functional, Residual or Operator
-    first : str
-        Name of the first input, a vector of the space.
-    controls : str or sequence of str
-    shape : tuple of int
-    factor : float
-        Factor of the integrals in the Lagrangian.
+    ``first`` names the first input, a vector of the space. ``factor`` multiplies the integrals in
+    the Lagrangian.
     """
 
     def __init__(

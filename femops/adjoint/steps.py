@@ -367,7 +367,7 @@ class Steps:
 
 
 def _known(given: Residual | Functional) -> set[str]:
-    """Names of the coefficients."""
+    """Names of the coefficients of a residual or a functional."""
     parts = given.parts if isinstance(given, Residual) else given.derivative.parts
     return {name for part in parts for name in part.form.coefficients}
 

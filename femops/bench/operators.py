@@ -51,7 +51,7 @@ class Case:
     facts: Row  # first entries of the row
     time: Callable[[], float]  # measures the median seconds of an application in a round
     more: Callable[[float], Row]  # last entries of the row, from the median of the rounds
-    seconds: list[float] = field(default_factory=list)  # of each round
+    seconds: list[float] = field(default_factory=list)  # median of each round
     fault: str = ""  # reason why a peer has failed
 
     def row(self) -> Row:

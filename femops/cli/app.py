@@ -146,7 +146,7 @@ class _StandardOutput(io.RawIOBase):
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         super().__init__()
-        self._stream = stream  # which nobody else may keep, and which closes the file at its end
+        self._stream = stream  # the only reference: its end closes the file
         self._raw: Any = getattr(stream.buffer, "raw", stream.buffer)
 
     def writable(self) -> bool:

@@ -203,7 +203,7 @@ def _write(name: str, out: Path, times: int = 0, *, split: bool = False) -> None
 
     if out.suffix not in (".mesh", ".vtu", ".png"):
         raise typer.BadParameter(f"'{out}' must end in .mesh, .vtu or .png")
-    check_writable(checked_path(out, out.suffix))  # before the work, not after it
+    check_writable(checked_path(out, out.suffix))  # or the mesh would be read in vain
     with one_line_warnings():
         mesh = load_mesh(name, times, split=split)
         if out.suffix == ".png":

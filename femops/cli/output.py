@@ -95,7 +95,7 @@ class Output:
 
             console, table = Console(), _rich_table(title, columns, rows)
             words = Measurement.get(console, console.options.update_width(_WIDE), table).minimum
-            if words <= console.width:  # else rich would cut numbers
+            if words <= console.width:  # rich would cut numbers in a narrower console
                 console.print(table)
                 return
         _plain_table(title, columns, rows)

@@ -87,11 +87,10 @@ class Search:
     def run(
         self, X: MultiVector, count: int, inverse: Inverse, tolerance: float, seed: int
     ) -> tuple[MultiVector, Floats, int]:
-        """Filter random vectors. Return Ritz vectors and values, and count products. Collective.
+        """Filter ``count`` random vectors orthogonal to X. Collective.
 
-        The search ends early when a Ritz value is below ``value`` by more than the tolerance.
-
-        Shapes: `values` (count,).
+        Return the Ritz vectors, the Ritz values (count,), and the number of products with A. The
+        search ends early when the lowest Ritz value is less than ``value`` minus the tolerance.
         """
         pencil, products = inverse.pencil, 0
         Y = MultiVector.zeros(X.space, count, X.dtype, 1 if count == 1 else None)

@@ -54,13 +54,8 @@ _LITTLE = 1e-3
 def default_preconditioner(A: Any) -> Preconditioner:
     """Multigrid of A, or of A plus a little mass if A is singular. Collective.
 
-    Multigrid leaves out constants and rigid motions that A takes to zero. So vectors would lack the
-    eigenvectors of the eigenvalue zero.
-
-    Raises
-    ------
-    SolverError
-        `multigrid` refuses A.
+    Multigrid of a singular A would remove constants and rigid motions from all vectors, which are
+    the eigenvectors of the eigenvalue zero.
     """
     try:
         # if A is singular, multigrid of A would waste its measurements and factors

@@ -11,19 +11,7 @@ from femops.errors import SolverError
 
 
 def check_numbers(numbers: Mapping[str, Any], free: int) -> None:
-    """Raise if an option of an eigensolver is no number or out of range.
-
-    Parameters
-    ----------
-    numbers : mapping
-        Values of the options, by name.
-    free : int
-        Number of free dofs.
-
-    Raises
-    ------
-    SolverError
-    """
+    """Raise if an eigensolver's option is no number or out of range, with ``free`` free dofs."""
     for name, least in {"k": 1, "guard": 0, "maxiter": 1, "max_products": 1, "seed": 0}.items():
         value = numbers[name]
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)

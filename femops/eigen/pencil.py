@@ -24,43 +24,20 @@ AnyOperator = Operator | ComplexOperator
 @final
 @dataclass(frozen=True, eq=False)
 class Pencil:
-    """Eigenvalue problem A x = lambda M x on the free dofs.
-
-    Attributes
-    ----------
-    A : Operator
-    mass : Operator or None
-        M if it is a matrix, with the constrained dofs of A. Else None.
-    weights : (size,) array or None
-        Diagonal of M, or a diagonal that approximates M. None for the identity.
-    scales : (size,) array or None
-        Inverse of ``weights``, zero at constrained dofs.
-    free : (size,) bool
-        Dofs that are not constrained.
-    count : int
-        Number of free dofs on all ranks.
-    sums : Sums
-    """
+    """Eigenvalue problem A x = lambda M x on the free dofs."""
 
     A: AnyOperator
-    mass: AnyOperator | None
+    mass: AnyOperator | None  # M with the constrained dofs of A; None if M is diagonal
+    # (size,): diagonal of M, or a diagonal that approximates M. None for the identity.
     weights: Array | None
-    scales: Array | None
-    free: Array
-    count: int
+    scales: Array | None  # (size,): inverse of ``weights``, zero at constrained dofs
+    free: Array  # (size,) bool: dofs that are not constrained
+    count: int  # number of free dofs on all ranks
     sums: Sums
 
     @classmethod
     def checked(cls, A: Any, M: Any, kinds: tuple[type, ...] = (Operator,)) -> Pencil:
-        """Check a user's operators and make their pencil. Collective.
-
-        ``kinds`` are the operators that the solver takes.
-
-        Raises
-        ------
-        SolverError
-            See `femops.eigen.chebyshev_subspace`.
-        """
+        """Check that a user's operators are of ``kinds``, and make their pencil. Collective."""
         _check_operator(A, "A", kinds)
         sums, xp = Sums(A.space), A.space.memory.xp
         free = xp.ones(A.space.size, dtype=bool)
@@ -99,7 +76,7 @@ class Pencil:
         if not all(fits(each, trial_product(each)) for each in given):
             return None
         short = [one for each in given if (one := in_single(each)) is not None]
-        with np.errstate(over="ignore"):  # then a factor is not positive and finite
+        with np.errstate(over="ignore"):  # an infinite factor is refused below
             factors = [None if w is None else w.astype(SINGLE) for w in (self.weights, self.scales)]
         good = all(w is None or _positive(self.A, w, self.free) for w in factors)
         if len(short) < len(given) or not good:
@@ -140,7 +117,7 @@ def _check_operator(A: Any, name: str, kinds: tuple[type, ...]) -> None:
     if not isinstance(A, AnyOperator):
         raise SolverError(
             f"{name} is {type_name(type(A))}: this solver takes femops operators, "
-            "scipy.sparse.linalg.lobpcg any"
+            "use scipy.sparse.linalg.lobpcg for others"
         )
     if not isinstance(A, kinds):
         raise SolverError(

@@ -18,24 +18,9 @@ NEW_SEED = 2**32  # added to the seed: a state may have begun with random vector
 def vectors_of_state(
     pencil: Pencil, state: SubspaceState, k: int, most: int, seed: int
 ) -> MultiVector:
-    """Return a copy of a state's vectors, followed by random vectors. Collective.
+    """Return a copy of a checked state's vectors, followed by random vectors. Collective.
 
-    Parameters
-    ----------
-    pencil : Pencil
-    state : SubspaceState
-    k, most : int
-        Number of eigenpairs wanted, and largest number of vectors. The result has more than k
-        vectors if ``most`` allows it.
-    seed : int
-
-    Raises
-    ------
-    SolverError
-        The state is no `SubspaceState`, or its vectors are not k or more of the pencil's type and
-        space, or their number differs between ranks.
-    RankError
-        The state of another rank is refused.
+    The result has more than k vectors, the number of eigenpairs wanted, if ``most`` allows it.
     """
     A = pencil.A
     with check(A.space.comm):  # a rank that raises alone would leave the others waiting

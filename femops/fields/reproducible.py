@@ -119,17 +119,7 @@ class _Columns(Protocol):
 
 
 def random_columns(X: _Columns, which: Iterable[int], seed: int, free: Array | None = None) -> None:
-    """Overwrite some vectors by independent random numbers, see `random_draws`.
-
-    Parameters
-    ----------
-    X : MultiVector
-    which : iterable of int
-        Numbers of the vectors.
-    seed : int
-    free : (size,) array, optional
-        Factors of the random numbers; see `MultiVector.orthonormalise`.
-    """
+    """Overwrite the vectors ``which`` by numbers of `random_draws`, times ``free`` (size,)."""
     draw, memory = random_draws(X.space, seed), X.space.memory
     for i in which:
         values: Array = draw() + 1j * draw() if X.dtype.kind == "c" else draw()

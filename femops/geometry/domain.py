@@ -51,27 +51,15 @@ class Domain(ABC):
 
 
 class DomainGeometry(ABC):
-    """Geometry at the quadrature points of a domain. Iteration yields blocks that fit in cache.
-
-    Attributes
-    ----------
-    domain : Domain
-    mesh : Mesh
-    dim : int
-        Dimension of the mesh.
-    quadrature : Quadrature1D
-    num_elements, num_points : int
-        Number of elements (or faces) of the domain, and of points of each element.
-    weights : (num_points,) float64
-    """
+    """Geometry at the quadrature points of a domain. Iteration yields blocks that fit in cache."""
 
     domain: Domain
     mesh: Mesh
-    dim: int
+    dim: int  # dimension of the mesh
     quadrature: Quadrature1D
-    num_elements: int
-    num_points: int
-    weights: Floats
+    num_elements: int  # elements, or faces, of the domain
+    num_points: int  # points of each element
+    weights: Floats  # (num_points,)
 
     @abstractmethod
     def block(self, start: int, stop: int) -> DomainBlock:

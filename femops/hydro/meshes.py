@@ -40,7 +40,7 @@ def built_in(name: str) -> Mesh:
         The name is not in `MESHES`.
     """
     if name not in _LINES:
-        raise HydroError(f"there is no mesh {name!r}: {', '.join(MESHES)}, or a file")
+        raise HydroError(f"there is no mesh {name!r}: give one of {', '.join(MESHES)}")
     return grid(_LINES[name])
 
 

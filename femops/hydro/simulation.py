@@ -207,7 +207,7 @@ class Simulation:
 
     def _crash(self, state: Floats) -> str:
         """Message for a state that allows no further step. Collective."""
-        self.equations.forces(state)  # so that the slowest element is of this state
+        self.equations.forces(state)  # the message names the slowest element of this state
         return (
             f"the time step has gone to zero in step {self.steps + 1} at t = {self.t:.6g}: "
             f"{trouble(self.equations, state, self.state)}"

@@ -18,11 +18,6 @@ class Summable(ABC):
     """Base class of residuals and functionals, which can be added, subtracted and scaled.
 
     All terms of a sum have the same class, space and type.
-
-    Attributes
-    ----------
-    space : Space or Product
-    dtype : numpy.dtype
     """
 
     __array_ufunc__ = None  # NumPy must not multiply entry by entry: array * residual is refused

@@ -260,7 +260,7 @@ def _of_one(given: LinearProblem, merged: bool | None, watch: Watch) -> tuple[ND
     A = given.A
     exponent = excess_of(A, given.right, given.guess)
     problem = given.scaled(exponent)
-    # squares of less would underflow in the recursion
+    # smaller norms would underflow when the recursion squares them
     goal = max(problem.tolerance, float(np.finfo(problem.right.dtype).tiny) ** 0.5)
     watch.exponent = exponent
     if isinstance(problem.M, Jacobi | None):

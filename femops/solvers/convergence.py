@@ -45,25 +45,10 @@ _OFF = "(warn=False: no warning)"
 
 
 def warn_unconverged(text: str, comm: Communicator) -> None:
-    """Warn on rank 0 that a solve has not converged. Collective.
+    """Warn on rank 0, at the user's call of femops, that a solve has not converged. Collective.
 
-    The warning shows the line of the user's program that called femops.
-
-    Parameters
-    ----------
-    text : str
-        Name of the solver, residual, tolerance and advice. The warning adds how to turn it off.
-    comm : Communicator
-        Ranks of the solve.
-
-    Warns
-    -----
-    ConvergenceWarning
-
-    Raises
-    ------
-    RankError
-        On the other ranks, if the warning is an error.
+    The warning is ``text`` and how to turn it off. If the user made warnings errors, the other
+    ranks raise RankError.
     """
     warn_on_first_rank(f"{text} {_OFF}", comm)
 
@@ -226,7 +211,7 @@ def advice_on(solver: Solver, A: Operator, M: Any, info: Info, limit: int, norm:
             return f"Give {advised}, or a larger maxiter."
         if isinstance(M, Jacobi):
             return f"Give {_OTHERS[solver]}, or a larger maxiter."
-        own = isinstance(M, Multigrid) and M.operator is A  # else it is of a similar one
+        own = isinstance(M, Multigrid) and M.operator is A  # `M.higher` is a call with its A
         higher = f", as {M.higher}" if own and M.higher else ""
         return f"Give a larger maxiter, or another M{higher}."
     if info.residual > 0.1 * MOST_GROWTH * norm:

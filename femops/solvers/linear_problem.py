@@ -42,10 +42,10 @@ class Info:
         Whether the residual is at most the tolerance; with `cg` at most ten times the tolerance.
     iterations : int
     residual : float
-        Euclidean norm of b - A x, computed at the end; see also `CGSolver.solve`. It is that of the
-        free dofs: at constrained dofs x has the given values.
+        Euclidean norm of b - A x over the free dofs, computed at the end; see also
+        `CGSolver.solve`. At constrained dofs x has the given values.
     tolerance : float
-        Bound for the residual, max(rtol |b|, atol), without given values.
+        Bound for the residual, max(rtol |b|, atol), where b is without given values.
     merged : bool
         Whether vectors were updated inside the operator's sweep.
     residuals : tuple of float
@@ -53,8 +53,8 @@ class Info:
         ``history=True``.
     fields : dict of pairs of float
         On a product of spaces: for each field, by its name, the norms of its part of b - A x and of
-        b. ``converged`` is about all fields together, so a field whose numbers are small in its
-        units may be unsolved. Empty on one space, and where `CGSolver` does not compute b - A x.
+        b. ``converged`` compares the norm over all fields, so a field with small numbers may be
+        inaccurate. Empty on one space, and where `CGSolver` does not compute b - A x.
     """
 
     converged: bool

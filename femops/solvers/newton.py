@@ -118,9 +118,9 @@ def newton(
     b : (size,) array, optional
         Load vector, zero if omitted.
     rtol, atol : float
-        Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs. Also done if no
-        more than rounding of u is left: 4 eps |D u|, where D is the diagonal of the Jacobian. That
-        is computed where the residual is below 1e-12, or a step does not halve it.
+        Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs. Also done when
+        |R(u) - b| <= 4 eps |D u|, the effect of rounding u, where D is the Jacobian's diagonal. D
+        is computed only if the residual is below 1e-12, or a step does not halve it.
     maxiter : int
         Maximum number of steps.
     linear : {"auto", "cg", "minres", "gmres"} or callable

@@ -58,9 +58,9 @@ class StageVectors:
     def combine(
         self, out: Vector, factors: Sequence[float], term: Term, newest: Vector | None = None
     ) -> None:
-        """Set a vector to the sum of the work space's first vectors times factors, and of a term.
+        """Set a vector to a term plus the first k vectors of the work space times ``factors``.
 
-        Shapes: `out` (size,), `factors` (k,), `newest` (size,).
+        Shapes: `out` (size,), `factors` (k,), `newest` (size,), which first replaces the k-th one.
         """
         rates = self._work[: len(factors)]
         if self._short:  # one call of NumPy for all of them

@@ -132,17 +132,6 @@ class DomainSpace(ABC):
         `restriction.gather`, and of the exchange between ranks. Sums are formed in float64, on a
         reproducible mesh in the order of the elements of the global mesh. Collective if ranks share
         dofs.
-
-        Parameters
-        ----------
-        e_vec : (ne, nodes[, ncomp]) array
-        signs : bool
-            See `ElementRestriction.sum_blocks`.
-
-        Raises
-        ------
-        VectorError
-            See `ElementRestriction.scatter_add`.
         """
         restriction, owned = self.restriction, self.ndofs
         if self.halo is None:

@@ -129,13 +129,7 @@ def arrays_of(a: Any, b: Any, out: Any) -> tuple[Array, Array, Array]:
 
 
 def product_shape(a: Term, b: Term) -> tuple[int, int]:
-    """Rows and columns of a product.
-
-    Raises
-    ------
-    TensorError
-        If the number of columns of a is not the number of rows of b.
-    """
+    """Rows and columns of a product, after a check that a has as many columns as b has rows."""
     m, k = _sizes(a, "ik")
     terms, n = _sizes(b, "kj")
     if k != terms:
@@ -202,13 +196,7 @@ def new_output(
 
 
 def output_view(out: Operand, shape: tuple[int, ...], terms: tuple[Term, ...]) -> View:
-    """View of an output, after a check that it is writable and overlaps no operand.
-
-    Raises
-    ------
-    TensorError
-        If the output has another shape, can't be written, or overlaps an operand.
-    """
+    """View of an output, after a check that it fits, is writable, and overlaps no operand."""
     view = as_view(out, len(shape), "out")
     if view.places.shape != shape:
         raise TensorError(f"out has matrices of shape {view.places.shape}: give {shape}")

@@ -49,13 +49,7 @@ class Layout(ABC):
         return shape == known
 
     def table(self, shape: Shape) -> Table:
-        """Offsets of a tensor, checked. See `offsets`.
-
-        Raises
-        ------
-        TensorError
-            If an offset is invalid, two entries have the same offset, or the function fails.
-        """
+        """Offsets (*shape) of a tensor, after a check that they are valid and differ."""
         try:
             found = np.asarray(self.offsets(shape))
         except (TypeError, ValueError, IndexError) as error:

@@ -64,13 +64,7 @@ Forms = tuple[tuple[Places, str], ...]
 
 
 def sizes_of(named: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
-    """Size of each index by letter, from the letters and shapes of operands.
-
-    Raises
-    ------
-    TensorError
-        If two operands have different sizes for an index.
-    """
+    """Size of each index by letter, from letters and shapes of operands, which must agree."""
     sizes: dict[str, int] = {}
     for letters, shape in named:
         for letter, size in zip(letters, shape, strict=True):

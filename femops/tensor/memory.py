@@ -35,13 +35,7 @@ def is_array(something: Any) -> bool:
 
 
 def located(array: Any) -> tuple[Any, Device | None]:
-    """Return an array and its device. Wrap arrays of other libraries for CuPy, without a copy.
-
-    Raises
-    ------
-    TensorError
-        If the object is no array, or lies on a device that can't be used.
-    """
+    """Return an array and its device. Wrap arrays of other libraries for CuPy, without a copy."""
     if isinstance(array, np.ndarray):
         return array, None
     device = getattr(array, "device", None)

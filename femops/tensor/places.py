@@ -110,13 +110,7 @@ class View:
 
     @staticmethod
     def of_array(array: Array, *, shared: bool = False) -> View:
-        """View of an array (members, *shape), or of an array (*shape) that all members share.
-
-        Raises
-        ------
-        TensorError
-            If the type is not in `NUMBERS`, or strides are not multiples of the size of a number.
-        """
+        """View of an array (members, *shape), or of an array (*shape) that all members share."""
         array, device = located(array)
         if array.dtype not in _NAMES:
             raise TensorError(
@@ -293,13 +287,7 @@ class View:
         return cast(Array, functions_of(self.device).broadcast_to(values, shape))
 
     def check_writable(self) -> None:
-        """Raise if the memory is read-only, or two entries share an address.
-
-        Raises
-        ------
-        TensorError
-            The memory is read-only, or two entries share an address. The message tells which.
-        """
+        """Raise if the memory is read-only, or two entries share an address."""
         if self.device is None and not self.array.flags.writeable:
             raise TensorError("the output can't be written: copy it")
         if self.empty:

@@ -49,8 +49,8 @@ class Side:
     # are no products
     table: Floats | None = None
     # (2, nodes): values and inward derivatives of the basis at the end of the last direction where
-    # faces lie. Functions of nodes behind the first ``layers`` in this direction have neither. Only
-    # if elements are faces on which functions have derivatives.
+    # faces lie. Both are zero but for the first ``layers`` nodes. None unless elements are faces on
+    # which functions have derivatives.
     end: Floats | None = None
     layers: int = 0
     broken: bool = False  # True if functions are discontinuous: all dofs of an element are one run
@@ -78,7 +78,7 @@ class Side:
 class KernelSpec(ABC):
     """Specification of the work on each element that takes fields and adds to test functions."""
 
-    # whether a kernel reads only those nodes behind a face that its functions need there
+    # True if a kernel on faces reads only the layers of nodes whose functions matter there
     layered: ClassVar[bool] = True
     dim: int
     # sources and targets: the fields, and the test functions. A field and a test function of one
@@ -95,7 +95,7 @@ class KernelSpec(ABC):
     # sums over them. A q-function returns them after the components of the test functions.
     minima: int = 0
     sums: int = 0
-    # kernels that a machine has made of the specification, by all that it added
+    # kernels that a machine has rendered, by what the machine added to the specification
     rendered: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -128,7 +128,7 @@ class PointSpec(KernelSpec):
 
     qfunction: QFunctionCode
     weights: Floats  # of the rule: (q1d,) of each direction of a grid, or (points,) of a list
-    # (q1d, q1d): derivatives at the quadrature points of a direction of their Lagrange polynomials
+    # (q1d, q1d): derivatives at the points of a direction of the points' Lagrange polynomials
     d1d: Floats
     geometry: Map1D | None = None  # needed if the q-function takes Jacobians or positions
     # type of the qdata in memory. Loads widen them to ``dtype``, which is the default.
@@ -154,7 +154,7 @@ class PointSpec(KernelSpec):
 
     @property
     def has_end(self) -> bool:
-        """True if functions have derivatives on faces. Points lie at one end of an element."""
+        """True if elements are faces, at one end of an element, and functions have derivatives."""
         return self.source.end is not None
 
     @property
@@ -185,8 +185,8 @@ class PointSpec(KernelSpec):
 class SeparableSpec(KernelSpec):
     """``y = sum_e A_e x``, where A_e is a sum of Kronecker products of 1-D matrices.
 
-    Each term of the sum has a factor in each element and component: first the product of ``mass``
-    in all directions, then for each direction that with ``stiffness`` there.
+    Each product has a factor per element and component. The first product has ``mass`` in all
+    directions. The others have ``stiffness`` in one direction each, and ``mass`` in the others.
     """
 
     # for each direction (nodes of the target, of the source): integrals over the reference segment
@@ -199,7 +199,7 @@ class SeparableSpec(KernelSpec):
     gradient: bool
 
     def at_nodes(self, *, scaled: bool) -> PointSpec:
-        """The same products of values with a point for each node of the side that has more.
+        """Return the products of values as work at points, one per node of the larger side.
 
         With ``scaled`` one factor of each element multiplies all components.
         """
@@ -231,7 +231,7 @@ class SeparableSpec(KernelSpec):
         return self._count(Matrix1D.operations, 1)
 
     def _count(self, count: Callable[[Matrix1D], int], multiply_add: int) -> int:
-        """Sum of all lines, by a count for a matrix and one for a multiply-add."""
+        """Sum the operations of all lines, with ``count`` of a matrix and of a multiply-add."""
         total, dim = 0, self.dim
         for d in reversed(range(dim)):  # the last direction is gathered first
             n, m = self.source.shape[d], self.target.shape[d]
@@ -241,7 +241,7 @@ class SeparableSpec(KernelSpec):
             alone, last = d == dim - 1, d == 0
             line = 0 if alone and last and not self.value else by_mass
             if self.gradient:
-                both = not alone or (last and self.value)  # something is added to
+                both = not alone or (last and self.value)  # added to an earlier result
                 line += by_stiffness + m * (multiply_add if both else 1)
                 line += by_mass * (not alone and not last)
             if last and self.value:
@@ -280,7 +280,10 @@ def scaling(ncomp: int, numbers: QFunctionInputs) -> QFunctionCode:
 def slopes_of(
     sides: Sequence[Side], slopes: Sequence[int], values: Sequence[int]
 ) -> tuple[tuple[int, int, bool], ...]:
-    """Ranges of components whose derivatives are used, each of one or more neighbouring fields."""
+    """Ranges (first, end, True if values are used too) of components whose derivatives are used.
+
+    Neighbouring fields alike in this are one range.
+    """
     found: list[tuple[int, int, bool]] = []
     for side, end in zip(sides, accumulate(side.ncomp for side in sides), strict=True):
         first = end - side.ncomp
@@ -365,7 +368,7 @@ def _row_flops(matrix: NDArray[np.float64]) -> int:
 
 
 def _table_flops(spec: PointSpec) -> int:
-    """Operations of the products of tables with the functions of an element, and back."""
+    """Operations of the products with tables: to values at points, and back to functions."""
     code, flops = spec.qfunction, 0
     for sides, valued, sloped in (
         (spec.sources, code.value_in, code.gradient_in),

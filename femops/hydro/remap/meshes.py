@@ -73,5 +73,5 @@ def advection_mesh(name: str) -> Mesh:
         There is no such mesh.
     """
     if name not in _MAKERS:
-        raise HydroError(f"there is no mesh {name!r}: {', '.join(_MAKERS)}, or a file")
+        raise HydroError(f"there is no mesh {name!r}: give one of {', '.join(_MAKERS)}")
     return _MAKERS[name]()

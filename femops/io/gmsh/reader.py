@@ -105,7 +105,7 @@ def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh:
     try:
         return mesh_of(split_simplices(content) if split else content)
     except MeshError as error:
-        raise type(error)(f"{name}: {error}") from error.__cause__  # which says the same
+        raise type(error)(f"{name}: {error}") from error.__cause__  # it says the same
 
 
 def mesh_of(content: GmshArrays) -> Mesh:

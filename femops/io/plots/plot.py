@@ -284,7 +284,7 @@ def _limits(given: Any, field: GridFunction | None) -> tuple[float, float] | Non
 def _backend(given: Any, *, interactive: bool) -> Any:
     """Backend that was asked for: PyVista, if the picture is interactive."""
     if interactive and given not in (None, "pyvista"):
-        raise SpaceError(f"an interactive picture is PyVista's, the backend is {given!r}: omit it")
+        raise SpaceError(f"{given!r} draws no interactive pictures: leave out backend")
     return "pyvista" if interactive else given
 
 
@@ -292,7 +292,7 @@ def _by_pyvista(backend: Any, dim: int) -> bool:
     if backend not in (None, "pyvista", "matplotlib"):
         raise SpaceError(f"backend is {backend!r}: take 'pyvista' or 'matplotlib'")
     if backend == "pyvista" and dim == 1:
-        raise SpaceError("a curve is drawn by Matplotlib: leave out backend and interactive")
+        raise SpaceError("PyVista draws no curves: leave out backend and interactive")
     if backend is not None or dim < 3:
         return bool(backend == "pyvista")
     try:

@@ -51,18 +51,17 @@ class Step:
     alpha: float  # factor of the launch
     launch: Launch
     # fields and tests: fields that the launch reads and test functions that it writes, in the
-    # operator's vectors. On faces between elements their sides.
+    # operator's vectors. On faces between elements these are the sides of fields and tests.
     fields: Arguments
     tests: Arguments
-    # whether the launch may overwrite the entries of its test functions. Else it adds to the
-    # entries.
+    # True if the launch may overwrite the entries of its test functions, False if it adds to them
     begins: bool
     # position of the launch's vectors in the operator's input and output vector
     place: tuple[int, int] = (0, 0)
 
     @property
     def written(self) -> set[str]:
-        """Names of the test functions that the launch writes, without those of sides."""
+        """Names of the test functions that the launch writes: u for its sides u- and u+."""
         return set(self.tests.parts.spaces)
 
     @property
@@ -76,8 +75,8 @@ class Step:
 class Backend(ABC):
     """Machine that operators are compiled for: the host, or a device."""
 
-    levels: tuple[str, ...] = ()  # those that the machine has kernels for; () for all
-    # whether the level "auto" is chosen by measured times. Else it is chosen by bytes read.
+    levels: tuple[str, ...] = ()  # levels that the machine has kernels for; () means all
+    # True if the level "auto" is chosen by measured times, False if by the bytes that levels read
     measures: bool
     # whether there are kernels for element matrices that are sums of Kronecker products
     separates: bool
@@ -113,8 +112,9 @@ class Backend(ABC):
         """Raise if the machine has no kernels for a level."""
         if self.levels and level not in self.levels:
             raise OperatorError(
-                f"level {level!r} on a GPU: choose one of {', '.join(self.levels)} or auto; a "
-                "matrix for cupyx.scipy.sparse comes from assemble()"
+                f"a GPU has no kernels for level {level!r}: choose one of "
+                f"{', '.join(self.levels)} or auto; assemble() gives a matrix for "
+                "cupyx.scipy.sparse"
             )
 
     @abstractmethod
@@ -133,14 +133,14 @@ class Backend(ABC):
     ) -> Launch:
         """Make the launch of a term's kernel, bound to dofs and data; `idle` without elements.
 
-        By default it works at the points. A device does so in any case, and does not call ``work``.
+        Without ``work`` the kernel works at the points. A device does not call ``work``.
         """
 
     @abstractmethod
     def launch_products(self, source: Space, target: Space, work: Work) -> Launch:
-        """Make the launch of products of element dofs, summed; `idle` without elements.
+        """Make the launch that sums products of element dofs; `idle` without elements.
 
-        Without factors of elements or points in the data, all factors are 1.
+        Factors of elements or points that the data do not have are 1.
         """
 
     @abstractmethod

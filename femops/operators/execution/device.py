@@ -213,7 +213,7 @@ class DeviceBackend(Backend):
     def compile_ahead(self, works: Callable[[], Sequence[TermWork]], ranks: int) -> None:  # noqa: ARG002
         if self._device.compiles_later:
             given = [term for term, _ in works()]
-            apart = any(term.domain.two_sided for term in given)  # then the host has the diagonal
+            apart = any(term.domain.two_sided for term in given)  # the host computes their diagonal
             for term in given:
                 _compile_later(self._device, term, diagonal=not apart)
 

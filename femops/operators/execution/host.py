@@ -129,7 +129,7 @@ class HostBackend(Backend):
         return lane_width(dtype, None)
 
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
-        # measured: the copy that fills up a lane pays where less than an eighth of it is empty
+        # measured: padding with zeros pays if at most an eighth of a lane is empty
         return width - width // 8, width
 
     def launch_panels(

@@ -32,9 +32,9 @@ Floats = NDArray[np.float64]
 
 
 def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool = False) -> Side:
-    """Side of a kernel: a space, and its functions at 1-D quadrature points, if there are any.
+    """Side of a kernel for a space, with the values of its functions if 1-D points are given.
 
-    With ``tabulated`` it has a table of the functions, which need be no products.
+    With ``tabulated`` the values are a table, for functions that are no products.
     """
     bases: tuple[Floats, ...] = ()
     if points is not None and not tabulated:
@@ -58,7 +58,7 @@ def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool
 def of_term(
     term: KernelTerm, points: Floats | None = None, *, tabulated: bool = False
 ) -> dict[str, Any]:
-    """Entries of any specification for a term. A space is one object among all sides."""
+    """Arguments of any specification for a term. Fields and tests of one space share a `Side`."""
     made: dict[DomainSpace, Side] = {}
     for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
         if space not in made:
@@ -154,8 +154,8 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableSpec, D
 
     A term is separable if D is constant in each element except for the quadrature weights, and is
     diagonal in slots and components. Examples are mass and diffusion with constant coefficients on
-    boxes along the reference axes. Where the q-function reads values alone, or writes what
-    multiplies values alone, D is a column or a row of slots, and has to be diagonal in components
+    boxes along the reference axes. If the q-function reads values alone, or writes
+    factors of values alone, D is a column or a row of slots, and has to be diagonal in components
     only. An example is convection with a constant velocity on parallelepipeds. Collective on a
     reproducible mesh.
     """
@@ -188,10 +188,10 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableSpec, D
 
 
 def _slots(qfunction: QFunction) -> tuple[list[int], bool]:
-    """Slots, each with one number in a separable term, and True if values meet derivatives.
+    """Slots that have a number each in a separable term, and True if values meet derivatives.
 
-    There values alone are read, or factors of values alone written. Without slots the term is not
-    separable.
+    Values meet derivatives if the q-function reads values alone or writes factors of values alone,
+    and not both. Without slots the term is not separable.
     """
     out, into = qfunction.slots_out, qfunction.slots_in
     mixed = into != out and [0] in (into, out)
@@ -210,7 +210,7 @@ def _straight(term: Term) -> bool:
     used = {node.number for node in [*ancestors(nodes), *slopes.flat]}
     for block in form.center if nodes else ():
         inputs = form.inputs(block, used)
-        for row in slopes:  # the largest entry belongs to the axis, the other ones are round-off
+        for row in slopes:  # entries other than the largest are round-off on such elements
             most = np.max([np.abs(inputs[node.number]) for node in row], axis=0)
             for number in (node.number for node in row):
                 inputs[number] = np.where(np.abs(inputs[number]) < most, 0.0, inputs[number])
@@ -256,7 +256,7 @@ def _diagonal(d: NDArray[Any]) -> NDArray[np.float64] | None:
 
 
 def _column(d: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Entries (ne, components * slots) of a D of one column or row, component by component.
+    """Entries (ne, components * slots) of D, one column or row of slots, component by component.
 
     None if components are coupled.
     """

@@ -49,7 +49,7 @@ class KernelTerm(ABC):
 
     @property
     def domain(self) -> Domain:
-        """Domain of the sweep: elements, or faces of the boundary."""
+        """Domain of the sweep: elements, faces of the boundary, or faces between elements."""
         return self.fields.first.domain
 
     @property

@@ -34,7 +34,7 @@ class Field:
 
     space: Space
     l_vec: NDArray[Any]  # copy of the dofs with ghosts, see `Space.l_vec`
-    # of this rank's elements, and of its ghost elements if the function is needed there
+    # dofs of this rank's elements, and of its ghost elements if the function is needed there
     restriction: ElementRestriction
 
     @staticmethod

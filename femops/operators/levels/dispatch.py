@@ -142,10 +142,10 @@ class Composite(LevelData, ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class Domains(Composite):
-    """Data of a sum over several domains of integration, or over boundary faces alone.
+    """Data of a sum over several domains of integration, or over faces alone.
 
-    ``parts`` has the data of each domain by its number. The domain of elements, if any, is the
-    first: sweeps over faces only add.
+    ``parts`` has the data of each domain by its number. Sweeps over faces add to the result, so
+    the domain of elements, if there is one, is the first.
     """
 
     def _constraints_of(self, constraints: Constraints, key: Any) -> Constraints:

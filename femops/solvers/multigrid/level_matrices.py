@@ -181,9 +181,9 @@ def _within(matrix: csr_array, part: Ints) -> csc_array:
 
 
 def _parts(A: Operator, free: Flags, part: Ints) -> csc_array:
-    """Entries of the matrix of an operator as `_within`, with ones at constrained dofs. Collective.
+    """Entries of an operator's matrix whose row and column belong to the same part. Collective.
 
-    The other entries of the matrices of elements are not summed.
+    The diagonal is one at constrained dofs. Entries between different parts are not summed.
     """
     space, n = A.space, len(free)
     here = (_numbers(space)[:, np.newaxis] * space.ncomp + np.arange(space.ncomp)).reshape(-1)

@@ -105,7 +105,7 @@ class _Sizes:
 
 
 def _sizes(A: Operator, product: Vector) -> _Sizes:
-    """Sizes of A: of its factors that are not zero, of a product, and of that over each factor."""
+    """Sizes of the summands' nonzero factors, of a product, and of the product over each factor."""
     comm, largest = A.space.comm, A.space.comm.max(_most(product))
     entry = -comm.max(-_least(product))
     factors = [abs(factor) for factor, _ in A.summands if factor]

@@ -176,7 +176,7 @@ class Multigrid(Preconditioner):
         scale = level.largest * (1.0 if self._change is None else self._change.condition)
         for k in range(_POWERS + 1):
             x = self._interpolated()
-            energy = level.dot(x, level.right) if k else 0.0  # of x before it is scaled
+            energy = level.dot(x, level.right) if k else 0.0  # x is not yet scaled
             level.dual(x)
             square = level.dot(x, level.right)
             if not 0.0 < square < np.inf:
@@ -290,7 +290,7 @@ class Multigrid(Preconditioner):
         def ascend() -> None:
             launches()
             for level, x in zip(self.levels, ends, strict=True):
-                level.x = x  # which of its vectors has the solution: `full_cycle` ends in others
+                level.x = x  # `full_cycle` ends with the solution in another vector
 
         return descend, ascend
 

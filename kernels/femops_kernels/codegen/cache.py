@@ -84,7 +84,7 @@ def keep(work: Callable[[Path], Result]) -> Result:
         return work(folder)
     except UnwritableError as error:
         with _choosing:
-            if folder == cache_folder():  # else another thread has done this
+            if folder == cache_folder():  # another thread may have changed the folder
                 if is_temporary(folder):
                     raise
                 reason = getattr(error.__cause__, "strerror", None) or error.__cause__

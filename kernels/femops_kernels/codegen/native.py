@@ -226,7 +226,7 @@ class _Method(ctypes.Structure):
 
 _FASTCALL = 0x0080
 _FLOAT_USED = ctypes.c_int(1)  # its value means nothing
-_kept: list[Any] = []  # code and methods, whose addresses are elsewhere
+_kept: list[Any] = []  # code and methods that are used by address
 
 
 def _callable(name: str, address: int) -> Any:

@@ -1,4 +1,4 @@
-"""Operators for compiled code of others, which calls them by address."""
+"""Operators that compiled code of other libraries calls by address."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _PARTS: Parts = ("driver_loops", "driver", "applier_table", "applier"), {}, ""
 
 @final
 class Applier:
-    """Application of launches that nothing else uses.
+    """Application of launches, which no other object may use.
 
-    Appliers share a team of threads, which is not that of Python's calls. Each call claims it.
+    Appliers share a team of threads, apart from the team of Python's calls. A call that finds the
+    team claimed by another one works on its own thread.
     """
 
     def __init__(self, launches: LaunchSum) -> None:
@@ -51,7 +52,7 @@ class Applier:
         return int(self._table.ctypes.data)
 
     def alone(self) -> None:
-        """Work on the calling thread from now on: a forked process has no other."""
+        """Work on the calling thread from now on. A forked process has no other thread."""
         self._table[[layout.BUSY, layout.TEAM]] = 0
 
 

@@ -39,7 +39,7 @@ _PAGE = 4096  # bytes after which addresses share a set of the first-level cache
 @final
 @dataclass(frozen=True, eq=False)
 class PlannedSide:
-    """Field or test function of a kernel, whose dofs are read by a plan."""
+    """Field or test function of a kernel, with the layout of its dofs in a plan."""
 
     given: Side
     index_bytes: int  # bytes of a chunk-local dof number in the plan, 2 or 4
@@ -67,7 +67,7 @@ def chunk_parts(
         "LANE": Lane(width, dtype),
         "LANE_WIDTH": width,
         "REAL_BYTES": dtype.itemsize,
-        # 0 if the fields, or the test functions, have different numbers
+        # 0 if the fields, or the test functions, have different numbers of components
         "NCOMP_IN": ncomps_in[0] if len({*ncomps_in}) == 1 else 0,
         "NCOMP_OUT": ncomps_out[0] if len({*ncomps_out}) == 1 else 0,
         "SIGNED": signed,
@@ -76,7 +76,7 @@ def chunk_parts(
 
 
 def _counts(shape: Sequence[int]) -> str:
-    """Numbers of each direction in words: one, if all are equal."""
+    """Sizes of all directions in words, or a single size if all are equal."""
     return " ".join(map(str, shape if len({*shape}) > 1 else shape[:1]))
 
 
@@ -157,7 +157,7 @@ class SweepKernel(ABC):
 
 
 def _element_sides(blocks: Sequence[int], sides: Sequence[PlannedSide]) -> tuple[ElementSide, ...]:
-    """For each field or test function its sizes, and its first component and run among all."""
+    """Sizes of each field or test function, and its first component and run among those of all."""
     element_sides, first, run = [], 0, 0
     for block, side in zip(blocks, sides, strict=True):
         ncomp = side.given.ncomp
@@ -405,7 +405,7 @@ class TableKernel(OperatorKernel):
 def _padded(
     sides: Sequence[Side], valued: bool, sloped: bool, *, turned: bool
 ) -> tuple[Matrix1D, ...]:
-    """Rows of the kinds that are used, or their transpose, with zeros that fill up fours."""
+    """Used rows of each table, or their transpose, with zeros up to a multiple of four rows."""
     made = []
     for side in sides:
         table = side.table
@@ -445,11 +445,10 @@ class ElementKernel(OperatorKernel):
 class DiagonalKernel(SweepKernel):
     """Kernel that sums the diagonals of element matrices; ``skeletons/batch/batch_diagonal.py``."""
 
-    # of the operator whose diagonal is summed.  The operator is square.  It has one field, or both
-    # sides of one on faces between elements: then only the blocks are summed that couple a side
-    # with itself.
+    # specification of the square operator whose diagonal is summed. The operator has one field, or
+    # both sides of a field on faces between elements. Blocks that couple the sides are left out.
     spec: PointSpec
-    # of each direction, (points, nodes): derivatives of the basis functions at the points
+    # for each direction (points, nodes): derivatives of the basis functions at the points
     slopes: tuple[NDArray[np.float64], ...]
 
     @property
@@ -467,9 +466,9 @@ class DiagonalKernel(SweepKernel):
 
 
 def _squares(values: NDArray[np.float64], slopes: NDArray[np.float64]) -> tuple[Matrix1D, ...]:
-    """Products of two basis functions at points: of values, of a value and a derivative, of both.
+    """Products at points of two values, of a value and a derivative, and of two derivatives.
 
-    ``values`` and ``slopes`` are (points, nodes).
+    ``values`` and ``slopes`` are those of the basis functions, (points, nodes).
     """
     pairs = (values, values), (values, slopes), (slopes, slopes)
     return tuple(Matrix1D((a * b).T) for a, b in pairs)

@@ -61,22 +61,9 @@ def _gauss_legendre(n: int) -> tuple[Floats, Floats]:
 
 
 def gauss_lobatto(n: int) -> tuple[Floats, Floats]:
-    """Gauss-Lobatto (GLL) points and weights on [0, 1], exact for polynomials of degree 2n - 3.
+    """Gauss-Lobatto (GLL) points and weights (n,) on [0, 1], exact up to degree 2n - 3.
 
-    Parameters
-    ----------
-    n
-        Number of points, at least 2; both ends are among them.
-
-    Returns
-    -------
-    points, weights
-        Each of shape (n,), read-only; points ascend from exactly 0 to exactly 1, weights sum to 1.
-
-    Raises
-    ------
-    MeshArgumentError
-        If n is no whole number >= 2.
+    Points ascend from exactly 0 to exactly 1, so n is at least 2. Both arrays are read-only.
     """
     return _gauss_lobatto(_check_count(n, 2, "gauss_lobatto"))
 
@@ -155,24 +142,10 @@ def _for_components(matrix: bytes, columns: int, ncomp: int) -> Floats:
 
 
 def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
-    """Apply one matrix per direction to lexicographic values, by sum factorisation.
+    """Apply a matrix (k_d, m_d) per direction to lexicographic values, by sum factorisation.
 
-    Parameters
-    ----------
-    matrices
-        dim matrices, that of the x direction first, each (k_d, m_d).
-    values
-        Shape (n, m) or (n, m, ncomp), m = m_1 * ... * m_dim with x fastest.
-
-    Returns
-    -------
-    result
-        Shape (n, k) or (n, k, ncomp), k = k_1 * ... * k_dim.
-
-    Raises
-    ------
-    MeshArgumentError
-        If the matrices don't fit the values.
+    The matrix of x is the first. `values` (n, m[, ncomp]), where m = m_1 * ... * m_dim with x
+    fastest; returned (n, k[, ncomp]), where k = k_1 * ... * k_dim.
     """
     steps = [np.asarray(matrix, dtype=np.float64) for matrix in matrices]
     data: Floats = np.asarray(values, dtype=np.float64)

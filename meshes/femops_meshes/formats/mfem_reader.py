@@ -389,7 +389,7 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
     except MeshFormatError:
         raise
     except MeshError as error:
-        raise type(error)(f"{content.where}: {error}") from error.__cause__  # which says the same
+        raise type(error)(f"{content.where}: {error}") from error.__cause__  # it says the same
 
 
 def _parse(scanner: Scanner) -> _Content:

@@ -19,7 +19,7 @@ LINE, SQUARE = femops.box((8,), periodic=True), femops.box((4, 4), periodic=True
 
 WRONG = {
     "problem": (lambda: advection_problem(3), "there is no problem 3 of advection: choose one of"),
-    "mesh": (lambda: advection_mesh("a"), "there is no mesh 'a': periodic-square"),
+    "mesh": (lambda: advection_mesh("a"), "there is no mesh 'a': give one of periodic-square"),
     "run": (lambda: verify_advection(3), "there is no run 3 of Remhos here"),
     "dimension": (
         lambda: Advection(advection_problem(5), LINE, 2, 1.0, 0.1),

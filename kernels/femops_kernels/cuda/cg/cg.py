@@ -146,10 +146,9 @@ class DeviceConjugateGradients(Solve):
             self._old = 1 - self._old
 
     def _burst(self) -> None:
-        """Launch `every` iterations, as a recorded sequence from the second call on.
+        """Launch an even number of iterations, as a recorded sequence from the second call on.
 
-        The number is even.  So the two vectors p have swapped back, and each burst is the same
-        work.
+        After an even number the two vectors p have swapped back, so all bursts are the same work.
         """
         if self._bursts == 1:  # all kernels have been launched
             self._repeat = self._device.repeatable(self._repeat)

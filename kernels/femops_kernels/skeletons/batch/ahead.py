@@ -10,9 +10,9 @@ from femops_kernels.skeletons.chunk.table import *
 
 @inner
 def ask_ahead(ahead, k, asks):
-    """Prefetch the k-th of ``asks`` shares of the pieces ahead.
+    """Prefetch share k of ``asks`` equal shares of each piece of memory in ``ahead``.
 
-    ``ahead`` has pieces of memory: address and cache lines of each.
+    ``ahead`` has the address and the number of cache lines of each piece.
     """
     for begin, lines in ahead:
         for i in range(k * lines // asks, (k + 1) * lines // asks):

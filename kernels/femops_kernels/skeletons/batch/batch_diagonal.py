@@ -29,7 +29,7 @@ from femops_kernels.skeletons.batch.pieces import target_of
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
-# for each direction, products of two basis functions at the points, (nodes, points), by kinds
+# for each direction and kind, products (nodes, points) of values and derivatives at the points
 SQUARES = ((Matrix1D(((1.0, 0.0), (0.0, 1.0))),) * 3,) * 3
 ON_FACES = False
 
@@ -41,10 +41,10 @@ Q2 = Q1D if DIM > 2 or (DIM == 2 and not ON_FACES) else 1
 Q3 = Q1D if DIM > 2 and not ON_FACES else 1
 _, O2, O3 = TARGETS[0].shape
 COMPONENTS = tuple(range(NCOMP_OUT))
-# What the q-function is given and gives: the value (0), or a derivative along a direction (1 to 3).
+# Inputs and results of the q-function: the value (0), or a derivative along a direction (1 to 3).
 INTO = ((0,) if VALUE_IN else ()) + (tuple(range(1, DIM + 1)) if GRAD_IN else ())
 OUT = ((0,) if VALUE_OUT else ()) + (tuple(range(1, DIM + 1)) if GRAD_OUT else ())
-# Pairs of these by the kinds of their products along x, y and z.
+# Pairs of an input and a result, by the kinds of their products along x, y and z.
 PAIRS = {}
 for _in in INTO:
     for _out in OUT:
@@ -54,7 +54,7 @@ KINDS = tuple(PAIRS)
 KINDS_YZ = tuple(dict.fromkeys(kinds[1:] for kinds in KINDS))
 KINDS_Z = tuple(dict.fromkeys(kinds[1] for kinds in KINDS_YZ))
 SLAB, PLANES = Q2 * P_OUT, Q3 * O2 * P_OUT
-# of a component
+# numbers of lane vectors for one component
 ALL_POINTS, ALL_SLABS, ALL_PLANES = len(KINDS) * Q1, len(KINDS_YZ) * SLAB, len(KINDS_Z) * PLANES
 OWN_LANES = NCOMP_OUT * (ALL_POINTS + ALL_SLABS + ALL_PLANES)
 BEHIND = NODE_LANES if ON_FACES else PLANE_MODE_LANES + LINE_MODE_LANES

@@ -49,7 +49,7 @@ def steps_in(side):
 
 
 def steps_out(side):
-    """The same for one component of a test function."""
+    """Contractions from points, and lines of nodes, of one component of a test function."""
     p1, p2 = tangential(side)
     return p2 * p1 + (2 * (Q1 + p2) if DIM > 1 else 0)
 

@@ -37,7 +37,7 @@ SOURCE, TARGET = SOURCES[0], TARGETS[0]
 _, I2, I3 = SOURCE.shape
 _, O2, O3 = TARGET.shape
 SIDE = I2 * P_IN + (DIM > 2 and I2 * P_IN % PAGE == 0)  # lane vectors from a plane to the next
-FACTORS = (1 if VALUE_IN else 0) + (DIM if GRAD_IN else 0)  # of a component
+FACTORS = (1 if VALUE_IN else 0) + (DIM if GRAD_IN else 0)  # factors of a component
 A1 = 1 if VALUE_IN else 0  # where a_1 stands among them
 # nodes of one component, in place
 IN_PIECES = by_pieces(SOURCE) and NCOMP_IN == 1 and SOURCE.shape == TARGET.shape

@@ -22,7 +22,7 @@ from femops_kernels.skeletons.chunk.copies import places_of
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
-TABLES_IN = (Matrix1D(((1.0, 0.0),) * 8),)  # of each field: (kinds * POINTS, functions)
+TABLES_IN = (Matrix1D(((1.0, 0.0),) * 8),)  # for each field (kinds * POINTS, functions)
 TABLES_OUT = (Matrix1D(((1.0,) * 8,) * 4),)  # transposed, of each test function
 
 # </defaults>

@@ -30,7 +30,7 @@ BATCH_DOFS = LANE_WIDTH * max(prod([max(n - 1, 1) for n in side.runs.shape]) for
 DISTANCE = max(1, 2048 // BATCH_DOFS)
 # Batches between calls of BEFORE, unless one is enough for the chunk: some hundreds of dofs.
 GROUP = max(1, 512 // BATCH_DOFS)
-OWN_WORK = WORK_LANES * LANE_BYTES  # of a batch, and behind it results that are added by element
+OWN_WORK = WORK_LANES * LANE_BYTES  # bytes of a batch; results that are added by element follow
 if BY_ELEMENT:
     WORK_LANES += ELEMENT_LANES
 

@@ -20,7 +20,7 @@ LINES_ASK = 6  # with more points, memory is prefetched line by line
 OVER_VECTORS = False  # a slot of a lane is an element
 MAPPED = NJACOBIAN + NPOSITION > 0
 G2 = G1D * G1D
-MODE_LANES = DIM * G1D**DIM  # of an element
+MODE_LANES = DIM * G1D**DIM  # lanes of an element's modes
 PLANE_MODE_LANES = 2 * DIM * G2 if MAPPED and DIM > 2 else 0
 LINE_MODE_LANES = DIM * DIM * G1D if MAPPED else 0
 # How far ahead quadrature data is prefetched to the first-level cache: two lines of points.

@@ -12,12 +12,12 @@ PAUSE, SHOWN = 11, 12  # iterations at which to pause, and from which x is to be
 NATURAL = 13  # whether the residual is sqrt(r.M r), not sqrt(r.r)
 MERGED = 14  # whether sweeps do the updates that are due
 SCALE = 15
-# Without a first guess GOAL may be found at the start: RELATIVE times the residual, at least LEAST.
+# If RELATIVE > 0, the start sets GOAL to RELATIVE times its residual, but at least to LEAST.
 RELATIVE, LEAST = 16, 17
 FIRST, NORM = 18, 19  # norm of the residual at the start, and sqrt(r.r) there
 STATE_SIZE = 20
 
-LEAST_NORM = 2.0**-485  # squares of less, which is the root of tiny / eps, lose digits
+LEAST_NORM = 2.0**-485  # norms below it, sqrt(tiny / eps), lose digits when they are squared
 
 RUNNING, CONVERGED, BREAKDOWN = 0, 1, 2  # STATUS
 

@@ -14,7 +14,7 @@ EDGES, SEGMENTS = 14, 15  # address: begins of vectors' segments, and the end; t
 PARTIAL, SECOND = 16, 17  # addresses, per segment: float64 sums of two kinds
 STATE, SUMS = 18, 19  # addresses
 MORE_ROWS = 20  # rows of SUMS that a merged sweep leaves after the first; else 0
-CLAIM = 21  # of several solves at once: FREE, TAKEN by a thread, or ENDED
+CLAIM = 21  # state of one of several solves: FREE, TAKEN by a thread, or ENDED
 TABLE_SIZE = 22
 
 FREE, TAKEN, ENDED = 0, 1, 2

@@ -30,8 +30,8 @@ STRIP = 32  # lanes summed before a sum is carried on in float64
 # Bytes from the entries of x and M that are updated to the entries that are prefetched. Batches do
 # that for r, p and v. On an EPYC 4 to 64 kB save the same: 2 to 8 % of an iteration out of cache.
 AHEAD = 16384
-# Shared dofs from the one that is worked on to the one that is prefetched. They are far apart in
-# the vectors, and without this wait for memory one by one.
+# Number of shared dofs by which prefetching is ahead of the work. Shared dofs are far apart in the
+# vectors, so without prefetching the work waits for memory at each of them.
 SOON = 32
 
 

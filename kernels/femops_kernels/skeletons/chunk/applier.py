@@ -1,4 +1,4 @@
-"""Applier: an operator for compiled code of others, for one caller at a time."""
+"""Applier: an operator for compiled code of other libraries, for one caller at a time."""
 
 # <defaults>
 from femops_kernels.simd.compiling import function, inner

@@ -21,7 +21,7 @@ DIM = 3
 NCOMP_IN, NCOMP_OUT = 1, 1  # components of the field and of the test function
 P_IN, P_OUT = 2, 2  # their nodes along x
 NODES_IN, NODES_OUT = 8, 8  # all nodes of an element
-RUNS_IN, RUNS_OUT = equal_runs(3, 2), equal_runs(3, 2)  # which of them have consecutive numbers
+RUNS_IN, RUNS_OUT = equal_runs(3, 2), equal_runs(3, 2)  # runs of nodes with consecutive dofs
 SOURCES = (ElementSide(0, 0, 1, 0, 2, RUNS_IN),)  # fields, of which those above tell the first
 TARGETS = (ElementSide(0, 0, 1, 0, 2, RUNS_OUT),)  # test functions
 ALIKE = True  # a field and a test function of one block have one plan
@@ -55,8 +55,8 @@ D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))
 DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
 # interpolation of each field along x, y and z, (Q1D, nodes); transposed, of each test function
 BASES, TRANSPOSED = ((B, B, B),), ((B, B, B),)
-# of faces with derivatives: value and derivative at the low end of the last direction, (2, P_IN),
-# of each field; transposed, (P_OUT, 2), of each test function
+# for faces with derivatives: value and derivative at the low end of the last direction, (2, P_IN)
+# for each field, and the transpose (P_OUT, 2) for each test function
 ENDS_IN = (Matrix1D(((1.0, 0.0), (-1.0, 1.0))),)
 ENDS_OUT = (Matrix1D(((1.0, -1.0), (0.0, 1.0))),)
 # 1-D mass and stiffness matrix of each direction, (nodes of the test function, of the field)

@@ -38,7 +38,7 @@ def update(vectors, i, a, f, b, c):
 
 @shared
 def update_piece(k, thread, vectors, lanes, a, f, b, c):
-    """Some lanes."""
+    """Update the lanes of piece k."""
     for i in range(k * PIECE, min((k + 1) * PIECE, lanes)):
         update(vectors, i, a, f, b, c)
 

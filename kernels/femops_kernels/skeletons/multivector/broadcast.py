@@ -20,7 +20,7 @@ CACHE_LINE = 64  # bytes
 LINES_ASK = 1
 OVER_VECTORS = True  # a slot of a lane is a vector
 MAPPED, MODE_LANES, PLANE_MODE_LANES, LINE_MODE_LANES = False, 0, 0, 0
-NUMBERS = NELEMENT + POINTS * NQDATA  # of an element
+NUMBERS = NELEMENT + POINTS * NQDATA  # numbers of an element
 NUMBER_LANES = -(-NUMBERS // LANE_WIDTH)
 
 

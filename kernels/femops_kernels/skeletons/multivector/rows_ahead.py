@@ -28,20 +28,20 @@ def ask_rows(rows, begin, is_first, first, end):
 
 @inner
 def ask_reads(ahead, k, asks):
-    """Prefetch the k-th of ``asks`` shares of the rows that are read."""
+    """Prefetch share k of ``asks`` equal shares of the rows that are read."""
     first, end = k * ROWS_IN // asks, (k + 1) * ROWS_IN // asks
     ask_rows(ahead[0], ahead[1], ahead[2], first, end)
 
 
 @inner
 def ask_writes(ahead, k, asks):
-    """Prefetch the k-th of ``asks`` shares of the rows that are written."""
+    """Prefetch share k of ``asks`` equal shares of the rows that are written."""
     first, end = k * ROWS_OUT // asks, (k + 1) * ROWS_OUT // asks
     ask_rows(ahead[3], ahead[4], ahead[5], first, end)
 
 
 @inner
 def ask_ahead(ahead, k, asks):
-    """Prefetch the k-th of ``asks`` shares of both."""
+    """Prefetch share k of ``asks`` equal shares of the rows that are read or written."""
     ask_reads(ahead, k, asks)
     ask_writes(ahead, k, asks)

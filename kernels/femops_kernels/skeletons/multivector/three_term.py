@@ -35,7 +35,7 @@ def step_row(arrays, scale, first, lanes, a, b, c):
 
 @shared
 def step_piece(k, thread, arrays, scales, rows, lanes, a, b, c):
-    """Some rows."""
+    """Update the rows of piece k."""
     for r in range(k * PIECE, min((k + 1) * PIECE, rows)):
         scale = get(LANE, scales, r) if scales != 0 else 1.0
         step_row(arrays, scale, r * lanes, lanes, a, b, c)

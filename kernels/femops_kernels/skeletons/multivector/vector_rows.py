@@ -18,7 +18,7 @@ from femops_kernels.skeletons.multivector.vector_table import *
 
 # </defaults>
 
-ROWS_IN = sum([side.ncomp * side.num_nodes for side in SOURCES])  # of an element
+ROWS_IN = sum([side.ncomp * side.num_nodes for side in SOURCES])  # rows of an element
 ROWS_OUT = sum([side.ncomp * side.num_nodes for side in TARGETS])
 LISTS = (ROWS_IN + 2 * ROWS_OUT) * ROW_WORD  # bytes of an element's lists of rows
 

@@ -56,7 +56,7 @@ def set_entries(addresses, weights, k, offset, i, n, read, write, times):
 
 @shared
 def set_piece(piece, thread, addresses, weights, sums, offset, blocks):
-    """Some blocks of lanes of all sums."""
+    """Set the entries of all sums in a piece, which is PIECE blocks of lanes."""
     for block in range(piece * PIECE, min((piece + 1) * PIECE, blocks)):
         for k in range(sums):
             lane = block * BLOCK
@@ -65,7 +65,7 @@ def set_piece(piece, thread, addresses, weights, sums, offset, blocks):
 
 @inner
 def set_rest(addresses, weights, sums, begin, end):
-    """Entries of all sums."""
+    """Set the entries ``begin`` to ``end`` of all sums one by one."""
     for i in range(begin, end):
         for k in range(sums):
             set_entries(addresses, weights, k, 0, i, 1, get, put, product)

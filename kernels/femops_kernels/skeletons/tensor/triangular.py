@@ -43,9 +43,9 @@ def solved_tile(tile, shape, diagonal, scales, triangle):
 
 @inner
 def solve_tile(t, x, place, shape, solved, scales, triangle):
-    """Solve for the tile of X at a place (row, column).
+    """Solve for the tile of X whose first entry is at ``place``, (row, column).
 
-    ``solved`` are the first of the rows that are solved before, and their number.
+    ``solved`` is the first row of X that is solved already, and the number of solved rows.
     """
     i, r, first, count = place[0], place[1], solved[0], solved[1]
     steps = (1, STEP) if triangle[1] else (STEP, 1)
