@@ -203,6 +203,7 @@ class SeparableSpec(KernelSpec):
 
         With ``scaled`` one factor of each element multiplies all components.
         """
+        assert not self.gradient
         matrix = self.mass[0]
         to, fro = matrix.shape
         points = max(to, fro)

@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 
 import femops
 from femops.errors import OperatorError
+from femops_kernels.cpu import applier as applier_module
 from femops_kernels.cpu.machine import set_threads
+from femops_kernels.cpu.thread_pool import Team
 
 numba = pytest.importorskip("numba")
 applier = pytest.importorskip("femops.numba").applier
@@ -177,6 +180,32 @@ def test_two_callers_at_once(large):
     assert right + refused == 100
     assert right > 0
     assert call(apply) is True
+
+
+def test_appliers_made_at_once(large, monkeypatch):
+    """By several threads, while others run: the threads of their team are started once."""
+    _, x, expected = large
+    V = femops.H1(femops.box((40, 40)), 4)
+    A = femops.diffusion(V, kappa=lambda x: 1 + x[0])
+    start, started = Team._start, []
+
+    def slow(self, number):
+        started.append((id(self), number))
+        time.sleep(0.02)
+        start(self, number)
+
+    monkeypatch.setattr(Team, "_start", slow)
+    applier_module._team.cache_clear()
+
+    def make(_):
+        set_threads(2)
+        made, y = applier(A), np.empty_like(x)
+        made(x, y)
+        return np.array_equal(y, expected)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(make, range(8)))
+    assert len(started) == len(set(started)) == 1
 
 
 def in_a_child(apply, x, expected, pipe):

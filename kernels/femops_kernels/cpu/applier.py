@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu.sweep import AlignedBuffer, LaunchSum
 from femops_kernels.cpu.system_threads import system_threads
-from femops_kernels.cpu.thread_pool import Team
+from femops_kernels.cpu.thread_pool import LAUNCH, Team
 from femops_kernels.skeletons.chunk import applier_table as layout
 
 _PARTS: Parts = ("driver_loops", "driver", "applier_table", "applier"), {}, ""
@@ -29,7 +29,10 @@ class Applier:
 
     def __init__(self, launches: LaunchSum) -> None:
         threads, work = launches.threads(), AlignedBuffer()
-        team = _team(os.getpid()) if threads > 1 else None
+        with LAUNCH:  # one thread makes the team, and starts its threads
+            team = _team() if threads > 1 else None
+            # the number of threads is written by the call that claims the team
+            address = 0 if team is None else team[0].started(threads)
         words = {
             layout.BUSY: 0,
             layout.ROWS: launches.addresses[0],
@@ -37,12 +40,12 @@ class Applier:
             layout.COUNT: launches.addresses[2],
             layout.WORK: work.address(launches.work_bytes * threads),
             layout.WORK_BYTES: launches.work_bytes,
-            layout.TEAM: 0 if team is None else team[0].address(threads, strict=False),
+            layout.TEAM: address,
             layout.THREADS: threads,
             layout.CLAIM: 0 if team is None else team[1].ctypes.data,
         }
         self._table = np.array([words[k] for k in sorted(words)], dtype=np.int64)
-        self._kept = launches, work
+        self._kept = launches, work, team
         self.address: int = specialize(*_PARTS).addresses["apply_alone"]
         _all.add(self)
 
@@ -57,8 +60,8 @@ class Applier:
 
 
 @cache  # a team's threads never end
-def _team(process: int) -> tuple[Team, NDArray[np.int64]] | None:  # noqa: ARG001
-    """Team of this process, and the word that claims it. None if the system has no threads."""
+def _team() -> tuple[Team, NDArray[np.int64]] | None:
+    """Team of this process, and the word that claims it. None without threads of the system."""
     system = system_threads()
     return None if system is None else (Team(system), np.zeros(1, dtype=np.int64))
 
@@ -67,6 +70,7 @@ _all: WeakSet[Applier] = WeakSet()
 
 
 def _all_alone() -> None:
+    _team.cache_clear()
     for each in [*_all]:
         each.alone()
 

@@ -62,10 +62,15 @@ class Team:
 
     def address(self, threads: int, *, strict: bool) -> int:
         """Address of the team's memory for loops on ``threads`` threads; see `team_address`."""
+        self.started(threads)
+        self._words[layout.WIDTH], self._words[layout.STRICT] = threads, strict
+        return self._address
+
+    def started(self, threads: int) -> int:
+        """Address of the team's memory. Start ``threads`` threads, with that of the caller."""
         while self._count < threads:
             self._start(self._count)
             self._count += 1
-        self._words[layout.WIDTH], self._words[layout.STRICT] = threads, strict
         return self._address
 
     def system_number(self, thread: int) -> int:
