@@ -62,7 +62,8 @@ class Team:
 
     def address(self, threads: int, *, strict: bool) -> int:
         """Address of the team's memory for loops on ``threads`` threads; see `team_address`."""
-        self.started(threads)
+        if self._count < threads:
+            self.started(threads)
         self._words[layout.WIDTH], self._words[layout.STRICT] = threads, strict
         return self._address
 
