@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections import deque
 from collections.abc import Callable
 from functools import cache
@@ -20,11 +21,16 @@ from femops_kernels.cpu.in_order import in_order
 try:
     import numba
     from numba import literal_unroll
+    from numba.core.compiler_lock import global_compiler_lock as _lock
 except ImportError as error:
     raise MissingExtraError(f"femops.numba needs Numba ({error}): pip install numba") from error
 
 __all__ = ["applier", "pointwise"]
 
+if hasattr(os, "register_at_fork"):
+    # A fork waits while another thread compiles: in the child that thread would keep Numba's lock.
+    _after = {"after_in_parent": _lock.release, "after_in_child": _lock.release}
+    os.register_at_fork(before=_lock.acquire, **_after)
 _APPLY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
