@@ -132,9 +132,9 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     Parameters
     ----------
     f : callable
-        ``f(x, *parameters)``, which Numba can compile: a Python function, or one that
-        ``numba.njit`` has compiled. x is an array (dim,), a copy that f may change. f returns a
-        number, or a tuple of k numbers: real, or complex.
+        ``f(x, *parameters)``, which Numba can compile: a Python function, whose indices are
+        checked, or one that ``numba.njit`` has compiled. x is an array (dim,), a copy that f may
+        change. f returns a number, or a tuple of k numbers: real, or complex.
     *parameters : float
         Numbers that f takes after x, such as the time. Another call with other numbers compiles
         nothing. (Numba takes global variables for constants.)
@@ -192,7 +192,7 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
 
 @cache
 def _compiled(f: Callable[..., Any]) -> Any:
-    return numba.njit(f)
+    return numba.njit(f, boundscheck=True)  # or x[2] in 2-D would read other memory
 
 
 @cache

@@ -321,3 +321,8 @@ def test_errors_of_a_function():
             pointwise(wrong)
     with pytest.raises(OperatorError, match="a parameter is 'a': give a number"):
         pointwise(root, "a")
+
+
+def test_an_index_beyond_the_dimension_is_an_error():
+    with pytest.raises(IndexError, match="out of bounds"):
+        pointwise(lambda x: x[2])(np.ones((2, 3)))
