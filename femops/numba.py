@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections import deque
 from collections.abc import Callable
 from functools import cache
@@ -20,11 +21,16 @@ from femops_kernels.cpu.in_order import in_order
 try:
     import numba
     from numba import literal_unroll
+    from numba.core.compiler_lock import global_compiler_lock as _lock
 except ImportError as error:
     raise MissingExtraError(f"femops.numba needs Numba ({error}): pip install numba") from error
 
 __all__ = ["applier", "pointwise"]
 
+if hasattr(os, "register_at_fork"):
+    # A fork waits while another thread compiles: in the child that thread would keep Numba's lock.
+    _after = {"after_in_parent": _lock.release, "after_in_child": _lock.release}
+    os.register_at_fork(before=_lock.acquire, **_after)
 _APPLY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -126,9 +132,9 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     Parameters
     ----------
     f : callable
-        ``f(x, *parameters)``, which Numba can compile: a Python function, or one that
-        ``numba.njit`` has compiled. x is an array (dim,), a copy that f may change. f returns a
-        number, or a tuple of k numbers: real, or complex.
+        ``f(x, *parameters)``, which Numba can compile: a Python function, whose indices are
+        checked, or one that ``numba.njit`` has compiled. x is an array (dim,), a copy that f may
+        change. f returns a number, or a tuple of k numbers: real, or complex.
     *parameters : float
         Numbers that f takes after x, such as the time. Another call with other numbers compiles
         nothing. (Numba takes global variables for constants.)
@@ -186,7 +192,7 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
 
 @cache
 def _compiled(f: Callable[..., Any]) -> Any:
-    return numba.njit(f)
+    return numba.njit(f, boundscheck=True)  # or x[2] in 2-D would read other memory
 
 
 @cache

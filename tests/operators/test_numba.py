@@ -229,6 +229,34 @@ def test_a_forked_process(large):
     child.join()
 
 
+def compiles_in_a_child(pipe):
+    pipe.send(float(pointwise(lambda x: 2 * x[0])(np.ones((1, 1)))[0]))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes are not forked")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_process_that_is_forked_while_another_thread_compiles():
+    lock, held = numba.core.compiler_lock.global_compiler_lock, threading.Event()
+
+    def compile_for_long():
+        with lock:
+            held.set()
+            time.sleep(1.0)
+
+    ours, theirs = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=compiles_in_a_child, args=(theirs,))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(compile_for_long)
+        assert held.wait(10)
+        child.start()
+    try:
+        assert ours.poll(30)
+        assert ours.recv() == 2.0
+    finally:
+        child.kill()
+        child.join()
+
+
 # --- functions of a point -------------------------------------------------------------------------
 
 
@@ -321,3 +349,8 @@ def test_errors_of_a_function():
             pointwise(wrong)
     with pytest.raises(OperatorError, match="a parameter is 'a': give a number"):
         pointwise(root, "a")
+
+
+def test_an_index_beyond_the_dimension_is_an_error():
+    with pytest.raises(IndexError, match="out of bounds"):
+        pointwise(lambda x: x[2])(np.ones((2, 3)))
