@@ -97,7 +97,7 @@ class Backend(ABC):
     def compile_cycle(
         self,
         transfers: Sequence[Transfer],
-        modes: Sequence[tuple[Space, NDArray[np.float64]]],
+        modes: Callable[[], Sequence[tuple[Space, NDArray[np.float64]]]],
         outer: np.dtype[Any],
         dtype: np.dtype[Any],
     ) -> None:

@@ -220,7 +220,7 @@ class DeviceBackend(Backend):
     def compile_cycle(
         self,
         transfers: Sequence[Transfer],
-        modes: Sequence[tuple[Space, NDArray[np.float64]]],  # noqa: ARG002
+        modes: Callable[[], Sequence[tuple[Space, NDArray[np.float64]]]],  # noqa: ARG002
         outer: np.dtype[Any],
         dtype: np.dtype[Any],
     ) -> None:

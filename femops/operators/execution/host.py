@@ -85,15 +85,15 @@ class HostBackend(Backend):
     def compile_cycle(
         self,
         transfers: Sequence[Transfer],
-        modes: Sequence[tuple[Space, NDArray[np.float64]]],
+        modes: Callable[[], Sequence[tuple[Space, NDArray[np.float64]]]],
         outer: np.dtype[Any],
         dtype: np.dtype[Any],
     ) -> None:
         first, width = transfers[0][0], lane_width(dtype)
         products = [(one, two, product_spec(one, two, m, dtype)) for one, two, m in transfers]
-        relaxed = [(V, V, mode_spec(V, vectors, dtype)) for V, vectors in modes]
 
         def needed() -> list[Parts]:
+            relaxed = [(V, V, mode_spec(V, vectors, dtype)) for V, vectors in modes()]
             updates, *others = cycle_parts(outer, dtype)
             chunk = chunk_parts(width, dtype, [first.ncomp], [first.ncomp], signed=False)
             before, after = (

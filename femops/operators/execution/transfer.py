@@ -81,10 +81,13 @@ def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
     first, steps = spaces[0], list(pairwise(spaces))
     if not steps:
         return
-    relaxed = [space for space in spaces if space.order > 1]
-    if not (relaxed and isinstance(first, H1) and looks_stretched(first.mesh)):
-        relaxed = []  # levels will hardly relax by elements
-    modes = [(space, modes_of(space.basis)[1]) for space in relaxed]
+
+    def modes() -> list[tuple[Space, NDArray[np.float64]]]:
+        relaxed = [space for space in spaces if space.order > 1]
+        if not (relaxed and isinstance(first, H1) and looks_stretched(first.mesh)):
+            return []  # levels will hardly relax by elements
+        return [(space, modes_of(space.basis)[1]) for space in relaxed]
+
     backend_of(first).compile_cycle(list(_transfers(steps)), modes, outer, dtype)
 
 
