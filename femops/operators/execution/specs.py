@@ -51,7 +51,7 @@ def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool
         layers=layers,
         broken=space.volume.element.broken or space.element.size == 1,
         on_faces=not space.domain.covers,
-        ghosts=space.volume.halo is not None,
+        ghosts=space.halo is not None,  # that of a side of faces has neighbours
     )
 
 
