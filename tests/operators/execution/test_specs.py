@@ -19,4 +19,4 @@ def test_sides_of_faces_between_ranks_have_ghosts():
 
     on_ranks(2, program)
     # the element behind a face on the plus side may be of another rank
-    assert found == dict.fromkeys((0, 1), {False: {False}, True: {False, True}})
+    assert found[0] == found[1] == {False: {False}, True: {False, True}}
