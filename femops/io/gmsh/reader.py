@@ -262,7 +262,7 @@ def _attributes(
 
 
 def _tag_sets(groups: Ints, cells: Ints) -> tuple[Ints, list[tuple[int, ...]]]:
-    """Return the sets of tags of things in blocks, and the index (n,) of the set of each of them.
+    """Sets of tags, and for each of n things in blocks the index (n,) of its set.
 
     Shapes: `cells` (m, 2), ascending pairs of a thing and a block that has it.
     """

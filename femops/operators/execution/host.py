@@ -105,7 +105,7 @@ class HostBackend(Backend):
         self._compile(needed, first.comm.size)
 
     def _compile(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
-        """Compile on a core that is idle: not where ranks keep all of them busy."""
+        """Compile where a core is idle. Ranks keep all cores busy."""
         if ranks == 1 and machine.get_threads() > 1:
             compile_kernels_ahead(needed(), machine.cores())
 
