@@ -6,9 +6,12 @@ So the count of operations and the text in CUDA C++ come from the text that the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, final
+
+from femops_kernels.errors import KernelError
+from femops_kernels.laws.law import Law
 
 SLOTS = ("u", "ux", "uy", "uz")
 RESULTS = ("v", "vx", "vy", "vz")
@@ -102,11 +105,13 @@ class Recording:
 
     def __init__(self, text: str, slots: Sequence[int], ncomp: int, numbers: int) -> None:
         self.operations: dict[tuple[str, ...], Recorded] = {}
+        self._laws: dict[str, Law] = {}
         names: dict[str, Any] = {
             "inner": lambda function: function,
             "LANE": None,
             "as_lane": lambda _, number: number,
             **{name: partial(self.note, name) for name in FUNCTIONS},
+            "law": self._law,
         }
         exec(text, names)
         zero = (0.0,) * ncomp
@@ -116,6 +121,22 @@ class Recording:
         ]
         q = tuple(Recorded(self, f"q[{k}]") for k in range(numbers))
         self.results: list[Any] = list(names["pointwise"](*given, q))
+
+    def _law(self, text: str) -> Callable[..., tuple[Recorded, ...]]:
+        law = Law.of_text(text)
+        self._laws[law.name] = law
+
+        def results(*operands: Any) -> tuple[Recorded, ...]:
+            called = self.note(law.name, *operands)
+            return tuple(self.note(f"result {k}", called) for k in range(law.results))
+
+        return results
+
+    @property
+    def count(self) -> int:
+        """Number of operations. Those of a law count once, whatever loops it has."""
+        laws = (self._laws[name].size for name, *_ in self.operations if name in self._laws)
+        return len(self.operations) + sum(laws)
 
     def note(self, operation: str, *operands: Any) -> Recorded:
         """Return the result of an operation. Record the operation unless it was recorded before."""
@@ -127,6 +148,9 @@ class Recording:
     def cuda(self, slots: Sequence[int]) -> str:
         """Write the q-function in CUDA C++."""
         lines = []
+        if self._laws:
+            (first, *_) = self._laws.values()
+            raise KernelError(f"{first.title}: laws run on the host alone")
         for (operation, *operands), result in self.operations.items():
             kind = "bool" if operation in COMPARISONS else "T"
             text = _OPERATIONS[operation].format(*operands)
