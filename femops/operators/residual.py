@@ -24,6 +24,7 @@ from femops.operators.integrals.nonlinear import Functionals, NonlinearIntegral
 from femops.operators.integrals.state import State
 from femops.operators.operator import Operator
 from femops.operators.sums import Summable
+from femops.parallel.collective_checks import check
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
@@ -196,7 +197,19 @@ class Residual(Summable):
         result = xp.empty_like(u) if out is None else self._check(out, "out")
         check_output(self.space, u, result, out)
         self.compiled.apply(u, result)
+        self._check_laws(u, result)
         return result
+
+    def _check_laws(self, u: NDArray[Any], result: NDArray[Any]) -> None:
+        """Raise if the result is no number because a law fails at a point. Collective."""
+        if not any(part.calls for part in self._parts):
+            return
+        comm = self.space.comm
+        if comm.max(int(not np.isfinite(self.space.memory.get(result)).all())):
+            state = self._state(u)
+            with check(comm):
+                for part in self._parts:
+                    part.check_laws(state)
 
     def evaluate(
         self, u: NDArray[Any], out: NDArray[Any] | None = None

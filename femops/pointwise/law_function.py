@@ -59,6 +59,17 @@ class LawFunction:
         raise TraceError(f"argument {k + 1} of {self.law.title} is {what}")
 
 
+def raised(law: Law, numbers: Sequence[float]) -> Exception | None:
+    """The error that a law raises for some numbers; None if it raises none or is gone."""
+    made = _made.get(law.name)
+    try:
+        results = None if made is None else made.function(*numbers)
+    except Exception as error:  # noqa: BLE001  (whatever it is)
+        return error
+    nan = results is not None and np.isnan(results).any()
+    return None if nan or made is None else IndexError("an index is outside of a table")
+
+
 def _is_symbol(given: Any) -> bool:
     array = isinstance(given, np.ndarray) and given.dtype == object
     return array or isinstance(given, Symbolic | ComplexSymbol)

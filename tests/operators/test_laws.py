@@ -70,7 +70,7 @@ class _Writer:
         plain = f"{self.number()} {sign} {self.number()}"
         if self.rng.random() < 0.2:
             plain += f" {self.rng.choice(['and', 'or'])} not {self.number()} > {self.number()}"
-        return plain
+        return f"({plain})"
 
     def say(self, line):
         self.lines.append("    " * self.depth + line)
@@ -182,3 +182,97 @@ def test_derivatives_of_random_laws(seed):
         found = np.array(slopes[j::n])
         error = np.abs(found - best)
         assert (error[calm] <= 1e-7 * np.maximum(np.abs(best), 1)[calm]).all(), text
+
+
+# --- in forms -------------------------------------------------------------------------------------
+
+
+@law(results=1)
+def root(g):
+    """The solution of x³ + x = g, by Newton's method."""
+    x = g / (1.0 + abs(g) ** (2.0 / 3.0))
+    for _ in range(100):
+        step = (x**3 + x - g) / (3.0 * x**2 + 1.0)
+        x -= step
+        if abs(step) <= 1e-14 * abs(x):
+            break
+    return x
+
+
+def cardano(g):
+    """The same by Cardano's formula, which a trace expresses."""
+    s = np.sqrt(27.0) / 2 * g
+    return 2 / np.sqrt(3.0) * np.sinh(np.sign(s) * np.log(abs(s) + np.hypot(s, 1.0)) / 3)
+
+
+@law
+def pair(a, b):
+    if a > b:
+        return a * b, a - b
+    return a * a, 2.0 * b
+
+
+def branches(a, b):
+    return femops.where(a > b, a * b, a * a), femops.where(a > b, a - b, 2.0 * b)
+
+
+def mesh_of(dim, n=4):
+    return femops.box((n, 3, 3)[:dim], mapping=lambda x: x + 0.04 * np.sin(3 * x[::-1]))
+
+
+def reaction(root, pair):
+    """A residual, with one function or the other."""
+
+    def function(u, x, kappa):
+        first, second = pair(u, kappa)
+        return {"value": root(2 * u) + first, "grad": (1 + second**2) * u.grad}
+
+    return function
+
+
+def close(found, expected, tol=1e-13):
+    assert np.abs(found - expected).max() <= tol * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize(("dtype", "tol"), [("float64", 1e-13), ("float32", 2e-6)])
+def test_residuals_and_jacobians(dim, dtype, tol):
+    V = femops.H1(mesh_of(dim), 3)
+    kappa = femops.GridFunction(V, V.interpolate(lambda x: x[0] - 0.4))
+    u, v = np.random.default_rng(dim).standard_normal((2, V.size)).astype(dtype)
+    lawful, traced = (
+        femops.residual(reaction(*laws), V, kappa=kappa, dtype=dtype)
+        for laws in ((root, pair), (cardano, branches))
+    )
+    close(lawful.residual(u), traced.residual(u), tol)
+    J, K = lawful.jacobian(u), traced.jacobian(u)
+    close(J @ v, K @ v, tol)
+    X = np.random.default_rng(0).standard_normal((V.size, 5)).astype(dtype)
+    close(J @ X, K @ X, tol)
+    close(J.diagonal(), K.diagonal(), tol)
+    close(J.assemble() @ v, K @ v, tol)
+
+
+LEVELS = ("auto", "full", "element", "partial", "matrix-free")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("place", [{}, {"boundary": True}, {"faces": "interior"}])
+def test_linear_forms_at_all_places_and_levels(level, place):
+    mesh = mesh_of(2)
+    V = (femops.L2 if "faces" in place else femops.H1)(mesh, 3)
+
+    def form(root, pair):
+        def function(u, x, kappa):
+            if "faces" in place:
+                return {"jump": root(pair(x[0], kappa.minus)[1]) * u.jump}
+            first, second = pair(x[0], kappa)
+            return {"value": root(first) * u, **({} if place else {"grad": second * u.grad})}
+
+        return femops.form(function, V, kappa=lambda x: x[1] - 0.3, level=level, **place)
+
+    A, B = form(root, pair), form(cardano, branches)
+    x = np.random.default_rng(1).standard_normal(V.size)
+    close(A @ x, B @ x)
+    close(A.T @ x, B.T @ x)
+    close(A.diagonal(), B.diagonal())

@@ -17,6 +17,7 @@ from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
 from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.laws import check_laws, failing
 from femops.operators.integrals.state import NO_STATE, State
 from femops.parallel.collective_checks import check
 from femops.pointwise.diagnostics import label_of
@@ -374,7 +375,7 @@ class Integral:
         if underflows and not self.state.spaces:
             self._check_digits(stored, values, inputs)
         if check:
-            self._check_finite(values, block)
+            self._check_finite(stored, values, block)
         return values
 
     def _whole_values(self, stored: list[Node], block: DomainBlock) -> dict[int, Any]:
@@ -414,9 +415,12 @@ class Integral:
                         "float64 loses digits: scale the coefficients or the coordinates"
                     )
 
-    def _check_finite(self, values: NDArray[np.float64], block: DomainBlock) -> None:
+    def _check_finite(
+        self, stored: list[Node], values: NDArray[np.float64], block: DomainBlock
+    ) -> None:
         bad = np.argwhere(~np.isfinite(values).all(axis=-1))
         if len(bad) and not self.state.spaces:  # a bad state shows in its residual
+            check_laws(self, failing(stored), [block])
             where = ", ".join(f"{c:.6g}" for c in block.points[tuple(bad[0])])
             raise OperatorError(
                 f"{self.name} is not finite at {len(bad)} quadrature points, the first of them "

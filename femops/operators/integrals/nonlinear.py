@@ -17,9 +17,11 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import product_of_factors
 from femops.operators.integrals.integral import STATE, Integral, Made
+from femops.operators.integrals.laws import check_laws, failing
 from femops.operators.integrals.ranges import check_weights, closes_nonlinear
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
+from femops.pointwise.expressions.graph import Node
 from femops.pointwise.expressions.identities import identities
 from femops.pointwise.field_symbol import Argument
 from femops.pointwise.linear import LinearQFunction
@@ -168,6 +170,26 @@ class NonlinearIntegral:
         form = replace(self.form, tests=self.form.tests.only(self._tests), traced=self._swept)
         counts = len(self.functionals.minima), len(self.functionals.integrals)
         return Term.of_residual(form, self.dtype, self.width, *counts, level=self._level)
+
+    @cached_property
+    def calls(self) -> list[Node]:
+        """Calls of laws that may fail."""
+        return failing(node for test in self._trace.tests.values() for node in test.flat())
+
+    def check_laws(self, state: State) -> None:
+        """Raise a `LawError` if a law fails at a point of this rank."""
+        if self.calls:
+            form = self.at(state)
+            check_laws(form, self.calls, form.geometry)
+
+    def at(self, state: State) -> Integral:
+        """The integral at a state, to evaluate nodes of its trace at points."""
+        static = dict(self._trace.static)
+        for field, name in self.states.items():
+            point = self._trace.fields[field]
+            static |= {name: point.values, f"d{name}": point.derivatives}
+        traced = NonlinearQFunction(replace(self._trace, static=static))
+        return replace(self.form, traced=traced, state=state.of(self.states.values(), {}))
 
     # --- derivative ------------------------------------------------------------------------------
 

@@ -187,7 +187,9 @@ class _Reader:
             return self._called(one, operands)
         raise self.failed(f"LLVM's operation {name} is none of numbers at a point")
 
-    def _made(self, one: Any, operation: str, operands: list[Any], detail: Any = None) -> Instruction:
+    def _made(
+        self, one: Any, operation: str, operands: list[Any], detail: Any = None
+    ) -> Instruction:
         numbers = tuple(self._operand(value) for value in operands)
         return Instruction(self.names[str(one.name)], operation, self._kind(one), numbers, detail)
 
