@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from femops.errors import MissingExtraError, OperatorError
 from femops.operators import Operator
+from femops.operators.integrals.history import History as history
 from femops.pointwise.law_function import LawFunction
 from femops_common.arguments import checked, number_of, shown
 from femops_kernels.cpu.applier import Applier
@@ -31,7 +32,7 @@ try:
 except ImportError as error:
     raise MissingExtraError(f"femops.numba needs Numba ({error}): pip install numba") from error
 
-__all__ = ["applier", "law", "pointwise"]
+__all__ = ["applier", "history", "law", "pointwise"]
 
 if hasattr(os, "register_at_fork"):
     # A fork waits while another thread compiles: in the child that thread would keep Numba's lock.

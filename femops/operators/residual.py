@@ -205,7 +205,8 @@ class Residual(Summable):
         if not any(part.calls for part in self._parts):
             return
         comm = self.space.comm
-        if comm.max(int(not np.isfinite(self.space.memory.get(result)).all())):
+        xp = self.space.memory.xp
+        if comm.max(int(not self.space.memory.get(xp.isfinite(result)).all())):
             state = self._state(u)
             with check(comm):
                 for part in self._parts:
@@ -361,6 +362,19 @@ class Residual(Summable):
             for name, space in part.form.fields.spaces.items()
         }
         return backend_of(self.space).state(named, {})
+
+    def committed(self, u: NDArray[Any]) -> Residual:
+        """See `History.commit`. Collective."""
+        if not any(part.histories for part in self._parts):
+            raise OperatorError(f"{self!r} has no history: give one as a coefficient")
+        state, found = self._state(self._given(u)), dict[str, Any]()
+        with check(self.space.comm):
+            for part in self._parts:
+                for name, blocks in part.next_values(state).items() if part.histories else ():
+                    found[name] = part.histories[name], np.concatenate(blocks)
+        for history, values in found.values():
+            history.set(values)
+        return self.update(**{name: history for name, (history, _) in found.items()})
 
     # --- copies with changes ---------------------------------------------------------------------
 

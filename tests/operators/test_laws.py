@@ -13,6 +13,9 @@ from femops_kernels.cpu.machine import set_threads
 
 numba = pytest.importorskip("numba")
 law = pytest.importorskip("femops.numba").law
+cases = pytest.importorskip("support.cases.laws")
+branches, cardano, close, mesh_of = cases.branches, cases.cardano, cases.close, cases.mesh_of
+pair, reaction, root = cases.pair, cases.reaction, cases.root
 
 TABLE = np.array([0.5, -1.25, 3.0, 2.0, 0.125])
 
@@ -185,53 +188,6 @@ def test_derivatives_of_random_laws(seed):
 
 
 # --- in forms -------------------------------------------------------------------------------------
-
-
-@law(results=1)
-def root(g):
-    """The solution of x³ + x = g, by Newton's method."""
-    x = g / (1.0 + abs(g) ** (2.0 / 3.0))
-    for _ in range(100):
-        step = (x**3 + x - g) / (3.0 * x**2 + 1.0)
-        x -= step
-        if abs(step) <= 1e-14 * abs(x):
-            break
-    return x
-
-
-def cardano(g):
-    """The same by Cardano's formula, which a trace expresses."""
-    s = np.sqrt(27.0) / 2 * g
-    return 2 / np.sqrt(3.0) * np.sinh(np.sign(s) * np.log(abs(s) + np.hypot(s, 1.0)) / 3)
-
-
-@law
-def pair(a, b):
-    if a > b:
-        return a * b, a - b
-    return a * a, 2.0 * b
-
-
-def branches(a, b):
-    return femops.where(a > b, a * b, a * a), femops.where(a > b, a - b, 2.0 * b)
-
-
-def mesh_of(dim, n=4):
-    return femops.box((n, 3, 3)[:dim], mapping=lambda x: x + 0.04 * np.sin(3 * x[::-1]))
-
-
-def reaction(root, pair):
-    """A residual, with one function or the other."""
-
-    def function(u, x, kappa):
-        first, second = pair(u, kappa)
-        return {"value": root(2 * u) + first, "grad": (1 + second**2) * u.grad}
-
-    return function
-
-
-def close(found, expected, tol=1e-13):
-    assert np.abs(found - expected).max() <= tol * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])

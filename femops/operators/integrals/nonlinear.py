@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -10,12 +11,14 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import product_of_factors
+from femops.operators.integrals.history import History
 from femops.operators.integrals.integral import STATE, Integral, Made
 from femops.operators.integrals.laws import check_laws, failing
 from femops.operators.integrals.ranges import check_weights, closes_nonlinear
@@ -26,7 +29,15 @@ from femops.pointwise.expressions.identities import identities
 from femops.pointwise.field_symbol import Argument
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qdata_split import NonlinearQFunction
-from femops.pointwise.trace import FormFunction, Trace, differentiated, linearised, name_of, trace
+from femops.pointwise.trace import (
+    CoefficientShape,
+    FormFunction,
+    Trace,
+    differentiated,
+    linearised,
+    name_of,
+    trace,
+)
 
 
 @final
@@ -44,7 +55,7 @@ class Functionals:
 
 
 NONE = Functionals()
-ENERGY = "@energy"
+ENERGY, NEXT = "@energy", "@next"
 
 
 @final
@@ -95,7 +106,8 @@ class NonlinearIntegral:
 
     def _close(self) -> None:
         """Close the form if its type needs that, see `Known`. Collective."""
-        traced = NonlinearQFunction(self._trace)
+        own = {name: t for name, t in self._trace.tests.items() if not name.startswith(NEXT)}
+        traced = NonlinearQFunction(replace(self._trace, tests=own))
         closed = closes_nonlinear(replace(self.form, traced=traced), self.dtype)
         if closed != self.form.closed:
             self.form = replace(self.form, closed=closed)
@@ -116,10 +128,49 @@ class NonlinearIntegral:
         if self.of_energy:
             return differentiated(call(form.function, dim, fields, {ENERGY: 1}, shapes), ENERGY)
         outputs, function = fields | dict.fromkeys(functionals.names, 1), form.function
-        names = tuple(form.fields.parts.spaces)
-        if len(names) + len(functionals.names) > 1:
-            function = _complete(function, names, functionals.names)
-        return call(function, dim, fields, outputs, shapes, unweighted=functionals.minima)
+        names, next_values = tuple(form.fields.parts.spaces), self._next_values(shapes)
+        if len(names) + len(functionals.names) + len(next_values) > 1:
+            function = _complete(function, names, functionals.names, next_values)
+        plain = {*functionals.minima, *next_values}
+        return call(function, dim, fields, outputs | next_values, shapes, unweighted=plain)
+
+    @property
+    def histories(self) -> dict[str, History]:
+        """Histories among the coefficients, by name."""
+        given = self.form.coefficients.items()
+        return {name: one.history for name, one in given if one.history is not None}
+
+    def _next_values(self, shapes: Mapping[str, CoefficientShape]) -> dict[str, int]:
+        """Outputs of the trace that are the next values of histories, and their components."""
+        form = self.form
+        for name, one in self.histories.items():
+            if not form.domain.covers or not one.matches(form.quadrature):
+                raise OperatorError(
+                    f"the history {name} is at other points than {self.name}: make it by "
+                    "femops.numba.history(V, quadrature=...) with V and the rule of the residual, "
+                    "which has to be over elements"
+                )
+        return {f"{NEXT}({name})": math.prod(shapes[name].shape) for name in self.histories}
+
+    def next_values(self, state: State) -> dict[str, list[NDArray[np.float64]]]:
+        """Next values of histories at a state, (n, points, ncomp) for blocks of elements.
+
+        A `LawError` is raised where a law fails.
+        """
+        form = self.at(state)
+        nodes = {name: self._trace.tests[f"{NEXT}({name})"].flat() for name in self.histories}
+        found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in nodes}
+        for block in form.geometry:
+            for name, wanted in nodes.items():
+                kept = wanted[: math.prod(self.form.coefficients[name].shape(block).shape)]
+                values = form.values(kept, block, check=False)
+                if not np.isfinite(values).all():
+                    check_laws(form, self.calls, [block])
+                    raise OperatorError(
+                        f"{self.name}: the next values of the history {name} are not finite"
+                    )
+                found[name].append(values)
+        return found
 
     @cached_property
     def _tests(self) -> list[str]:
@@ -246,9 +297,12 @@ class NonlinearIntegral:
 
 
 def _complete(
-    function: FormFunction, fields: tuple[str, ...], functionals: Sequence[str]
+    function: FormFunction,
+    fields: tuple[str, ...],
+    functionals: Sequence[str],
+    next_values: Mapping[str, int],
 ) -> Callable[..., Any]:
-    """Wrap a function so that it returns an entry for each field and functional, by name."""
+    """Wrap a function so that it returns an entry for each field, functional and history."""
 
     @functools.wraps(function)
     def complete(*args: Any, **options: Any) -> Any:
@@ -259,8 +313,28 @@ def _complete(
         if missing:
             raise OperatorError(f"{name_of(function)} returned no {missing[0]!r}: return it too")
         found = {name: {"value": results[name]} for name in functionals}
+        found |= _of_histories(function, results.get("history", {}), next_values)
+        results = {k: v for k, v in results.items() if k != "history" or not next_values}
         if len(fields) == 1:  # factors of its test function stand beside the functionals
             results = {fields[0]: {k: v for k, v in results.items() if k not in found}}
         return {key: {} for key in fields} | results | found
 
     return complete
+
+
+def _of_histories(
+    function: FormFunction, results: Any, next_values: Mapping[str, int]
+) -> dict[str, Any]:
+    """Entries of the next values of histories in the result of a function."""
+    found = {}
+    for output, ncomp in next_values.items():
+        name = output[len(NEXT) + 1 : -1]
+        value = results.get(name) if isinstance(results, Mapping) else None
+        flat = np.asarray(value, dtype=object).reshape(-1)
+        if value is None or len(flat) != ncomp:
+            raise OperatorError(
+                f"{name_of(function)} takes the history {name!r}: return its next values too, "
+                f'{{..., "history": {{"{name}": ...}}}}, an array of {ncomp} entries'
+            )
+        found[output] = {"value": flat if ncomp > 1 else flat[0]}
+    return found

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, final
 
-from femops_kernels.errors import KernelError
+from femops_kernels.laws.cuda import function
 from femops_kernels.laws.law import Law
 
 SLOTS = ("u", "ux", "uy", "uz")
@@ -148,10 +148,16 @@ class Recording:
     def cuda(self, slots: Sequence[int]) -> str:
         """Write the q-function in CUDA C++."""
         lines = []
-        if self._laws:
-            (first, *_) = self._laws.values()
-            raise KernelError(f"{first.title}: laws run on the host alone")
         for (operation, *operands), result in self.operations.items():
+            if operation in self._laws:
+                numbers = ", ".join(f"(double){one}" for one in operands)
+                lines.append(f"double {result.name}[{self._laws[operation].results}];")
+                lines.append(f"{operation}({numbers}, {result.name});")
+                continue
+            if operation.startswith("result "):
+                place = f"{operands[0]}[{operation.split()[1]}]"
+                lines.append(f"const T {result.name} = T({place});")
+                continue
             kind = "bool" if operation in COMPARISONS else "T"
             text = _OPERATIONS[operation].format(*operands)
             lines.append(f"const {kind} {result.name} = {text};")
@@ -161,8 +167,9 @@ class Recording:
         given = ", ".join(f"const T (&{name})[NCOMP_IN]" for name in SLOTS)
         wanted = ", ".join(f"T (&{name})[NCOMP_OUT]" for name in RESULTS)
         body = "".join(f"    {line}\n" for line in lines)
+        laws = "".join(function(law) + "\n" for law in self._laws.values())
         return (
-            f"__device__ __forceinline__ void pointwise(\n    {given},\n    const T* q,\n"
+            f"{laws}__device__ __forceinline__ void pointwise(\n    {given},\n    const T* q,\n"
             f"    {wanted})\n{{\n{body}}}\n"
         )
 
