@@ -201,12 +201,12 @@ class Residual(Summable):
         return result
 
     def _check_laws(self, u: NDArray[Any], result: NDArray[Any]) -> None:
-        """Raise if the result is no number because a law fails at a point. Collective."""
+        """Raise if results are no numbers because a law fails at a point. Collective."""
         if not any(part.calls for part in self._parts):
             return
-        comm = self.space.comm
-        xp = self.space.memory.xp
-        if comm.max(int(not self.space.memory.get(xp.isfinite(result)).all())):
+        comm, memory = self.space.comm, self.space.memory
+        found = [result, *map(self._by_element, self.functionals.names)]
+        if comm.max(int(any(memory.get(memory.xp.isnan(one)).any() for one in found))):
             state = self._state(u)
             with check(comm):
                 for part in self._parts:

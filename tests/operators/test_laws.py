@@ -232,3 +232,284 @@ def test_linear_forms_at_all_places_and_levels(level, place):
     close(A @ x, B @ x)
     close(A.T @ x, B.T @ x)
     close(A.diagonal(), B.diagonal())
+
+
+def test_lanes_and_threads_have_the_same_bits():
+    V = femops.H1(mesh_of(2, 30), 2)
+    u, v = np.random.default_rng(0).standard_normal((2, V.size))
+    found = set()
+    for lanes in (2, 4, 8, 16):
+        for threads in (1, 2, 3):
+            set_threads(threads)
+            F = femops.residual(lambda u, x: {"value": root(u) * pair(u, x[0])[1]}, V, lanes=lanes)
+            found.add((lanes, F.residual(u).tobytes()))
+            close(F.jacobian(u) @ v, found_once(V, u, v))
+    assert len(found) == 4
+
+
+def found_once(V, u, v):
+    F = femops.residual(lambda u, x: {"value": cardano(u) * branches(u, x[0])[1]}, V)
+    return F.jacobian(u) @ v
+
+
+def test_functionals_gradients_and_complex_coefficients():
+    V = femops.H1(mesh_of(2), 2)
+    u = np.random.default_rng(3).standard_normal(V.size)
+    goals = [
+        femops.functional(lambda u, x, c: f(u * c) + u * g(u, x[0])[0], V, c=0.7)
+        for f, g in ((root, pair), (cardano, branches))
+    ]
+    close(np.array([goals[0](u)]), np.array([goals[1](u)]))
+    close(goals[0].derivative.residual(u), goals[1].derivative.residual(u))
+
+
+def test_a_law_is_called_with_numbers_and_arrays():
+    x = np.linspace(-30, 30, 1001)
+    assert np.abs(root(x) ** 3 + root(x) - x).max() < 1e-12
+    assert root(2.0) == pytest.approx(1.0, abs=1e-15)
+    first, second = pair(x.reshape(7, 143), 1.0)
+    assert first.shape == second.shape == (7, 143)
+    assert root(np.zeros((0, 3))).shape == (0, 3)
+
+
+def test_derivatives_that_users_give():
+    @law(derivatives=lambda a, b: (2.0 * b, 2.0 * a))  # twice the right ones, to be seen
+    def product(a, b):
+        return a * b
+
+    V = femops.H1(femops.box((3,)), 2)
+    u, v = np.random.default_rng(0).standard_normal((2, V.size))
+    lawful = femops.residual(lambda u, x: {"value": product(u, u)}, V).jacobian(u)
+    traced = femops.residual(lambda u, x: {"value": u * u}, V).jacobian(u)
+    close(lawful @ v, 2.0 * (traced @ v))
+
+
+def test_cfuncs_dispatchers_integers_and_booleans():
+    @numba.cfunc("float64(float64)")
+    def square(a):
+        return a * a
+
+    @numba.njit
+    def kinds(a, b):
+        n = 0
+        while n < 7 and b > 0.5:
+            n, b = n + 1, 0.7 * b
+        return a > b, n, np.float32(a)
+
+    x = np.linspace(-2, 5, 41)
+    np.testing.assert_array_equal(law(square)(x), x * x)
+    flags, counts, short = law(kinds)(x, x[::-1])
+    expected = [kinds.py_func(a, b) for a, b in zip(x, x[::-1], strict=True)]
+    np.testing.assert_array_equal(flags, [float(one[0]) for one in expected])
+    np.testing.assert_array_equal(counts, [float(one[1]) for one in expected])
+    np.testing.assert_array_equal(short, [float(np.float32(one[2])) for one in expected])
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def stubborn(a):
+    if a > 0.9:
+        raise ValueError("no convergence")
+    return a * a
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_a_law_that_raises_names_the_point(dim):
+    one = law(stubborn)
+    V = femops.H1(mesh_of(dim), 2)
+    F = femops.residual(lambda u, x: {"value": one(u), "grad": u.grad}, V)
+    assert np.isfinite(F.residual(V.interpolate(lambda x: 0.5 + 0.0 * x[0]))).all()
+    message = r"stubborn\(0\.9\d+\) fails in element \d+ at \(.*ValueError: no convergence"
+    with pytest.raises(femops.errors.LawError, match=message):
+        F.residual(V.interpolate(lambda x: x[0]))
+    for level in LEVELS:
+        with pytest.raises(femops.errors.LawError, match=message):
+            femops.form(lambda u, x: {"value": one(x[0]) * u}, V, level=level) @ V.zeros()
+
+
+def test_a_functional_whose_law_raises():
+    one, V = law(stubborn), femops.H1(mesh_of(2), 1)
+    J = femops.functional(lambda u, x: one(u), V)
+    assert J(V.zeros()) == 0.0
+    with pytest.raises(femops.errors.LawError, match="stubborn"):
+        J(V.zeros() + 2.0)
+
+
+def test_an_index_outside_of_a_table():
+    @law
+    def entry(a):
+        return TABLE[int(a)]
+
+    V = femops.H1(femops.box((3,)), 1)
+    F = femops.residual(lambda u, x: {"value": entry(u)}, V)
+    F.residual(np.full(V.size, 4.5))
+    with pytest.raises(femops.errors.LawError, match="an index is outside of a table"):
+        F.residual(np.full(V.size, 5.5))
+
+
+def test_newton_shortens_steps_that_are_too_long_for_a_law():
+    @law
+    def guarded(a):
+        if abs(a) > 3.0:
+            raise OverflowError("beyond the table")
+        return a + a**3
+
+    V = femops.H1(femops.box((8,)), 2)
+    F = femops.residual(lambda u, x: {"value": guarded(u) - 20.0, "grad": 0.01 * u.grad}, V)
+    u, info = femops.newton(F, V.zeros())
+    assert info.converged
+    assert np.allclose(u + u**3, 20.0, atol=1e-6)
+
+
+def text(a):
+    return f"{a}"
+
+
+def listed(a):
+    return [a, a]
+
+
+def printed(a):
+    print(a)
+    return a
+
+
+def allocated(a):
+    return np.full(3, a).sum()
+
+
+def recursive(a):
+    return a if a < 1 else recursive(a - 1)
+
+
+def variadic(*a):
+    return a[0]
+
+
+def nothing(a):
+    pass
+
+
+def arrays(a):
+    return a[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (text, "text"),
+        (listed, "listed returns .*: let it return numbers"),
+        (printed, "printed cannot be part of a kernel"),
+        (allocated, "allocated cannot be part of a kernel"),
+        (recursive, "recursive"),
+        (variadic, "variadic takes .*: let it take numbers by name"),
+        (nothing, "nothing returns none: let it return numbers"),
+        (arrays, "Numba cannot compile arrays"),
+        (lambda: 1.0, "takes .*: let it take numbers by name"),
+        (3.0, "3.0 is not a function of numbers"),
+    ],
+)
+def test_what_is_no_law(function, message):
+    with pytest.raises(OperatorError, match=message):
+        law(function)
+
+
+def test_wrong_counts_and_arguments():
+    with pytest.raises(OperatorError, match="pair returns 2 numbers, results is 3"):
+        law(pair.function, results=3)
+    with pytest.raises(OperatorError, match="derivatives is 'backward': give 'forward', 'none' or"):
+        law(pair.function, derivatives="backward")
+    with pytest.raises(
+        OperatorError, match="takes 1 numbers and returns 1: .* take 2 and return 4"
+    ):
+        law(pair.function, derivatives=root.function)
+    with pytest.raises(TraceError, match="pair takes 2 numbers, 1 are given"):
+        pair(1.0)
+    V = femops.H1(femops.box((3, 3)), 1)
+    for wrong, message in (
+        (
+            lambda u: root(u.grad),
+            r"argument 1 of root is an array of shape \(2,\): give its entries",
+        ),
+        (lambda u: root(u, u), "root takes 1 numbers, 2 are given"),
+        (lambda u: pair(u, "1"), "argument 2 of pair is str: give a number"),
+    ):
+        with pytest.raises(TraceError, match=message):
+            femops.residual(lambda u, x, f=wrong: {"value": f(u)}, V)
+    with pytest.raises(TraceError, match="the form is not linear"):
+        femops.form(lambda u, x: {"value": root(u)}, V)
+    still = law(root.function, derivatives="none")
+    F = femops.residual(lambda u, x: {"value": still(u)}, V)
+    F.residual(V.zeros())
+    with pytest.raises(TraceError, match="root has no derivative, and one is needed"):
+        F.jacobian(V.zeros())
+
+
+# --- histories ------------------------------------------------------------------------------------
+
+
+def ageing(u, x, old):
+    return {
+        "value": u * (1 + old[0]),
+        "grad": u.grad,
+        "history": {"old": [old[0] + u, root(old[1] + x[0])]},
+    }
+
+
+def test_a_history():
+    V = femops.H1(mesh_of(2), 2)
+    old = femops.numba.history(V, 2)
+    F = femops.residual(ageing, V, old=old)
+    u, L = V.interpolate(lambda x: x[0] - x[1]), old.space
+    before = F.residual(u)
+    G = old.commit(F, u)
+    values = L.components(old.vector)
+    close(values[:, 0], femops.L2(V.mesh, L.order).interpolate(lambda x: x[0] - x[1]))
+    x0 = femops.L2(V.mesh, L.order).interpolate(lambda x: x[0])
+    close(values[:, 1], cardano(x0))
+    assert F.residual(u).tobytes() == before.tobytes()  # F keeps what it was given
+    direct = femops.residual(lambda u, x: {"value": u * (1 + x[0] - x[1]), "grad": u.grad}, V)
+    close(G.residual(u), direct.residual(u))
+    close(G.jacobian(u) @ u, direct.jacobian(u) @ u)
+    H = old.commit(G, u)
+    close(L.components(old.vector)[:, 1], cardano(x0 + cardano(x0)))
+    close(H.residual(u) - G.residual(u), G.residual(u) - before, 1e-12)
+
+
+def test_histories_that_do_not_fit():
+    V = femops.H1(mesh_of(2), 2)
+    old, u = femops.numba.history(V, 2), V.zeros()
+    with pytest.raises(OperatorError, match="the history old is at other points than ageing"):
+        femops.residual(ageing, V, old=old, quadrature=5)
+    with pytest.raises(OperatorError, match="is at Gauss points, and the rule is 'lobatto'"):
+        femops.numba.history(V, 2, quadrature=femops.basis.lobatto(5))
+    with pytest.raises(TraceError, match="return its next values too"):
+        femops.residual(lambda u, x, old: {"value": old[0] * u}, V, old=old)
+    with pytest.raises(TraceError, match="an array of 2 entries"):
+        femops.residual(lambda u, x, old: {"value": u, "history": {"old": u}}, V, old=old)
+    with pytest.raises(OperatorError, match="has no history: give one as a coefficient"):
+        old.commit(femops.residual(lambda u, x: {"value": u}, V), u)
+    with pytest.raises(OperatorError, match="is no residual"):
+        old.commit(femops.mass(V), u)
+    bad = law(stubborn)
+    one = femops.numba.history(V)
+    F = femops.residual(
+        lambda u, x, one: {"value": u, "history": {"one": one + bad(u)}}, V, one=one
+    )
+    F = one.commit(F, V.interpolate(lambda x: 0.5 + 0.0 * x[0]))
+    kept = one.vector.copy()
+    with pytest.raises(femops.errors.LawError, match="fails in element"):
+        one.commit(F, V.interpolate(lambda x: x[0]))
+    assert one.vector.tobytes() == kept.tobytes()
+
+
+def test_a_history_is_saved_and_set(tmp_path):
+    V = femops.H1(mesh_of(2), 2)
+    old = femops.numba.history(V, 2)
+    F = old.commit(femops.residual(ageing, V, old=old), V.interpolate(lambda x: x[0]))
+    file = femops.io.save_state(tmp_path / "step.state", {"old": (old.space, old.vector)})
+    again = femops.numba.history(V, 2)
+    again.vector = femops.io.load_state(file, {"old": again.space}).vectors["old"]
+    u = V.interpolate(lambda x: x[1])
+    assert femops.residual(ageing, V, old=again).residual(u).tobytes() == F.residual(u).tobytes()

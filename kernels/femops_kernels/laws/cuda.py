@@ -86,7 +86,9 @@ def _operand(one: Any, kind: str) -> str:
     if kind == "i1":
         return "true" if one else "false"
     if kind[0] == "i":
-        return f"({_TYPES[kind]})({int(one)}ll)" if one > -(2**63) else "(-9223372036854775807ll - 1)"
+        return (
+            f"({_TYPES[kind]})({int(one)}ll)" if one > -(2**63) else "(-9223372036854775807ll - 1)"
+        )
     number = float(one)
     if number != number:
         return f"({_TYPES[kind]})(0.0 / 0.0)"

@@ -99,6 +99,7 @@ class _Reader:
         for k, argument in enumerate(arguments[2:]):
             self.names[argument.name] = f"%{k}"
         self.text = str(function.module)
+        self.structs: dict[str, dict[tuple[int, ...], tuple[str, Operand]]] = {}
 
     def failed(self, why: str) -> KernelError:
         """The error that a law cannot be read."""
@@ -147,6 +148,10 @@ class _Reader:
                     end = self._end(one)
                 case "getelementptr":
                     made += self.offsets[str(one.name)]
+                case "insertvalue":
+                    self._insert(one)
+                case "store":
+                    made += self._stored(*one.operands)
                 case _:
                     found = self._instruction(one)
                     made += [found] if found else []
@@ -181,8 +186,6 @@ class _Reader:
             return self._made(one, name, operands, predicate.group(1))
         if name == "load":
             return self._loaded(one, operands[0])
-        if name == "store":
-            return self._stored(*operands)
         if name == "call":
             return self._called(one, operands)
         raise self.failed(f"LLVM's operation {name} is none of numbers at a point")
@@ -193,14 +196,29 @@ class _Reader:
         numbers = tuple(self._operand(value) for value in operands)
         return Instruction(self.names[str(one.name)], operation, self._kind(one), numbers, detail)
 
-    def _stored(self, value: Any, place: Any) -> Instruction | None:
+    def _insert(self, one: Any) -> None:
+        """Note a struct of numbers, by the indices of its parts."""
+        struct, value = one.operands
+        found = re.search(r"((?:, \d+)+)(?:, !.*)?$", str(one))
+        assert found is not None
+        index = tuple(int(k) for k in found.group(1).split(", ")[1:])
+        before = self.structs.get(str(struct.name), {})
+        if not before and struct.value_kind.name not in ("undef_value", "poison_value"):
+            raise self.failed("its branches return tuples: return once, at the end")
+        self.structs[str(one.name)] = {**before, index: (self._kind(value), self._operand(value))}
+
+    def _stored(self, value: Any, place: Any) -> list[Instruction]:
         base, offset = self._address(place)
         if base == _ERROR:
-            return None
+            return []
+        struct = self.structs.get(str(value.name))
+        if struct is not None and (base, offset) == (_RESULT, 0):
+            parts = enumerate(struct[index] for index in sorted(struct))
+            return [Instruction("", "result", kind, (one,), k) for k, (kind, one) in parts]
         k = self.places.get(offset) if base == _RESULT else None
         if k is None:
             raise self.failed("it writes to memory: let it return numbers")
-        return Instruction("", "result", self._kind(value), (self._operand(value),), k)
+        return [Instruction("", "result", self._kind(value), (self._operand(value),), k)]
 
     def _called(self, one: Any, operands: list[Any]) -> Instruction | None:
         *given, function = operands
