@@ -12,7 +12,6 @@ import numpy as np
 
 from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.expressions.operations import BY_DETERMINANT, FUNCTIONS, LAW, RESULT
-from femops_kernels.cpu.laws import evaluated
 from femops_kernels.laws.law import Law
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -79,6 +78,13 @@ _NUMPY: dict[str, Any] = {
 }
 
 
+def _evaluated(law: Law, *numbers: Any) -> Any:
+    """Results of a law for arrays."""
+    from femops_kernels.cpu.laws import evaluated  # imports the compiler
+
+    return evaluated(law, *numbers)
+
+
 def evaluate(
     outputs: Sequence[Node], inputs: dict[int, Any], order: Sequence[Node] | None = None
 ) -> list[Any]:
@@ -95,7 +101,7 @@ def evaluate(
         elif node.op == "input":
             raise KeyError(f"the input {node.data} has no value")
         else:
-            function = partial(evaluated, node.data) if node.op == LAW else _NUMPY[node.op]
+            function = partial(_evaluated, node.data) if node.op == LAW else _NUMPY[node.op]
             data = (node.data,) if node.op == RESULT else ()
             values[node.number] = function(*(values[a.number] for a in node.args), *data)
             for a in node.args:  # free arrays that no later node needs
@@ -109,5 +115,5 @@ NUMPY_FUNCTIONS: dict[str, Any] = {
     f"lane_{name}": function
     for name, function in _NUMPY.items()
     if name not in (*_INFIX, "neg", RESULT)
-} | {"law": lambda text: partial(evaluated, Law.of_text(text))}
+} | {"law": lambda text: partial(_evaluated, Law.of_text(text))}
 """NumPy's counterparts of the functions of lane Python."""

@@ -19,8 +19,7 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import product_of_factors
 from femops.operators.integrals.history import History
-from femops.operators.integrals.integral import STATE, Integral, Made
-from femops.operators.integrals.laws import check_laws, failing
+from femops.operators.integrals.integral import STATE, Integral, Made, failing
 from femops.operators.integrals.ranges import check_weights, closes_nonlinear
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
@@ -165,7 +164,7 @@ class NonlinearIntegral:
                 kept = wanted[: math.prod(self.form.coefficients[name].shape(block).shape)]
                 values = form.values(kept, block, check=False)
                 if not np.isfinite(values).all():
-                    check_laws(form, self.calls, [block])
+                    form.check_laws(self.calls, [block])
                     raise OperatorError(
                         f"{self.name}: the next values of the history {name} are not finite"
                     )
@@ -231,7 +230,7 @@ class NonlinearIntegral:
         """Raise a `LawError` if a law fails at a point of this rank."""
         if self.calls:
             form = self.at(state)
-            check_laws(form, self.calls, form.geometry)
+            form.check_laws(self.calls, form.geometry)
 
     def at(self, state: State) -> Integral:
         """The integral at a state, to evaluate nodes of its trace at points."""

@@ -11,8 +11,6 @@ import numpy as np
 from femops.errors import TraceError
 from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.expressions.operations import LAW, RESULT
-from femops_kernels.errors import KernelError
-from femops_kernels.laws.derivative import derivative
 
 
 def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Node]:
@@ -102,6 +100,9 @@ def _masked(total: _Total) -> Node:
 
 def _slopes(result: Node, by: Iterable[int]) -> list[Any]:
     """Derivatives of a result of a law by some of the law's arguments."""
+    from femops_kernels.errors import KernelError  # few programs have laws
+    from femops_kernels.laws.derivative import derivative
+
     (called,), k, wanted = result.args, result.data, tuple(by)
     try:
         law = derivative(called.data, wanted)

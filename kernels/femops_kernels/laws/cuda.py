@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from femops_kernels.errors import KernelError
 from femops_kernels.laws.law import Block, Instruction, Law
 
 _TYPES = {
@@ -17,10 +16,25 @@ _TYPES = {
     "i64": "long long",
 }
 _INFIX = {"fadd": "+", "fsub": "-", "fmul": "*", "fdiv": "/", "and": "&", "or": "|", "xor": "^"}
-_WRAPPED = {"add": "+", "sub": "-", "mul": "*", "shl": "<<"}
-"""Operations that wrap around: signed ones would be undefined."""
-_UNSIGNED = {"udiv": "/", "urem": "%", "lshr": ">>"}
 _SIGNED = {"sdiv": "/", "srem": "%", "ashr": ">>"}
+# the first four wrap around: signed ones would be undefined
+_UNSIGNED = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "shl": "<<",
+    "udiv": "/",
+    "urem": "%",
+    "lshr": ">>",
+}
+_OF_ONE = {
+    "fneg": "-{0}",
+    "freeze": "{0}",
+    "frem": "fmod({0}, {1})",
+    **dict.fromkeys(("fptosi", "sitofp", "fpext", "fptrunc", "sext"), "({kind}){0}"),
+    **dict.fromkeys(("zext", "uitofp", "trunc"), "({kind}){unsigned}"),
+    "fptoui": "({kind})(unsigned long long){0}",
+}
 _SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 _CHOICES = {"smin": ("<", ""), "smax": (">", ""), "umin": ("<", "u"), "umax": (">", "u")}
@@ -86,9 +100,7 @@ def _operand(one: Any, kind: str) -> str:
     if kind == "i1":
         return "true" if one else "false"
     if kind[0] == "i":
-        return (
-            f"({_TYPES[kind]})({int(one)}ll)" if one > -(2**63) else "(-9223372036854775807ll - 1)"
-        )
+        return f"({_TYPES[kind]})({int(one) + 1}ll - 1)"  # the least one has no literal
     number = float(one)
     if number != number:
         return f"({_TYPES[kind]})(0.0 / 0.0)"
@@ -142,52 +154,41 @@ def _said(law: Law, one: Instruction) -> list[str]:
 
 def _expression(law: Law, one: Instruction, kind: str) -> str:
     operation = one.operation
-    from_kind = next((law.kinds[x] for x in one.operands if x in law.kinds), one.kind)
+    source = next((law.kinds[x] for x in one.operands if x in law.kinds), one.kind)
     if operation == "select":
         condition, *sides = one.operands
         a, b = (_operand(side, one.kind) for side in sides)
         return f"{_operand(condition, 'i1')} ? {a} : {b}"
-    given = [_operand(x, from_kind) for x in one.operands]
-    wide = f"unsigned {_TYPES[from_kind]}".replace("unsigned signed", "unsigned")
-    wide = "bool" if from_kind == "i1" else wide
-    unsigned = [f"({wide}){x}" for x in given]
-    if operation in _INFIX:
-        return f"({kind})({given[0]} {_INFIX[operation]} {given[1]})"
-    if operation in _WRAPPED or operation in _UNSIGNED:
-        return f"({kind})({unsigned[0]} {(_WRAPPED | _UNSIGNED)[operation]} {unsigned[1]})"
-    if operation in _SIGNED:
-        return f"({kind})({given[0]} {_SIGNED[operation]} {given[1]})"
-    if operation in ("fneg", "freeze"):
-        return f"-{given[0]}" if operation == "fneg" else given[0]
-    if operation == "frem":
-        return f"fmod({given[0]}, {given[1]})"
-    if operation in ("fptosi", "sitofp", "fpext", "fptrunc"):
-        return f"({kind}){given[0]}"
-    if operation == "sext":
-        return f"({kind})(-({kind}){given[0]})" if from_kind == "i1" else f"({kind}){given[0]}"
-    if operation in ("zext", "uitofp", "trunc"):
-        low = f"(({kind})({unsigned[0]} & 1))" if one.kind == "i1" else f"({kind}){unsigned[0]}"
-        return low
-    if operation == "fptoui":
-        return f"({kind})(unsigned long long){given[0]}"
-    if operation == "fcmp":
-        return _compared(one.detail, *given)
-    if operation == "icmp":
-        pair = unsigned if one.detail[0] == "u" else given
-        return f"{pair[0]} {_SIGNS[one.detail.lstrip('us')]} {pair[1]}"
-    if operation == "class":
-        most, least = ("1.7976931348623157e308", "2.2250738585072014e-308")
-        if from_kind == "f32":
-            most, least = "3.4028234663852886e38", "1.1754943508222875e-38"
-        tests = [
-            f"({test.format(given[0], max=most, min=least)})"
-            for bit, test in enumerate(_CLASSES)
-            if one.detail >> bit & 1
-        ]
-        return " || ".join(tests) or "false"
-    if operation == "call":
-        return _call(one.detail, given, unsigned)
-    raise KernelError(f"{law.title} cannot run on a device: it has {operation}")
+    given = [_operand(x, source) for x in one.operands]
+    wide = f"unsigned {_TYPES[source]}".replace("unsigned signed", "unsigned")
+    unsigned = [f"({'bool' if source == 'i1' else wide}){x}" for x in given]
+    sign = (_INFIX | _SIGNED | _UNSIGNED).get(operation)
+    if sign is not None:
+        a, b = unsigned if operation in _UNSIGNED else given
+        return f"({kind})({a} {sign} {b})"
+    match operation:
+        case "fcmp":
+            return _compared(one.detail, *given)
+        case "icmp":
+            a, b = unsigned if one.detail[0] == "u" else given
+            return f"{a} {_SIGNS[one.detail.lstrip('us')]} {b}"
+        case "class":
+            return _of_class(one.detail, given[0], source)
+        case "call":
+            return _call(one.detail, given, unsigned)
+    text = _OF_ONE[operation].format(given[0], given[-1], unsigned=unsigned[0], kind=kind)
+    if one.kind == "i1" and operation == "trunc":
+        return f"({unsigned[0]} & 1) != 0"
+    return f"-({text})" if (operation, source) == ("sext", "i1") else text
+
+
+def _of_class(tests: int, number: str, kind: str) -> str:
+    most, least = "1.7976931348623157e308", "2.2250738585072014e-308"
+    if kind == "f32":
+        most, least = "3.4028234663852886e38", "1.1754943508222875e-38"
+    wanted = (test for bit, test in enumerate(_CLASSES) if tests >> bit & 1)
+    found = [f"({test.format(number, max=most, min=least)})" for test in wanted]
+    return " || ".join(found) or "false"
 
 
 def _call(name: str, given: list[str], unsigned: list[str]) -> str:

@@ -239,7 +239,7 @@ class _Reader:
     # --- addresses --------------------------------------------------------------------------------
 
     def _address(self, value: Any) -> tuple[str, Operand]:
-        """What an address belongs to, and its offset in bytes."""
+        """Owner of an address, and its offset in bytes."""
         if value.value_kind.name == "global_variable":
             return str(value.name), 0
         found = None if value.is_constant else self.addresses.get(str(value.name))

@@ -260,7 +260,7 @@ class _Body:
         return getattr(make, _NAMES.get(operation, operation))(*values)
 
     def _of_class(self, tests: int, value: Any) -> Any:
-        """Whether numbers are NaN, infinite, ... (bits of ``llvm.is.fpclass``)."""
+        """True where numbers are NaN, infinite, ... (bits of ``llvm.is.fpclass``)."""
         bits = ir.IntType(32)
         sort = ir.FunctionType(self._type("i1"), [value.type, bits])
         suffix = _suffix(value.type)
