@@ -407,7 +407,7 @@ def arrays(a):
         (nothing, "nothing returns none: let it return numbers"),
         (arrays, "Numba cannot compile arrays"),
         (lambda: 1.0, "takes .*: let it take numbers by name"),
-        (3.0, "3.0 is not a function of numbers"),
+        (3.0, "3.0 is no function of Python or Numba"),
     ],
 )
 def test_what_is_no_law(function, message):

@@ -137,7 +137,7 @@ def _said(law: Law, one: Instruction) -> list[str]:
     name, kind = _name(one.name), _TYPES[one.kind]
     if one.operation == "table":
         entries = ", ".join(_operand(x, one.kind) for x in one.operands[1])
-        size = 8 if one.kind[-2:] == "64" else 4 if one.kind[-2:] == "32" else 1
+        size = int(one.kind[1:]) // 8
         count = len(one.operands[1])
         place = f"{_operand(one.operands[0], 'i64')} / {size}"
         outside = f"{_operand(one.operands[0], 'i64')} < 0 || {place} >= {count}"

@@ -15,14 +15,12 @@ from typing import Any, final
 
 Operand = str | int | float
 """The name of a number (``%3``), or a constant."""
-WHOLE = ("i1", "i8", "i16", "i32", "i64")
-"""Kinds of integers; "f64" and "f32" are the other kinds of numbers."""
 
 
 @final
 @dataclass(frozen=True)
 class Instruction:
-    """An operation that makes a number of a kind.
+    """An operation that makes a number of a kind: "f64", "f32", or an integer of k bits, "i64".
 
     Operations have LLVM's names. There are three more: "table" reads an entry of an array of
     constants, the last operand, and an index outside makes the law fail; "call" calls the function
@@ -104,7 +102,7 @@ class Law:
     @cached_property
     def name(self) -> str:
         """A name in programs, which only laws with the same instructions have."""
-        text = "\n".join([str(self.results), *self._lines])
+        text = "\n".join([str(self.inputs), str(self.results), *self._lines])
         return f"law_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     @cached_property
@@ -126,6 +124,21 @@ class Law:
         return ends or any(
             one.operation == "table" for block in self.blocks for one in block.instructions
         )
+
+    def failure(self, *, of_tables: bool = False) -> Law:
+        """Law with one result, which is NaN where this law fails, and else zero.
+
+        With ``of_tables`` it is NaN only where an index is outside of a table.
+        """
+        blocks = tuple(
+            replace(
+                block,
+                instructions=tuple(x for x in block.instructions if x.operation != "result"),
+                end=("end", 0) if of_tables and block.end[0] == "end" else block.end,
+            )
+            for block in self.blocks
+        )
+        return Law(self.title, self.inputs, 1, blocks)
 
     @property
     def size(self) -> int:
