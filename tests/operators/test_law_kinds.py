@@ -1,4 +1,4 @@
-"""Laws of kinds that compilers write in unusual ways: tuples, tables, integers, compiled functions."""
+"""Laws that compilers write in unusual ways: tuples, tables, integers, compiled functions."""
 
 import copy
 import gc
@@ -48,9 +48,9 @@ def test_a_branch_for_each_of_some_integers():
     @law
     def one(a):
         n = int(a)
-        if n == 0:
+        if n == 0:  # noqa: SIM116
             return 1.0
-        elif n == 1:
+        elif n == 1:  # noqa: RET505
             return 7.1
         elif n == 2:
             return -math.inf
@@ -78,6 +78,13 @@ def test_integers_of_any_width():
     expected = [sum(k * k for k in range(int(a))) for a in given]
     np.testing.assert_array_equal(squares(given), expected)
     np.testing.assert_array_equal(chosen(given), [a in (0, 4, 5, 8) for a in given])
+
+
+def test_signs_of_integers():
+    one = law(lambda a: (int(a) > 2) - (int(a) < 2))  # LLVM has an operation for it
+    np.testing.assert_array_equal(one(np.arange(5.0)), [-1, -1, 0, 1, 1])
+    one = law(lambda a, b: max(np.uint32(a), np.uint32(b)) - np.uint32(b) + 0.0)
+    np.testing.assert_array_equal(one(np.arange(5.0), 2.0), [0, 0, 0, 1, 2])
 
 
 def test_powers_of_integers():
@@ -186,7 +193,7 @@ def test_an_index_far_outside_of_a_table():
     """The function itself would read memory there, and end the process."""
     one, V = law(lambda a: ENTRIES[int(a)]), femops.H1(femops.box((3,)), 1)
     F = femops.residual(lambda u, x: {"value": one(u)}, V)
-    with pytest.raises(LawError, match="IndexError: an index is outside of a table"):
+    with pytest.raises(LawError, match="an index is outside of a table"):
         F.residual(np.full(V.size, 1e15))
 
 
@@ -235,7 +242,7 @@ def test_arguments_that_are_no_numbers(given, what):
 def test_functions_that_numba_does_not_compile(function):
     with pytest.raises(OperatorError, match="no function of Python or Numba: define one that"):
         law(function)
-    with pytest.raises(OperatorError, match="no function of Python or Numba|derivatives is 'a'"):
+    with pytest.raises(OperatorError, match=r"no function of Python or Numba|derivatives is 'a'"):
         law(lambda a: a, derivatives=function)
 
 
@@ -247,5 +254,5 @@ def test_copies_of_laws(copied):
     assert (one.__name__, one(0.5)) == ("stubborn", 0.25)
     V = femops.H1(femops.box((3,)), 1)
     F = femops.residual(lambda u, x: {"value": one(u)}, V)
-    with pytest.raises(LawError, match="ValueError: no convergence"):
+    with pytest.raises(LawError, match="no convergence"):
         F.residual(np.full(V.size, 2.0))

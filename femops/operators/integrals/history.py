@@ -11,6 +11,7 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import L2
+from femops_common.arguments import shown
 
 
 @final
@@ -44,10 +45,12 @@ class History:
     Raises
     ------
     OperatorError
-        The rule is not of Gauss.
+        V is no space, or the rule is not of Gauss.
     """
 
     def __init__(self, V: Space, ncomp: int = 1, quadrature: int | None = None) -> None:
+        if not isinstance(V, Space):
+            raise OperatorError(f"V is {shown(V)}: give a space, of a product that of one field")
         rule = V.quadrature(quadrature)
         self.space: Space = L2(V.mesh, order=rule.q1d - 1, ncomp=ncomp)
         self.vector: NDArray[Any] = self.space.zeros()
@@ -77,13 +80,14 @@ class History:
         Raises
         ------
         OperatorError
-            F has no history, or next values are not finite. Then no history changes.
+            F does not have this history, has one history twice, or next values are not finite.
+            Then no history changes.
         LawError
             A law fails at a point. Then no history changes.
         """
         if not hasattr(F, "committed"):
             raise OperatorError(f"{F!r} is no residual: give that whose coefficient the history is")
-        return F.committed(u)
+        return F.committed(u, self)
 
     def matches(self, rule: Quadrature1D) -> bool:
         """True if the points of a rule are those of the history."""

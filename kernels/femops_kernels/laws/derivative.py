@@ -173,7 +173,7 @@ class _Dual:
             if one.operation == "select":
                 total = self._chosen(one.operands[0], slopes[1], slopes[2], one.kind)
             elif one.detail in _EXTREMES:
-                total = self._chosen(factors[0], *slopes, one.kind)
+                total = self._chosen(factors[0], slopes[0], slopes[1], one.kind)
             elif one.operation in ("fpext", "fptrunc"):
                 total = slopes[0]
                 if isinstance(total, str):

@@ -37,6 +37,8 @@ _INTRINSICS = {
     **{name: name for name in ("minimum", "maximum")},
     **{name: name for name in ("smin", "smax", "umin", "umax", "abs")},
 }
+# Numba's names of functions of the C library.
+_OF_NUMBA = {"numba_gamma": "tgamma", "numba_lgamma": "lgamma"}
 _PLAIN = (
     *("fadd", "fsub", "fmul", "fdiv", "fneg", "frem"),
     *("add", "sub", "mul", "sdiv", "udiv", "srem", "urem"),
@@ -44,6 +46,7 @@ _PLAIN = (
     *("fptosi", "fptoui", "sitofp", "uitofp", "fpext", "fptrunc", "zext", "sext", "trunc"),
     *("bitcast", "select", "freeze"),
 )
+_EXPANDED = re.compile(r"@llvm\.(u(?:add|sub)\.with\.overflow|usub\.sat|[su]cmp\.i\d+)\.(i\d+)\(")
 _RESULT, _ERROR = "result", "error"
 _FORMATS = {"f64": "d", "f32": "f", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}
 _SIZES = {"double": 8, "float": 4, "i64": 8, "i32": 4, "i16": 2, "i8": 1}
@@ -160,6 +163,10 @@ class _Reader:
                     made += self._stored(*one.operands)
                 case "call" if "@llvm.memset." in str(one):
                     made += self._filled(*list(one.operands)[:3])
+                case "call" if found := _EXPANDED.search(str(one)):
+                    made += self._expanded(one, *found.groups())
+                case "extractvalue":
+                    made.append(self._extracted(one))
                 case _:
                     found = self._instruction(one)
                     made += [found] if found else []
@@ -214,6 +221,39 @@ class _Reader:
         inner = {index + k: part for k, part in self._parts(value).items()}
         self.structs[str(one.name)] = self._parts(struct) | inner
 
+    def _extracted(self, one: Any) -> Instruction:
+        index = tuple(int(k) for k in re.findall(r", (\d+)", str(one)))
+        found = self._parts(next(one.operands)).get(index)
+        if found is None:
+            raise self.failed("its branches return tuples: return once, at the end")
+        return Instruction(self.names[str(one.name)], "freeze", self._kind(one), found[1:])
+
+    def _expanded(self, one: Any, name: str, kind: str) -> list[Instruction]:
+        """Write an operation of LLVM on integers by several others."""
+        a, b = (self._operand(x) for x in list(one.operands)[:2])
+        made: list[Instruction] = []
+
+        def new(operation: str, kind: str, *operands: Operand, detail: Any = None) -> str:
+            made.append(Instruction(self._named(), operation, kind, operands, detail))
+            return made[-1].name
+
+        def last(operation: str, *operands: Operand) -> None:
+            made.append(Instruction(self.names[str(one.name)], operation, kind, operands))
+
+        if name.endswith("with.overflow"):
+            value = new(name[1:4], kind, a, b)
+            pair = (value, a) if name[1:4] == "add" else (a, b)
+            over = new("icmp", "i1", *pair, detail="ult")
+            self.structs[str(one.name)] = {(0,): (kind, value), (1,): ("i1", over)}
+        elif name == "usub.sat":
+            less = new("icmp", "i1", a, b, detail="ult")
+            last("select", less, 0, new("sub", kind, a, b))
+        else:  # scmp, ucmp: -1, 0 or 1
+            kind = self._kind(one)
+            less, more = (new("icmp", "i1", a, b, detail=name[0] + sign) for sign in ("lt", "gt"))
+            last("or", new("sext", kind, less), new("zext", kind, more))
+        return made
+
     def _parts(self, value: Any) -> dict[tuple[int, ...], tuple[str, Operand]]:
         """Kinds and numbers of a struct by their indices; of a number itself, by none."""
         if str(value.type)[0] not in "{[":
@@ -263,8 +303,11 @@ class _Reader:
             return None
         if name.startswith("llvm.is.fpclass"):
             return self._made(one, "class", given[:1], given[1].get_constant_value())
-        plain = name.removeprefix("llvm.").split(".")[0] if name.startswith("llvm.") else name
-        known = _INTRINSICS if name.startswith("llvm.") else LIBRARY
+        if name.startswith("llvm."):
+            plain, known = name.removeprefix("llvm.").split(".")[0], _INTRINSICS
+        else:
+            plain = name.removesuffix("f") if str(one.type) == "float" else name
+            plain, known = _OF_NUMBA.get(plain, plain), LIBRARY
         if plain not in known:
             raise self.failed(f"it calls {name}")
         if name.startswith("llvm.abs"):
@@ -327,9 +370,14 @@ class _Reader:
 
     def _new(self, made: list[Instruction], operation: str, a: Operand, b: Operand) -> str:
         """Add an operation on offsets."""
-        name = f"%{len(self.names)}"
-        self.names[f"offset {name}"] = name
+        name = self._named()
         made.append(Instruction(name, operation, "i64", (a, b)))
+        return name
+
+    def _named(self) -> str:
+        """Name for a number that the function has not."""
+        name = f"%{len(self.names)}"
+        self.names[f"new {name}"] = name
         return name
 
     def _loaded(self, one: Any, place: Any) -> Instruction:
