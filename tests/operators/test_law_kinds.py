@@ -38,6 +38,31 @@ def test_tables_of_all_kinds(kind):
     np.testing.assert_array_equal(found, table.astype(float))
 
 
+MATRIX = np.arange(60.0).reshape(6, 10) / 7.0
+
+
+def searched(a):
+    k = 0
+    while k < len(MATRIX) - 2 and MATRIX[k + 1, 2] < a:
+        k += 1
+    return MATRIX[k, 2] + a * (MATRIX[k + 1, 2] - MATRIX[k, 2])
+
+
+def summed(a):
+    total = 0.0
+    for i in range(int(a)):
+        for j in range(MATRIX.shape[1]):
+            total += MATRIX[i, j] * (a * j)
+    return total
+
+
+@pytest.mark.parametrize("function", [searched, summed])
+def test_loops_over_tables(function):
+    """LLVM reads the tables from other places than their beginnings."""
+    given = np.linspace(0.0, 5.9, 33)
+    np.testing.assert_allclose(law(function)(given), [*map(function, given)], rtol=1e-14)
+
+
 def test_tables_that_differ_in_the_sign_of_zero():
     plus, minus = np.array([0.0, 1.0]), np.array([-0.0, 1.0])
     one = law(lambda a: (math.copysign(1.0, plus[int(a)]), math.copysign(1.0, minus[int(a)])))

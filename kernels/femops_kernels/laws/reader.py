@@ -47,6 +47,9 @@ _PLAIN = (
     *("bitcast", "select", "freeze"),
 )
 _EXPANDED = re.compile(r"@llvm\.(u(?:add|sub)\.with\.overflow|usub\.sat|[su]cmp\.i\d+)\.(i\d+)\(")
+_MOVED = re.compile(  # the address of a constant, and an offset
+    r"getelementptr (?:\w+ )*\((double|float|i8|i16|i32|i64), ptr @(?:\"(.*?)\"|([^\s,]+)), i64 (-?\d+)\)"
+)
 _RESULT, _ERROR = "result", "error"
 _FORMATS = {"f64": "d", "f32": "f", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}
 _SIZES = {"double": 8, "float": 4, "i64": 8, "i32": 4, "i16": 2, "i8": 1}
@@ -148,6 +151,8 @@ class _Reader:
         end = None
         for one in block.instructions:
             match one.opcode:
+                case "phi" if str(one.name) in self.addresses:
+                    choices.append(self._choice_of_place(one))
                 # of errors: Numba writes their addresses to a place that is not read
                 case "phi" | "select" if str(one.type) == "ptr":
                     pass
@@ -163,8 +168,8 @@ class _Reader:
                     made += self._stored(*one.operands)
                 case "call" if "@llvm.memset." in str(one):
                     made += self._filled(*list(one.operands)[:3])
-                case "call" if found := _EXPANDED.search(str(one)):
-                    made += self._expanded(one, *found.groups())
+                case "call" if several := _EXPANDED.search(str(one)):
+                    made += self._expanded(one, *several.groups())
                 case "extractvalue":
                     made.append(self._extracted(one))
                 case _:
@@ -179,6 +184,16 @@ class _Reader:
         return Choice(
             self.names[str(one.name)], self._kind(one), tuple(zip(blocks, values, strict=True))
         )
+
+    def _choice_of_place(self, one: Any) -> Choice:
+        """Choice of a place in a table, with which a loop goes through it."""
+        table, offset = self.addresses[str(one.name)]
+        places = [self._address(value) for value in one.operands]
+        if any(base != table for base, _ in places):
+            raise self.failed("it chooses between tables: read both, and choose a number")
+        blocks = [self.number[str(block.name)] for block in one.incoming_blocks]
+        found = zip(blocks, (place for _, place in places), strict=True)
+        return Choice(str(offset), "i64", tuple(found))
 
     def _end(self, one: Any) -> tuple[Any, ...]:
         operands = list(one.operands)
@@ -304,16 +319,16 @@ class _Reader:
         if name.startswith("llvm.is.fpclass"):
             return self._made(one, "class", given[:1], given[1].get_constant_value())
         if name.startswith("llvm."):
-            plain, known = name.removeprefix("llvm.").split(".")[0], _INTRINSICS
+            plain = name.removeprefix("llvm.").split(".")[0]
         else:
             plain = name.removesuffix("f") if str(one.type) == "float" else name
-            plain, known = _OF_NUMBA.get(plain, plain), LIBRARY
-        if plain not in known:
+            plain = _OF_NUMBA.get(plain, plain)
+        if plain not in (_INTRINSICS if name.startswith("llvm.") else LIBRARY):
             raise self.failed(f"it calls {name}")
         if name.startswith("llvm.abs"):
             given = given[:1]
-        found = _INTRINSICS[plain] if known is _INTRINSICS else plain
-        return self._made(one, "call", given, found)
+        called = _INTRINSICS[plain] if name.startswith("llvm.") else plain
+        return self._made(one, "call", given, called)
 
     # --- addresses --------------------------------------------------------------------------------
 
@@ -321,6 +336,9 @@ class _Reader:
         """Owner of an address, and its offset in bytes."""
         if value.value_kind.name == "global_variable":
             return str(value.name), 0
+        if moved := _MOVED.search(str(value)) if value.is_constant else None:
+            name, size, count = moved.group(2) or moved.group(3), moved.group(1), moved.group(4)
+            return name, _SIZES[size] * int(count)
         found = None if value.is_constant else self.addresses.get(str(value.name))
         if found is None:
             raise self.failed("it uses memory: let it take and return numbers")
@@ -329,29 +347,42 @@ class _Reader:
     def _find_addresses(self) -> None:
         """Find addresses that are others and an offset, whose instructions are kept."""
         self.offsets: dict[str, list[Instruction]] = {}
-        left = [
-            one
-            for block in self.blocks
-            for one in block.instructions
-            if one.opcode == "getelementptr"
-        ]
-        while left:  # blocks come in any order
+        instructions = [one for block in self.blocks for one in block.instructions]
+        left = [one for one in instructions if one.opcode == "getelementptr"]
+        chosen = [one for one in instructions if one.opcode == "phi" and str(one.type) == "ptr"]
+        while left or chosen:  # blocks come in any order
             ready = [one for one in left if self._known(next(one.operands))]
-            if not ready:
-                raise self.failed("it uses memory: let it take and return numbers")
+            tables = [(one, name) for one in chosen if (name := self._table_of(one))]
+            if not ready and not tables:
+                break
             for one in ready:
                 self._move(one)
+            for one, name in tables:
+                self.addresses[str(one.name)] = name, self._named()
             left = [one for one in left if str(one.name) not in self.offsets]
+            chosen = [one for one in chosen if str(one.name) not in self.addresses]
+        if left:
+            raise self.failed("it uses memory: let it take and return numbers")
+
+    def _table_of(self, one: Any) -> str | None:
+        """Table to which a chosen address belongs; None if none is known yet."""
+        for value in one.operands:
+            moved = value.is_constant and _MOVED.search(str(value))
+            named = value.value_kind.name == "global_variable" or moved
+            if named or str(value.name) in self.addresses:
+                base = self._address(value)[0]
+                return base if self._constant_array(base) else None
+        return None
 
     def _known(self, address: Any) -> bool:
-        return address.value_kind.name == "global_variable" or str(address.name) in self.addresses
+        return address.is_constant or str(address.name) in self.addresses
 
     def _move(self, one: Any) -> None:
         """Note an address that is another one and an offset."""
         operands = list(one.operands)
         made = self.offsets[str(one.name)] = []
-        found = re.search(r"getelementptr (?:\w+ )*?(\w+), ptr", str(one))
-        size = _SIZES.get(found.group(1)) if found else None
+        element = re.search(r"getelementptr (?:\w+ )*?(\w+), ptr", str(one))
+        size = _SIZES.get(element.group(1)) if element else None
         if size is None or len(operands) != 2:
             raise self.failed("it uses memory: let it take and return numbers")
         base, offset = self._address(operands[0])
@@ -389,14 +420,17 @@ class _Reader:
         entries = [one for (one,) in struct.iter_unpack(f"<{_FORMATS[kind]}", data)]
         return Instruction(self.names[str(one.name)], "table", kind, (offset, tuple(entries)))
 
-    def _constants(self, name: str) -> bytes:
-        """Bytes of an array of constants."""
-        found = re.search(
+    def _constant_array(self, name: str) -> re.Match[str] | None:
+        return re.search(
             rf'^@"?{re.escape(name)}"? = .*constant \[(\d+) x (\w+)\] '
             r'(?:(zeroinitializer)|c"(.*?)"|\[(.*?)\])',
             self.text,
             re.MULTILINE,
         )
+
+    def _constants(self, name: str) -> bytes:
+        """Bytes of an array of constants."""
+        found = self._constant_array(name)
         if found is None or found.group(2) not in _SIZES:
             raise self.failed("it uses an array that may change")
         count, kind, zero, text, entries = found.groups()
