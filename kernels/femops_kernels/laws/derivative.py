@@ -6,7 +6,7 @@ This is what dual numbers do (Griewank and Walther, Evaluating Derivatives, 2008
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, final
@@ -48,15 +48,22 @@ def _selected(rule: Law, inputs: int, by: tuple[int, ...]) -> Law:
     return replace(rule, results=len(places), blocks=tuple(blocks))
 
 
-def _renamed(source: Law, blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Blocks whose numbers have the names that a reader would give them."""
+def _renamed(
+    source: Law, blocks: Sequence[Block], same: Mapping[str, Operand]
+) -> tuple[Block, ...]:
+    """Blocks whose numbers have the names that a reader would give them.
+
+    ``same`` has numbers that are others, or constants.
+    """
     names = {f"%{k}": f"%{k}" for k in range(source.inputs)}
     for block in blocks:
         for name, _ in block.numbers():
             names[name] = f"%{len(names)}"
 
     def new(one: Any) -> Any:
-        return names.get(one, one) if isinstance(one, str) else one
+        while one in same:
+            one = same[one]
+        return names[one] if isinstance(one, str) else one
 
     return tuple(
         Block(
@@ -65,13 +72,24 @@ def _renamed(source: Law, blocks: Sequence[Block]) -> tuple[Block, ...]:
                 for one in block.choices
             ),
             tuple(
-                replace(one, name=new(one.name), operands=tuple(map(new, one.operands)))
+                replace(
+                    one,
+                    name=one.name and new(one.name),
+                    operands=_operands(one, new),
+                )
                 for one in block.instructions
             ),
-            tuple(new(one) if k == 1 else one for k, one in enumerate(block.end)),
+            (block.end[0], new(block.end[1]), *block.end[2:]),
         )
         for block in blocks
     )
+
+
+def _operands(one: Instruction, new: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Operands with new names; the last one of a table has its entries."""
+    if one.operation == "table":
+        return new(one.operands[0]), one.operands[1]
+    return tuple(map(new, one.operands))
 
 
 @final
@@ -83,6 +101,7 @@ class _Dual:
         self.moving = {f"%{k}" for k in by}
         self.unit = {f"%{k}": j for j, k in enumerate(by)}
         self.count = 0
+        self.same: dict[str, Operand] = {}  # derivatives that are other numbers, or constants
         self._find_moving()
 
     def law(self) -> Law:
@@ -90,7 +109,8 @@ class _Dual:
         blocks = [*map(self._block, self.source.blocks)]
         title, results = f"the derivative of {self.source.title}", self.source.results
         # new names, because the derivatives of this law get names by the same rules
-        return Law(title, self.source.inputs, results * len(self.by), _renamed(self.source, blocks))
+        made = _renamed(self.source, blocks, self.same)
+        return Law(title, self.source.inputs, results * len(self.by), made)
 
     def _find_moving(self) -> None:
         """Find the numbers that have a derivative, and the bits that depend on these."""
@@ -150,7 +170,8 @@ class _Dual:
             return 0.0
         if number in self.unit:
             return float(self.unit[number] == j)
-        return f"{number}.{j}"
+        name = f"{number}.{j}"
+        return self.same.get(name, name)
 
     def _give(self, one: Instruction) -> None:
         for j in range(len(self.by)):
@@ -184,8 +205,7 @@ class _Dual:
                 total = 0.0
                 for factor, slope in zip(factors, slopes, strict=True):
                     total = self._sum(total, self._product(factor, slope, one.kind), one.kind)
-            name = f"{one.name}.{j}"
-            self.made.append(Instruction(name, "fadd", one.kind, (total, -0.0)))
+            self.same[f"{one.name}.{j}"] = total
 
     def _chosen(self, condition: Operand, a: Operand, b: Operand, kind: str) -> Operand:
         return a if a == b else self._new("select", condition, a, b, kind=kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -125,6 +126,26 @@ class Law:
             one.operation == "table" for block in self.blocks for one in block.instructions
         )
 
+    @cached_property
+    def known(self) -> tuple[tuple[bool, Any], ...]:
+        """For each result True and a number, or False and the first result that is the same.
+
+        Numbers that are not finite are no constants here.
+        """
+        given: dict[int, list[tuple[int, str, Any]]] = {k: [] for k in range(self.results)}
+        for k, block in enumerate(self.blocks):
+            for one in block.instructions:
+                if one.operation == "result":
+                    given[one.detail].append((k, one.kind, repr(one.operands[0])))
+        first = {str(places): k for k, places in reversed(given.items())}
+        constants = {k: {value for *_, value in places} for k, places in given.items()}
+        return tuple(
+            (True, float(next(iter(constants[k]))))
+            if len(constants[k]) == 1 and math.isfinite(_constant(*constants[k]))
+            else (False, first[str(places)])
+            for k, places in given.items()
+        )
+
     def failure(self, *, of_tables: bool = False) -> Law:
         """Law with one result, which is NaN where this law fails, and else zero.
 
@@ -153,6 +174,11 @@ class Law:
 
     def __hash__(self) -> int:
         return hash(self.text)
+
+
+def _constant(text: str) -> float:
+    """Constant of a text; NaN for the name of a number."""
+    return math.nan if "%" in text else float(text)
 
 
 def _plain(block: Block) -> list[Any]:
