@@ -174,6 +174,11 @@ def law(
 
     Notes
     -----
+    Where elements do not fill the last SIMD vector, a law also runs for slots whose numbers are
+    zero, and their results are not used. So every loop has to end for zeros, and for numbers that
+    are no numbers: give it a largest number of steps, as ``for _ in range(50)``. Nothing ends a
+    ``while`` loop that does not end.
+
     Products of two numbers and sums are not fused, so that all lanes have the same bits. Karrenberg
     and Hack (2011) describe how whole functions run on SIMD vectors.
 
@@ -227,16 +232,16 @@ def _law(function: Any) -> tuple[Any, bool, Law]:
     if not parameters or any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
         raise OperatorError(f"{title} takes {[*map(str, parameters)]}: let it take numbers by name")
     signature = (numba.float64,) * len(parameters)
-    with _no_vectors():
+    with _no_vectors():  # a fork waits for all that LLVM does here
         returned = _compiled_for(f, signature)
-    places = _places(title, returned)
-    name = f.overloads[signature].fndesc.mangled_name
-    text = f.inspect_llvm(signature)
-    several = isinstance(returned, numba.types.BaseTuple)
-    try:
-        return f, several, read(title, text, name, len(parameters), places)
-    except KernelError as error:
-        raise OperatorError(str(error)) from error
+        places = _places(title, returned)
+        name = f.overloads[signature].fndesc.mangled_name
+        text = f.inspect_llvm(signature)
+        try:
+            made = read(title, text, name, len(parameters), places)
+        except KernelError as error:
+            raise OperatorError(str(error)) from error
+    return f, isinstance(returned, numba.types.BaseTuple), made
 
 
 def _scalar(function: Any) -> Any:

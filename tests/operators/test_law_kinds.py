@@ -259,6 +259,21 @@ def test_derivatives_that_fail():
         J.residual(np.full(V.size, 2.0))
 
 
+def test_a_fork_waits_for_laws(monkeypatch):
+    """A child would have LLVM's lock, and nobody to release it."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    held, read = [], femops.numba.read
+
+    def watched(*given):
+        held.append(global_compiler_lock.is_locked())
+        return read(*given)
+
+    monkeypatch.setattr(femops.numba, "read", watched)
+    law(lambda a: 2.5 * a)
+    assert held == [True]
+
+
 # --- arguments and copies -------------------------------------------------------------------------
 
 
