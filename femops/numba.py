@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import MissingExtraError, OperatorError
-from femops.operators import Operator
-from femops.operators.integrals.history import History as history
+from femops.operators import History, Operator
 from femops.pointwise.law_function import LawFunction
 from femops_common.arguments import checked, number_of, shown
 from femops_kernels.cpu.applier import Applier
@@ -32,6 +31,7 @@ try:
 except ImportError as error:
     raise MissingExtraError(f"femops.numba needs Numba ({error}): pip install numba") from error
 
+history = History
 __all__ = ["applier", "history", "law", "pointwise"]
 
 if hasattr(os, "register_at_fork"):

@@ -1,7 +1,9 @@
 """Laws that Numba has compiled, in kernels: against Python's own results, point by point."""
 
+import ctypes
 import math
 import random
+import subprocess
 
 import numpy as np
 import pytest
@@ -10,6 +12,9 @@ import femops
 from femops.errors import OperatorError, TraceError
 from femops_kernels.cpu.laws import evaluated
 from femops_kernels.cpu.machine import set_threads
+from femops_kernels.laws.cuda import function as in_cuda
+from femops_kernels.laws.derivative import derivative
+from support.cuda import building
 
 numba = pytest.importorskip("numba")
 law = pytest.importorskip("femops.numba").law
@@ -168,8 +173,6 @@ def test_derivatives_of_random_laws(seed):
     """Against differences of Richardson's kind, where loops and branches go the same way."""
     function, text = _Writer(1000 + seed, smooth=True).function()
     made, given = law(function), points(function.__code__.co_argcount, seed, 23) % 2.0 + 0.1
-    from femops_kernels.laws.derivative import derivative
-
     n = made.law.inputs
     slopes = evaluated(derivative(made.law, tuple(range(n))), *given)
     for j in range(n):
@@ -256,7 +259,7 @@ def test_functionals_gradients_and_complex_coefficients():
     V = femops.H1(mesh_of(2), 2)
     u = np.random.default_rng(3).standard_normal(V.size)
     goals = [
-        femops.functional(lambda u, x, c: f(u * c) + u * g(u, x[0])[0], V, c=0.7)
+        femops.functional(lambda u, x, c, f=f, g=g: f(u * c) + u * g(u, x[0])[0], V, c=0.7)
         for f, g in ((root, pair), (cardano, branches))
     ]
     close(np.array([goals[0](u)]), np.array([goals[1](u)]))
@@ -421,7 +424,7 @@ def test_wrong_counts_and_arguments():
     with pytest.raises(OperatorError, match="derivatives is 'backward': give 'forward', 'none' or"):
         law(pair.function, derivatives="backward")
     with pytest.raises(
-        OperatorError, match="takes 1 numbers and returns 1: .* take 2 and return 4"
+        OperatorError, match=r"takes 1 numbers and returns 1: .* take 2 and return 4"
     ):
         law(pair.function, derivatives=root.function)
     with pytest.raises(TraceError, match="pair takes 2 numbers, 1 are given"):
@@ -513,3 +516,66 @@ def test_a_history_is_saved_and_set(tmp_path):
     again.vector = femops.io.load_state(file, {"old": again.space}).vectors["old"]
     u = V.interpolate(lambda x: x[1])
     assert femops.residual(ageing, V, old=again).residual(u).tobytes() == F.residual(u).tobytes()
+
+
+def test_jacobians_that_are_said_to_be_symmetric():
+    """One half of the derivatives is computed, and serves for the other half."""
+
+    @law
+    def stress(exx, eyy, exy):
+        size = math.sqrt(exx * exx + eyy * eyy + 2.0 * exy * exy + 1e-8)
+        factor = 1.0 + 1.0 / size
+        return factor * exx, factor * eyy, factor * exy
+
+    def solid(u, x):
+        e = u.sym_grad
+        sxx, syy, sxy = stress(e[0, 0], e[1, 1], e[0, 1])
+        return {"grad": [[sxx, sxy], [sxy, syy]], "value": 0.1 * u.value}
+
+    V = femops.H1(mesh_of(2), 2, ncomp=2)
+    u, v = np.random.default_rng(5).standard_normal((2, V.size))
+    plain, said = (femops.residual(solid, V, symmetric=flag).jacobian(u) for flag in (False, True))
+    close(said @ v, plain @ v)
+    assert said.symmetric
+    assert not plain.symmetric
+    W = femops.Product(a=V, b=femops.H1(V.mesh, 1))
+    both = [
+        femops.residual(
+            lambda a, b, x: {
+                "a": {"grad": (1 + b.value**2) * a.grad, "value": b * a},
+                "b": {"value": b * (a.grad[0] @ a.grad[0] + a.grad[1] @ a.grad[1]) + a @ a / 2},
+            },
+            W,
+            symmetric=flag,
+        ).jacobian(np.resize(u, W.size))
+        for flag in (False, True)
+    ]
+    close(both[1] @ np.resize(v, W.size), both[0] @ np.resize(v, W.size))
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(COUNT, marks=pytest.mark.exhaustive)])
+def test_the_text_in_cuda_has_the_same_bits(count, tmp_path):
+    """The host's compiler builds it, without fused operations."""
+    if building.compiler() is None:
+        pytest.skip("no C++ compiler")
+    laws = [law(_Writer(seed).function()[0]).law for seed in range(count)]
+    laws += [
+        derivative(law(_Writer(1000 + k, smooth=True).function()[0]).law, (0,)) for k in (0, 1)
+    ]
+    lines = ["#include <cmath>", "#include <cstring>", "using namespace std;"]
+    lines += ["#define __device__", "#define __forceinline__ inline"]
+    for k, one in enumerate(laws):
+        given = ", ".join(f"x[{j}]" for j in range(one.inputs))
+        head = f'extern "C" void run{k}(const double* x, double* results)'
+        lines += [in_cuda(one), f"{head} {{ {one.name}({given}, results); }}"]
+    source, library = tmp_path / "laws.cpp", tmp_path / "laws.so"
+    source.write_text("\n".join(lines))
+    options = ("-O1", "-ffp-contract=off", "-shared", "-fPIC", "-w", "-o", str(library))
+    subprocess.run([building.compiler(), *options, str(source)], check=True)
+    functions = ctypes.CDLL(str(library))
+    for k, one in enumerate(laws):
+        given = np.ascontiguousarray(points(one.inputs, k).T)
+        found = np.empty((len(given), one.results))
+        for row, out in zip(given, found, strict=True):
+            getattr(functions, f"run{k}")(*(ctypes.c_void_p(a.ctypes.data) for a in (row, out)))
+        np.testing.assert_array_equal(found.T, evaluated(one, *given.T))

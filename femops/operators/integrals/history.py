@@ -21,6 +21,8 @@ class History:
     with the next values, by the name of the coefficient. `commit` makes them the present ones.
     Between commits a residual keeps the values that it was made with.
 
+    An update of the residual with another history, or a `GridFunction`, sets its values.
+
     The points are the nodes of an `L2` space. So the values are a vector of this space: it can be
     saved, also by ranks, interpolated, drawn, and set.
 
@@ -45,6 +47,20 @@ class History:
     ------
     OperatorError
         The rule is not of Gauss.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((4, 4)), order=2)
+    >>> worst = femops.History(V)
+    >>> def load(u, x, worst):
+    ...     now = femops.maximum(worst, u.grad @ u.grad)
+    ...     return {"grad": u.grad / (1 + now), "history": {"worst": now}}
+    >>> F = femops.residual(load, V, worst=worst)
+    >>> for stretch in (1.0, 3.0, 2.0):
+    ...     F = worst.commit(F, V.interpolate(lambda x: stretch * x[0]))
+    >>> round(float(worst.vector.max()), 9), round(float(worst.vector.min()), 9)
+    (9.0, 9.0)
     """
 
     def __init__(self, V: Space, ncomp: int = 1, quadrature: int | None = None) -> None:

@@ -72,8 +72,9 @@ class NonlinearIntegral:
         *,
         of_energy: bool = False,
         level: str = "partial",
+        symmetric: bool = False,
     ) -> None:
-        self._level = level
+        self._level, self._symmetric = level, symmetric
         self.functionals, self.of_energy, self.factor = functionals, of_energy, 1.0
         self.kind, (self.dtype, self.width) = kind, kind
         self.form = Integral(function, sides, sides, quadrature, coefficients)
@@ -251,7 +252,8 @@ class NonlinearIntegral:
     @cached_property
     def _linearised(self) -> Trace:
         tests = {name: self._scaled.tests[name] for name in self.form.tests.spaces}
-        return linearised(replace(self._scaled, tests=tests), self.states)
+        scaled = replace(self._scaled, tests=tests)
+        return linearised(scaled, self.states, symmetric=self._symmetric)
 
     @cached_property
     def is_constant(self) -> bool:

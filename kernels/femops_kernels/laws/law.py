@@ -88,7 +88,8 @@ class Law:
     def text(self) -> str:
         """The law as JSON, a line for each block."""
         rule = self.rule.text if isinstance(self.rule, Law) else self.rule
-        return "\n".join([json.dumps([self.title, self.inputs, self.results, rule]), *self._lines])
+        head = [self.title, self.inputs, self.results, rule]
+        return "\n".join([json.dumps(head), *self._lines])
 
     @cached_property
     def _lines(self) -> list[str]:
