@@ -370,8 +370,8 @@ class Residual(Summable):
         state, found = self._state(self._given(u)), dict[str, Any]()
         with check(self.space.comm):
             for part in self._parts:
-                for name, blocks in part.next_values(state).items() if part.histories else ():
-                    found[name] = part.histories[name], np.concatenate(blocks)
+                for name, values in part.next_values(state).items() if part.histories else ():
+                    found[name] = part.histories[name], values
         for history, values in found.values():
             history.set(values)
         return self.update(**{name: history for name, (history, _) in found.items()})

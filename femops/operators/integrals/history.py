@@ -11,9 +11,11 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import L2
+from femops_common.arguments import checked
 
 
 @final
+@checked(OperatorError)
 class History:
     """Numbers at the quadrature points of a residual: plastic strains, damage, ages.
 
@@ -32,8 +34,8 @@ class History:
         Space of the residual's field, or of one of its fields.
     ncomp : int
         Numbers at each point.
-    quadrature : int, optional
-        Points of the residual's rule (Gauss) in each direction; by default those of
+    quadrature : int or Quadrature1D, optional
+        The residual's rule, of Gauss: its points in each direction. By default that of
         ``V.quadrature()``.
 
     Attributes
@@ -63,7 +65,9 @@ class History:
     (9.0, 9.0)
     """
 
-    def __init__(self, V: Space, ncomp: int = 1, quadrature: int | None = None) -> None:
+    def __init__(
+        self, V: Space, ncomp: int = 1, quadrature: int | Quadrature1D | None = None
+    ) -> None:
         rule = V.quadrature(quadrature)
         self.space: Space = L2(V.mesh, order=rule.q1d - 1, ncomp=ncomp)
         self.vector: NDArray[Any] = self.space.zeros()
@@ -75,6 +79,7 @@ class History:
         """The values as a function of x, to interpolate, save or draw."""
         return GridFunction(self.space, self.vector)
 
+    @checked(OperatorError)
     def commit(self, F: Any, u: NDArray[Any]) -> Any:
         """End a step: give all histories of a residual their next values. Collective.
 
