@@ -27,7 +27,9 @@ def evaluated(law: Law, *numbers: Any) -> tuple[NDArray[np.float64], ...]:
     rows = [one.reshape(-1) for one in found]
     fixed = [one.size == 1 for one in given]
     columns = [
-        np.full(_PIECE, one.reshape(-1)[0]) if alone else np.broadcast_to(one, shape).reshape(-1)
+        np.full(_PIECE, one.reshape(-1)[0])
+        if alone
+        else np.ascontiguousarray(np.broadcast_to(one, shape)).reshape(-1)
         for one, alone in zip(given, fixed, strict=True)
     ]
     width = machine.lane_width()
