@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, sines and cosines of lanes, beside those of long doubles."""
+"""Exponentials, logarithms, powers, sines and cosines of lanes, beside those of long doubles."""
 
 import numpy as np
 import pytest
@@ -70,4 +70,45 @@ def test_ends_of_the_range(name):
         expected = getattr(np, name)(x)
     found = computed(name, x)
     np.testing.assert_allclose(found, expected, rtol=4e-16, atol=5e-324)
+    assert (np.signbit(found) == np.signbit(expected))[~np.isnan(expected)].all()
+
+
+def powers(x, y):
+    program = "def LAW(x, y):\n    return (lane_pow(x, y),)\n"
+    kernel = specialize(("law_on_arrays",), {"LANE": Lane(8), "INPUTS": 2}, program)
+    out = np.empty_like(x)
+    table = np.array([x.ctypes.data, y.ctypes.data, out.ctypes.data], np.int64)
+    kernel.run(x.size // 8, table.ctypes.data)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "exponent"),
+    [
+        (1e-3, 1e3, 3),
+        (1e-300, 1e300, 1),
+        (0.5, 2, 900),
+        (0.99, 1.01, 5e4),
+        (1 - 1e-9, 1 + 1e-9, 6e11),
+    ],
+)
+def test_errors_of_powers(least, most, exponent):
+    if np.finfo(np.longdouble).eps > 1e-18:
+        pytest.skip("long doubles have no more digits here")
+    rng = np.random.default_rng(0)
+    x = np.exp(rng.uniform(np.log(least), np.log(most), 40000))
+    y = rng.uniform(-exponent, exponent, 40000)
+    exact = np.power(x.astype(np.longdouble), y.astype(np.longdouble))
+    error = np.abs(powers(x, y) - exact) / np.spacing(np.abs(exact).astype(np.float64))
+    assert error.max() <= 1.0
+
+
+def test_powers_that_are_not_ordinary():
+    """Those of zeros, negative and infinite numbers and NaN, and results beyond the range."""
+    x = np.array([0.0, -0.0, -1.0, -2.0, np.inf, -np.inf, np.nan, 1.0, 5e-324, 1e308, 0.5, 3.0])
+    x, y = (each.ravel().copy() for each in np.meshgrid(x, [*x, 2.0, -3.0, 0.5, 1e4, -2000.0, 7.0]))
+    with np.errstate(all="ignore"):
+        expected = np.power(x, y)
+    found = powers(x, y)
+    np.testing.assert_allclose(found, expected, rtol=3e-16, atol=5e-324)
     assert (np.signbit(found) == np.signbit(expected))[~np.isnan(expected)].all()

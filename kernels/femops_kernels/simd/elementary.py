@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, sines and cosines of lanes, in LLVM's operations.
+"""Exponentials, logarithms, powers, sines and cosines of lanes, in LLVM's operations.
 
 They are within one unit in the last place, or two of sines and cosines, of the exact values, and
 have the same bits on all machines. Arguments are reduced as Cody and Waite (1980) do; the
@@ -26,6 +26,7 @@ _LOGARITHM = (
     *(2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01),
     1.479819860511658591e-01,
 )
+_TWO_THIRDS_LOW = 3.700743415417188e-17  # 2/3 without its float64
 _SINE = (
     *(-1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04),
     *(2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10),
@@ -92,8 +93,16 @@ def exponential(x: Any) -> Any:
     # beyond these bounds the result is infinite or zero; NaN stays
     x = make.select(make.fcmp_ordered("<", x, _real(x, -750.0)), _real(x, -750.0), x)
     x = make.select(make.fcmp_ordered(">", x, _real(x, 750.0)), _real(x, 750.0), x)
+    return _exponential(x, None)
+
+
+def _exponential(x: Any, low: Any) -> Any:
+    """Emit exp of a vector, to which another one below its last places is added."""
+    make = build()
     n, k = _rounded(x, 1.0 / math.log(2.0))
-    rest = _fma(n, _real(x, -_LN2[1]), _fma(n, _real(x, -_LN2[0]), x))
+    rest = _fma(n, _real(x, -_LN2[0]), x)
+    low = _real(x, 0.0) if low is None else low
+    rest = make.fadd(rest, _fma(n, _real(x, -_LN2[1]), low))
     tail = _polynomial(rest, [1.0 / math.factorial(j) for j in range(2, 14)])
     value = make.fadd(_real(x, 1.0), _fma(make.fmul(rest, rest), tail, rest))
     half = make.ashr(k, _whole(k, 1))
@@ -101,8 +110,8 @@ def exponential(x: Any) -> Any:
     return make.fmul(value, _power_of_two(make.sub(k, half)))
 
 
-def logarithm(x: Any) -> Any:
-    """Emit the natural logarithm of a vector."""
+def _split(x: Any) -> tuple[Any, Any]:
+    """Emit n and f with x = 2**n (1 + f), where 1 + f lies between the roots of 1/2 and 2."""
     make = build()
     small = make.fcmp_ordered("<", x, _real(x, 2.0**-1022))
     scaled = make.select(small, make.fmul(x, _real(x, 2.0**54)), x)
@@ -111,6 +120,13 @@ def logarithm(x: Any) -> Any:
     f = make.fsub(_as_real(make.sub(bits, make.shl(k, _whole(x, 52)))), _real(x, 1.0))
     k = make.sub(k, make.select(small, _whole(x, 54), _whole(x, 0)))
     n = make.fsub(_as_real(make.add(k, _whole(x, _bits(_MAGIC)))), _real(x, _MAGIC))
+    return n, f
+
+
+def logarithm(x: Any) -> Any:
+    """Emit the natural logarithm of a vector."""
+    make = build()
+    n, f = _split(x)
     s = make.fdiv(f, make.fadd(_real(x, 2.0), f))
     z = make.fmul(s, s)
     rest = make.fmul(z, _polynomial(z, _LOGARITHM))
@@ -121,6 +137,63 @@ def logarithm(x: Any) -> Any:
     value = make.select(make.fcmp_ordered("<", x, _real(x, 0.0)), _real(x, math.nan), value)
     zero = make.fcmp_ordered("==", x, _real(x, 0.0))
     return make.select(zero, _real(x, -math.inf), value)
+
+
+def _product(a: Any, b: Any) -> tuple[Any, Any]:
+    """Emit a product, and what its rounding has lost."""
+    high = build().fmul(a, b)
+    return high, _fma(a, b, build().fneg(high))
+
+
+def _sum(a: Any, b: Any) -> tuple[Any, Any]:
+    """Emit a sum, and what its rounding has lost, where a is zero or the larger one."""
+    high = build().fadd(a, b)
+    return high, build().fsub(b, build().fsub(high, a))
+
+
+def _long_logarithm(x: Any) -> tuple[Any, Any]:
+    """Emit the logarithm of a vector as a sum, whose second part is below places of the first."""
+    make = build()
+    n, f = _split(x)
+    two = make.fadd(_real(x, 2.0), f)
+    two_low = make.fsub(f, make.fsub(two, _real(x, 2.0)))
+    s = make.fdiv(f, two)
+    left = _fma(make.fneg(s), two_low, _fma(make.fneg(s), two, f))
+    s_low = make.fdiv(left, two)
+    z, z_low = _product(s, s)
+    z_low = _fma(make.fadd(s, s), s_low, z_low)
+    cube, cube_low = _product(s, z)
+    cube_low = make.fadd(cube_low, _fma(s, z_low, make.fmul(s_low, z)))
+    third, third_low = _product(cube, _real(x, 2.0 / 3.0))
+    third_low = make.fadd(
+        third_low, _fma(cube_low, _real(x, 2.0 / 3.0), make.fmul(cube, _real(x, _TWO_THIRDS_LOW)))
+    )
+    rest = make.fmul(make.fmul(cube, z), _polynomial(z, [2.0 / j for j in range(5, 29, 2)]))
+    high, low = _sum(make.fadd(s, s), third)
+    low = make.fadd(low, make.fadd(make.fadd(s_low, s_low), make.fadd(third_low, rest)))
+    total, total_low = _sum(make.fmul(n, _real(x, _LN2[0])), high)
+    return total, make.fadd(total_low, _fma(n, _real(x, _LN2[1]), low))
+
+
+def power(x: Any, y: Any, library: Callable[[Any, Any], Any]) -> Any:
+    """Emit x to the power of y; ``library`` emits it where a result is not ordinary."""
+    make = build()
+    place = on_stack(x.type)
+    high, low = _long_logarithm(x)
+    exponent, lost = _product(y, high)
+    lost = _fma(y, low, lost)
+    ordinary = make.and_(
+        make.and_(
+            make.fcmp_ordered(">", x, _real(x, 0.0)), make.fcmp_ordered("<", x, _real(x, math.inf))
+        ),
+        make.fcmp_ordered("<", _fabs(exponent), _real(x, 700.0)),
+    )
+    make.store(_exponential(exponent, lost), place)
+    bits = ir.IntType(x.type.count)
+    odd = make.icmp_unsigned("!=", make.bitcast(make.not_(ordinary), bits), bits(0))
+    with make.if_then(odd, likely=False):
+        make.store(library(x, y), place)
+    return make.load(place)
 
 
 def sine(x: Any, library: Callable[[Any], Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from llvmlite import ir
 
-from femops_kernels.simd.elementary import cosine, exponential, logarithm, sine
+from femops_kernels.simd.elementary import cosine, exponential, logarithm, power, sine
 from femops_kernels.simd.lanes import Lane, as_vector, call_llvm
 from femops_kernels.simd.values import Traced, build, declared
 
@@ -66,24 +66,26 @@ def of_library(c_name: str, *values: Any) -> Any:
     return out
 
 
-ELEMENTARY: dict[str, Callable[[Any], Any]] = {
+ELEMENTARY: dict[str, Callable[..., Any]] = {
     "exp": exponential,
     "log": logarithm,
     "sin": lambda x: sine(x, partial(of_library, "sin")),
     "cos": lambda x: cosine(x, partial(of_library, "cos")),
+    "pow": lambda x, y: power(x, y, partial(of_library, "pow")),
 }
 """Functions of vectors of float64, as LLVM's values."""
 
 
 def _elementary(name: str) -> Any:
-    """Function of one number, computed in float64."""
+    """Function that is computed in float64."""
 
-    def emit(operand: Any) -> Traced:
-        lane = lane_of(operand)
-        value, wide = as_vector(lane, operand), ir.VectorType(ir.DoubleType(), lane.width)
+    def emit(*operands: Any) -> Traced:
+        lane = lane_of(*operands)
+        values = [as_vector(lane, operand) for operand in operands]
         if lane.itemsize == 8:
-            return Traced(lane, ELEMENTARY[name](value))
-        found = ELEMENTARY[name](build().fpext(value, wide))
+            return Traced(lane, ELEMENTARY[name](*values))
+        wide = ir.VectorType(ir.DoubleType(), lane.width)
+        found = ELEMENTARY[name](*(build().fpext(value, wide) for value in values))
         return Traced(lane, build().fptrunc(found, lane.llvm))
 
     return emit
@@ -139,7 +141,7 @@ lane_arccos = _library("acos")
 lane_arctan = _library("atan")
 lane_arctan2 = _library("atan2")
 lane_hypot = _library("hypot")
-lane_pow = _library("pow")
+lane_pow = _elementary("pow")
 lane_lt = _comparison("<")
 lane_le = _comparison("<=")
 lane_gt = _comparison(">")
