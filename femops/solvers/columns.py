@@ -1,10 +1,11 @@
-"""Solves for many right-hand sides, the columns of a matrix."""
+"""A user's call of a linear solver, for one right-hand side or for the columns of a matrix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, final
 
 from numpy.typing import NDArray
 
@@ -13,13 +14,16 @@ from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.parallel.collective_checks import check, check_same
 from femops.solvers.complex_systems import RealSystem, pairs_of
-from femops.solvers.convergence import warn_of
+from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Solver
+from femops.solvers.watch import Watch
 
 Column = tuple[Any, Any]
 """Right-hand side (size,), and first guess (size,) or None."""
 Found = tuple[NDArray[Any], Info, int]
 """Solutions (size,) or (size, k), their report, and the number of the column it belongs to."""
+Method = Callable[[RealSystem, LinearProblem, Watch], tuple[NDArray[Any], Info]]
+"""Solves a checked problem (of the real system). Collective."""
 _TINY = 1e-300  # replaces tolerances of zero
 
 
@@ -39,58 +43,90 @@ def columns_of(A: Operator | ComplexOperator, B: Any, X0: Any, about: str) -> li
     return [(B[:, j], None if X0 is None else X0[:, j]) for j in range(count)]
 
 
-def joined(A: Operator | ComplexOperator, found: Sequence[Found]) -> tuple[NDArray[Any], Info, int]:
-    """Join solutions to X (size, nvec), with the report and number of the worst column."""
+def joined(
+    A: Operator | ComplexOperator, found: Sequence[Found]
+) -> tuple[NDArray[Any], Info, Found]:
+    """Join solutions to X (size, nvec), with their report and the worst of them."""
     worst = max(
         found, key=lambda f: (not f[1].converged, f[1].residual / (f[1].tolerance or _TINY))
     )
     parts = tuple(x if x.ndim == 2 else x[:, None] for x, *_ in found)
     X = A.space.memory.xp.concatenate(parts, axis=1)
-    return X, replace(worst[1], iterations=max(info.iterations for _, info, _ in found)), worst[2]
+    return X, replace(worst[1], iterations=max(info.iterations for _, info, _ in found)), worst
 
 
-def one_by_one(
-    name: Solver,
-    solve: Callable[..., tuple[NDArray[Any], Info]],
-    A: Operator | ComplexOperator,
-    B: Any,
-    X0: Any,
-    options: dict[str, Any],
-    *,
-    callback: Any,
-    warn: bool,
-    **others: Any,
-) -> tuple[NDArray[Any], Info]:
-    """Solve for the columns of B one after the other, and warn of the worst. Collective.
+@final
+@dataclass(frozen=True)
+class Call:
+    """A user's call of a linear solver: all but right-hand sides and first guesses."""
 
-    ``options`` are those of `LinearProblem.checked`, ``others`` further ones of the solver.
-    """
-    if callback is not None:
-        raise SolverError("b has many columns: leave out callback")
-    check_same(A.space.comm, f"a solve by {name}", {"warn": warn}, error=SolverError)
-    columns = columns_of(A, B, X0, f"a solve by {name}")
-    found = [
-        (*solve(A, b, x0, **options, **others, warn=False), j) for j, (b, x0) in enumerate(columns)
-    ]
-    X, info, worst = joined(A, found)
-    if warn:
-        warn_of_column(name, A, columns[worst], options, *found[worst][:2])
-    return X, info
+    solver: Solver
+    A: Operator | ComplexOperator
+    M: Any
+    limits: dict[str, Any]  # rtol, atol and maxiter
+    reports: dict[str, Any]  # history, progress and callback
+    warn: bool
+    method: Method
+    others: dict[str, object] = field(default_factory=dict)  # the same on all ranks
+    advice: str = ""  # for solves that have not converged; by default `advice_on` gives it
 
+    def solve(self, b: Any, x0: Any) -> tuple[NDArray[Any], Info]:
+        """Solve for b, or for its columns one after the other. Collective."""
+        return self.columns(b, x0) if many(b) else self.one(b, x0)
 
-def warn_of_column(
-    name: Solver,
-    A: Operator | ComplexOperator,
-    column: Column,
-    options: dict[str, Any],
-    x: NDArray[Any],
-    info: Info,
-) -> None:
-    """Warn if the solve for a column, or for a field of it, has not converged. Collective."""
-    if info.converged and not info.fields:
-        return
-    M, limits = options["M"], {k: v for k, v in options.items() if k != "M"}
-    system = RealSystem.of(name, A, *column, M)
-    given = system.A, system.b, system.x0, system.M
-    reals = x if system.whole is None else pairs_of(system.whole, x, "x")
-    warn_of(name, LinearProblem.checked(name, *given, **limits), M, reals, info)
+    def one(self, b: Any, x0: Any) -> tuple[NDArray[Any], Info]:
+        """Solve for one right-hand side. Collective."""
+        callback = self.reports["callback"]
+        system = RealSystem.of(self.solver, self.A, b, x0, self.M, callback)
+        if self.warn:
+            warn_of_setup(self.A, self.M)
+        problem = self.problem(system)
+        x, info = self.method(system, problem, self.watch(problem, system))
+        if self.warn:
+            warn_of(self.solver, problem, self.M, x, info, self.advice)
+        return system.solution(problem.held.put_into(x)), info
+
+    def problem(self, system: RealSystem) -> LinearProblem:
+        """Check a real system. Collective."""
+        _, progress, callback = self.reports.values()
+        watched = callback is not None or progress is not None
+        given = system.A, system.b, system.x0, system.M, *self.limits.values(), watched
+        return LinearProblem.checked(self.solver, *given, **self.others, warn=self.warn)
+
+    def watch(self, problem: LinearProblem, system: RealSystem) -> Watch:
+        """Check the functions that the user gave. Collective."""
+        history, progress, _ = self.reports.values()
+        shown, space = problem.shown(system.callback), problem.A.space
+        return Watch(history, progress, shown, space.comm, arrays=space.memory.xp)
+
+    def columns(
+        self,
+        B: Any,
+        X0: Any,
+        most: int = 1,
+        together: Callable[[Call, Sequence[Column]], Found] | None = None,
+    ) -> tuple[NDArray[Any], Info]:
+        """Solve for the columns of B, up to ``most`` of them ``together``. Collective.
+
+        The solve of several gives the number of the column, among these, that its report is of.
+        """
+        if self.reports["callback"] is not None:
+            raise SolverError("b has many columns: leave out callback")
+        A, quiet, about = self.A, replace(self, warn=False), f"a solve by {self.solver}"
+        check_same(A.space.comm, about, {"warn": self.warn}, error=SolverError)
+        columns = columns_of(A, B, X0, about)
+        parts = -(-len(columns) // most)  # of equal size: a part of one column would waste time
+        edges = [k * len(columns) // parts for k in range(parts + 1)]
+        found = list[Found]()
+        for first, last in pairwise(edges):
+            some = columns[first:last]
+            x, info, number = together(quiet, some) if together else (*quiet.one(*some[0]), 0)
+            found.append((x, info, first + number))
+        X, info, worst = joined(A, found)
+        if self.warn and not (info.converged and not info.fields):
+            _, own, number = worst
+            system = RealSystem.of(self.solver, A, *columns[number], self.M)
+            x = X[:, number] if system.whole is None else pairs_of(system.whole, X[:, number], "x")
+            # checked again: the problems of all columns would take as much memory as B
+            warn_of(self.solver, quiet.problem(system), self.M, x, own)
+        return X, info
