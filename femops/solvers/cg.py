@@ -31,7 +31,7 @@ from femops.solvers.complex_systems import RealSystem
 from femops.solvers.convergence import warn_of_setup
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
-from femops.solvers.linear_problem import Info, LinearProblem, Vector, enlarged, excess_of
+from femops.solvers.linear_problem import Info, LinearProblem, Vector, enlarged
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.multigrid.precision import SINGLE, in_single
 from femops.solvers.preconditioner import Preconditioner
@@ -159,8 +159,7 @@ def cg(
             raise SolverError("inner_dtype is float32 or left out, without a callback")
         return _refined(problem, merged, progress, history=history)
 
-    limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
-    reports = {"history": history, "progress": progress, "callback": callback}
+    limits, reports = (rtol, atol, maxiter), (history, progress, callback)
     advice = "" if inner_dtype is None else _REFINED
     call = Call("cg", A, M, limits, reports, warn, solve, {"merged": merged}, advice)
     if not many(b):
@@ -218,18 +217,14 @@ class Driver:
         self.loop = self.body if isinstance(self.body, CompiledLoop) else None
         self._exact = not (natural or (reused and self.loop))  # the report has |b - A x|
         # smaller norms would underflow when the recursion squares them
-        self.least = float(np.finfo(A.dtype).tiny) ** 0.5
+        self.least = math.sqrt(np.finfo(A.dtype).tiny)
 
     def solve(self, given: LinearProblem, watch: Watch) -> tuple[Vector, Info]:
         """Solve a problem. Collective."""
-        problem = self.scaled(given)
+        problem = given.in_range()
         watch.exponent = problem.exponent
         end = self.body.run(problem, self.goal(problem), watch)
         return self.report(problem, end, tuple(watch.norms))
-
-    def scaled(self, given: LinearProblem) -> LinearProblem:
-        """Divide a problem by a power of two if squares of its numbers leave float32's range."""
-        return given.scaled(excess_of(self.A, given.right, given.guess))
 
     def goal(self, problem: LinearProblem) -> float:
         """Norm of the residual at which the recursion ends."""
@@ -276,7 +271,7 @@ def solve_all(
     drivers: Sequence[Driver], given: Sequence[LinearProblem], rtol: float
 ) -> list[tuple[Vector, Info]]:
     """Solve a problem with each driver. Threads run compiled loops at once. Collective."""
-    pairs = [(driver, driver.scaled(one)) for driver, one in zip(drivers, given, strict=True)]
+    pairs = [(driver, one.in_range()) for driver, one in zip(drivers, given, strict=True)]
     looped = [(driver, driver.loop, problem) for driver, problem in pairs if driver.loop]
     group, limit = group_of([loop for _, loop, _ in looped]), given[0].limit
     if group is not None and all(problem.from_zero for *_, problem in looped):
@@ -344,7 +339,7 @@ def _refined(
         options: dict[str, Any] = {"merged": merged, "maxiter": steps, "warn": False}
         options["rtol"] = max(_INNER, 0.5 * tolerance / norm)
         if progress is not None:
-            options["progress"] = _scaled(progress, spent, norm)
+            options["progress"] = lambda count, rest: progress(spent + count, norm * rest)
         try:
             d, info = cg(short, (residual / norm).astype(SINGLE), M=problem.M, **options)
         except SolverError as error:
@@ -372,8 +367,3 @@ def _rounded(A: Operator) -> Operator:
             "coefficients or the coordinates"
         )
     return short
-
-
-def _scaled(progress: Progress, spent: int, norm: float) -> Progress:
-    """Report of a solve as part of a longer one."""
-    return lambda iterations, residual: progress(spent + iterations, norm * residual)

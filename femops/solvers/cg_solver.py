@@ -17,22 +17,16 @@ from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.cg import Driver, solve_all
 from femops.solvers.cg_bodies import group_of
 from femops.solvers.columns import Column, columns_of, joined, many
-from femops.solvers.complex_systems import pairs_of, real_pair
+from femops.solvers.complex_systems import real_pair, right_and_guess
 from femops.solvers.convergence import cause_of, warn_of_fields, warn_of_setup, warn_unconverged
 from femops.solvers.inner_products import Sums
-from femops.solvers.linear_problem import (
-    Info,
-    LinearProblem,
-    check_eliminated,
-    checked_preconditioner,
-    checked_right,
-)
+from femops.solvers.linear_problem import Info, LinearProblem, checked_preconditioner
 from femops_common.arguments import Count, Fraction, checked, shown
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
 
-_Solved = tuple[LinearProblem, NDArray[Any], Info]
-"""Problem of real numbers, its solution (size,), and the report."""
+_End = tuple["CGSolver", LinearProblem, NDArray[Any], Info]
+"""Solver, problem of real numbers, its solution (size,) without given values, and the report."""
 
 
 @final
@@ -143,18 +137,14 @@ class CGSolver:
         """Solve for the columns of b (size, nvec) one after the other. Collective."""
         A = self._given[0]
         columns = columns_of(A, b, x0, "a solve by CGSolver")
-        found = [
-            (self._of_user(x), info, j)
-            for j, column in enumerate(columns)
-            for _, x, info in _solved([self], [column], rtol, limit)
-        ]
-        X, info, (_, own, worst) = joined(A, found)
+        ends = [_answers([self], [column], rtol, limit, False)[0] for column in columns]
+        X, info, (_, own, worst) = joined(A, [(*end, j) for j, end in enumerate(ends)])
         if warn:
             self._warn_of_setup()
         if warn and not info.converged:
             problem = self._problem(columns[worst], rtol, limit)
-            failed = sum(not one.converged for _, one, _ in found)
-            self._warn_unconverged(problem, own, (failed, len(found), own.iterations), rtol)
+            failed = sum(not one.converged for _, one in ends)
+            _warn_of([(self, problem, X[:, worst], own)], rtol, (failed, len(ends)))
         return X, info
 
     @staticmethod
@@ -194,7 +184,6 @@ class CGSolver:
         starts = [None] * len(solvers) if guesses is None else guesses
         if not len(solvers) == len(rights) == len(starts):
             raise SolverError("solvers, rights and guesses are not equally many: give one of each")
-
         systems = list(zip(rights, starts, strict=True))
         return _answers(solvers, systems, rtol, _limit(solvers, maxiter), warn)
 
@@ -203,14 +192,13 @@ class CGSolver:
         (b, x0), A, user = system, self._A, self._given[0]
         if isinstance(user, ComplexOperator):
             with check(A.space.comm):
-                b = pairs_of(user, b, "b")
-                x0 = None if x0 is None else pairs_of(user, x0, "x0")
-        right, how = checked_right(A, b, "b"), (self._M, self._driver.sums, limit, rtol)
-        check_eliminated(A, right)
-        return LinearProblem.of(A, right, x0, *how, natural=self._natural)
+                b, x0 = right_and_guess(user, b, x0)
+        how = self._M, self._driver.sums, limit, rtol
+        return LinearProblem.of(A, b, x0, *how, natural=self._natural)
 
-    def _of_user(self, x: NDArray[Any]) -> NDArray[Any]:
+    def _of_user(self, problem: LinearProblem, x: NDArray[Any]) -> NDArray[Any]:
         """Convert a solution of real numbers for the user."""
+        x = problem.held.put_into(x)
         return from_pairs(x) if isinstance(self._given[0], ComplexOperator) else x
 
     def _warn_of_setup(self) -> None:
@@ -218,57 +206,44 @@ class CGSolver:
         if self._driver.loop is None:
             warn_of_setup(*self._given)
 
-    def _warn_unconverged(
-        self, problem: LinearProblem, info: Info, counts: tuple[int, int, int], rtol: float
-    ) -> None:
-        """Warn of a failed solve; ``counts``: failed solves, all solves, iterations. Collective."""
-        warn_unconverged(
-            f"femops.CGSolver: {counts[0]} of {counts[1]} systems have not come to rtol = {rtol:g} "
-            f"in {counts[2]} iterations. {cause_of('cg', problem, self._given[1], info)}",
-            self._A.space.comm,
-        )
-
 
 def _answers(
     solvers: Sequence[CGSolver], systems: Sequence[Column], rtol: float, limit: int, warn: bool
 ) -> list[tuple[NDArray[Any], Info]]:
     """Solve a system with each solver, and warn. Collective."""
-    found = _solved(solvers, systems, rtol, limit)
-    if warn:
-        for solver, (_, x, info) in zip(solvers, found, strict=True):
-            if info.converged and info.fields:
-                warn_of_fields("femops.CGSolver", solver._A, x, info.fields, rtol)
-        for solver in solvers:
-            solver._warn_of_setup()
-        _warn_of(solvers, found, rtol)
-    return [(one._of_user(x), info) for one, (_, x, info) in zip(solvers, found, strict=True)]
 
-
-def _solved(
-    solvers: Sequence[CGSolver], systems: Sequence[Column], rtol: float, limit: int
-) -> list[_Solved]:
-    """Solve a system with each solver. Collective."""
-
-    def solved() -> list[_Solved]:
+    def solved() -> list[_End]:
         given = zip(solvers, systems, strict=True)
         problems = [solver._problem(system, rtol, limit) for solver, system in given]
         found = solve_all([solver._driver for solver in solvers], problems, rtol)
         return [
-            (problem, problem.held.put_into(x), info)
-            for problem, (x, info) in zip(problems, found, strict=True)
+            (solver, problem, x, info)
+            for solver, problem, (x, info) in zip(solvers, problems, found, strict=True)
         ]
 
-    return together([solver._alone for solver in solvers], solved)
+    ends = together([solver._alone for solver in solvers], solved)
+    if warn:
+        for solver, _, x, info in ends:
+            if info.converged and info.fields:
+                warn_of_fields("femops.CGSolver", solver._A, x, info.fields, rtol)
+        for solver in solvers:
+            solver._warn_of_setup()
+        _warn_of(ends, rtol)
+    return [(solver._of_user(problem, x), info) for solver, problem, x, info in ends]
 
 
-def _warn_of(solvers: Sequence[CGSolver], found: Sequence[_Solved], rtol: float) -> None:
-    """Warn once if solves have ended above their tolerance. Collective."""
-    ends = zip(solvers, found, strict=True)
-    failed = [(solver, *end) for solver, end in ends if not end[-1].converged]
+def _warn_of(ends: Sequence[_End], rtol: float, counts: tuple[int, int] | None = None) -> None:
+    """Warn once if solves have not converged; ``counts``: failed and all solves. Collective."""
+    failed = [end for end in ends if not end[-1].converged]
     if failed:
         solver, problem, _, info = failed[0]
-        counts = len(failed), len(found), max(info.iterations for *_, info in failed)
-        solver._warn_unconverged(problem, info, counts, rtol)
+        some, of = counts or (len(failed), len(ends))
+        most = max(info.iterations for *_, info in failed)
+        warn_unconverged(
+            f"femops.CGSolver: {some} of {of} systems have not come to rtol = {rtol:g} in {most} "
+            f"iterations. {cause_of('cg', problem, solver._given[1], info)}",
+            problem.A.space.comm,
+        )
 
 
 def solves_instruction(
@@ -310,13 +285,12 @@ def ended_solves(
     maxiter: int,
 ) -> None:
     """Raise errors of solves that an instruction has done, and issue their warning. Collective."""
-    found = []
+    ends, limit = list[_End](), _limit(solvers, maxiter)
     for solver, b in zip(solvers, rights, strict=True):
-        problem = solver._problem((b, None), rtol, _limit(solvers, maxiter))
-        driver, loop = solver._driver, solver._driver.loop
-        assert loop is not None
-        found.append((problem, *driver.report(problem, loop.end(problem))))
-    _warn_of(solvers, found, rtol)
+        driver, problem = solver._driver, solver._problem((b, None), rtol, limit)
+        assert driver.loop is not None
+        ends.append((solver, problem, *driver.report(problem, driver.loop.end(problem))))
+    _warn_of(ends, rtol)
 
 
 def _limit(solvers: Sequence[CGSolver], maxiter: int | None) -> int:

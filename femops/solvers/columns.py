@@ -16,7 +16,7 @@ from femops.parallel.collective_checks import check, check_same
 from femops.solvers.complex_systems import RealSystem, pairs_of
 from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Solver
-from femops.solvers.watch import Watch
+from femops.solvers.watch import Callback, Progress, Watch
 
 Column = tuple[Any, Any]
 """Right-hand side (size,), and first guess (size,) or None."""
@@ -63,12 +63,12 @@ class Call:
     solver: Solver
     A: Operator | ComplexOperator
     M: Any
-    limits: dict[str, Any]  # rtol, atol and maxiter
-    reports: dict[str, Any]  # history, progress and callback
+    limits: tuple[float, float, int | None]  # rtol, atol and maxiter
+    reports: tuple[bool, Progress | None, Callback | None]  # history, progress and callback
     warn: bool
     method: Method
-    others: dict[str, object] = field(default_factory=dict)  # the same on all ranks
-    advice: str = ""  # for solves that have not converged; by default `advice_on` gives it
+    others: dict[str, Any] = field(default_factory=dict)  # the same on all ranks
+    advice: str = ""  # for solves that have not converged; by default `cause_of` gives it
 
     def solve(self, b: Any, x0: Any) -> tuple[NDArray[Any], Info]:
         """Solve for b, or for its columns one after the other. Collective."""
@@ -76,8 +76,7 @@ class Call:
 
     def one(self, b: Any, x0: Any) -> tuple[NDArray[Any], Info]:
         """Solve for one right-hand side. Collective."""
-        callback = self.reports["callback"]
-        system = RealSystem.of(self.solver, self.A, b, x0, self.M, callback)
+        system = RealSystem.of(self.solver, self.A, b, x0, self.M, self.reports[2])
         if self.warn:
             warn_of_setup(self.A, self.M)
         problem = self.problem(system)
@@ -88,14 +87,13 @@ class Call:
 
     def problem(self, system: RealSystem) -> LinearProblem:
         """Check a real system. Collective."""
-        _, progress, callback = self.reports.values()
-        watched = callback is not None or progress is not None
-        given = system.A, system.b, system.x0, system.M, *self.limits.values(), watched
+        watched = self.reports[1:] != (None, None)
+        given = system.A, system.b, system.x0, system.M, *self.limits, watched
         return LinearProblem.checked(self.solver, *given, **self.others, warn=self.warn)
 
     def watch(self, problem: LinearProblem, system: RealSystem) -> Watch:
         """Check the functions that the user gave. Collective."""
-        history, progress, _ = self.reports.values()
+        history, progress, _ = self.reports
         shown, space = problem.shown(system.callback), problem.A.space
         return Watch(history, progress, shown, space.comm, arrays=space.memory.xp)
 
@@ -110,7 +108,7 @@ class Call:
 
         The solve of several gives the number of the column, among these, that its report is of.
         """
-        if self.reports["callback"] is not None:
+        if self.reports[2] is not None:
             raise SolverError("b has many columns: leave out callback")
         A, quiet, about = self.A, replace(self, warn=False), f"a solve by {self.solver}"
         check_same(A.space.comm, about, {"warn": self.warn}, error=SolverError)

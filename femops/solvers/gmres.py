@@ -104,8 +104,7 @@ def gmres(
 
         return solve_in_rounds(problem, one_round, watch)
 
-    limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
-    reports = {"history": history, "progress": progress, "callback": callback}
+    limits, reports = (rtol, atol, maxiter), (history, progress, callback)
     call = Call("gmres", A, M, limits, reports, warn, solve, {"restart": restart})
     return call.solve(b, x0)
 

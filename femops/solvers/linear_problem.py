@@ -169,17 +169,14 @@ class LinearProblem:
         given |= {"x0 given": x0 is not None, "M": type(M).__name__}
         check_same(A.space.comm, f"a solve by {solver}", given, error=SolverError)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
-        right = checked_right(A, b, "b")
-        right = right.copy() if watched else right
-        if solver == "cg":
-            check_eliminated(A, right)
-        return cls.of(A, right, x0, own, Sums(A.space), limit, rtol, atol)
+        options = {"any_rows": solver != "cg", "watched": watched}
+        return cls.of(A, b, x0, own, Sums(A.space), limit, rtol, atol, **options)
 
     @classmethod
     def of(
         cls,
         A: Operator,
-        right: Vector,
+        b: Vector,
         x0: Vector | None,
         M: Preconditioner | None,
         sums: Sums,
@@ -187,12 +184,15 @@ class LinearProblem:
         rtol: float,
         atol: float = 0.0,
         *,
+        any_rows: bool = False,
+        watched: bool = False,
         natural: bool = False,
     ) -> LinearProblem:
-        """Make the problem with a checked right-hand side, and a first guess to check. Collective.
-
-        Shapes: `right` (size,).
-        """
+        """Check vectors. With ``any_rows`` b need not be zero in eliminated rows. Collective."""
+        right = checked_right(A, b, "b")
+        right = right.copy() if watched else right
+        if not any_rows:
+            check_eliminated(A, right)
         right, held = without_held(A, right)
         norm, guess = norm_of(A, right, sums), checked_guess(A, x0, sums)
         from_zero = guess is None or not norm  # zero solves A x = 0; no residual is small enough
@@ -213,6 +213,16 @@ class LinearProblem:
             return callback(x)
 
         return complete
+
+    def in_range(self) -> LinearProblem:
+        """Scale a problem in float32 if squares of its numbers leave that range. Collective."""
+        if self.A.dtype != np.float32:
+            return self
+        vectors = self.right, self.guess
+        own = max(float(abs(vector).max()) if len(vector) else 0.0 for vector in vectors)
+        largest = self.A.space.comm.max(own)
+        exponent = math.frexp(largest)[1] if 0.0 < largest < math.inf else 0
+        return self.scaled(exponent) if abs(exponent) > _SAFE else self
 
     def scaled(self, exponent: int) -> LinearProblem:
         """Copy of the problem for x / 2**exponent, exact except for underflow."""
@@ -243,19 +253,6 @@ class LinearProblem:
                 "definite operator B, as femops.diffusion(V) + femops.mass(V)"
             )
         return lambda r: inverse * r
-
-
-def excess_of(A: Operator, *vectors: Vector) -> int:
-    """Exponent e such that the squares of vectors / 2**e are in float32's range. Collective.
-
-    Zero for float64, and if the squares of the vectors are in range without scaling.
-    """
-    if A.dtype != np.float32:
-        return 0
-    own = max(float(abs(vector).max()) if len(vector) else 0.0 for vector in vectors)
-    largest = A.space.comm.max(own)
-    exponent = math.frexp(largest)[1] if 0.0 < largest < math.inf else 0
-    return exponent if abs(exponent) > _SAFE else 0
 
 
 def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:

@@ -112,8 +112,7 @@ def minres(
 
         return solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
 
-    limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
-    reports = {"history": history, "progress": progress, "callback": callback}
+    limits, reports = (rtol, atol, maxiter), (history, progress, callback)
     return Call("minres", A, M, limits, reports, warn, solve).solve(b, x0)
 
 
