@@ -107,6 +107,7 @@ class CompiledLoop(Body):
         while True:
             begin = perf_counter()
             solve.advance(goal, limit, steps, show=watch.shows)
+            # residuals of a reused loop are not bounded after a first guess, which may be close
             if not steps and (problem.from_zero or self._burst is None):
                 most = MOST_GROWTH * solve.residual
             if not steps or solve.status != BREAKDOWN:
