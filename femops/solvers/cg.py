@@ -16,6 +16,7 @@ from femops.operators.complex_operator import ComplexOperator
 from femops.operators.integrals.number_types import float_type
 from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.block_cg import Block
+from femops.solvers.call import Call, Column, Found, many
 from femops.solvers.cg_bodies import (
     ADVICE,
     Body,
@@ -26,7 +27,6 @@ from femops.solvers.cg_bodies import (
     group_of,
     least_change,
 )
-from femops.solvers.columns import Call, Column, Found, many
 from femops.solvers.complex_systems import RealSystem
 from femops.solvers.convergence import warn_of_setup
 from femops.solvers.inner_products import Sums

@@ -14,9 +14,9 @@ from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator, from_pairs
 from femops.parallel.collective_checks import check
 from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.call import Column, columns_of, joined, many
 from femops.solvers.cg import Driver, solve_all
 from femops.solvers.cg_bodies import group_of
-from femops.solvers.columns import Column, columns_of, joined, many
 from femops.solvers.complex_systems import real_pair, right_and_guess
 from femops.solvers.convergence import cause_of, warn_of_fields, warn_of_setup, warn_unconverged
 from femops.solvers.inner_products import Sums

@@ -12,7 +12,7 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.solvers.any_preconditioner import AnyPreconditioner
-from femops.solvers.columns import Call
+from femops.solvers.call import Call
 from femops.solvers.complex_systems import Algebra, RealSystem
 from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
