@@ -97,8 +97,7 @@ class CompiledLoop(Body):
 
     def run(self, problem: LinearProblem, goal: float, watch: Watch) -> End:
         """See `Body.run`. Between bursts of iterations Python can act on a keyboard interrupt."""
-        solve, limit, comm = self.begin(problem), problem.limit, self._A.space.comm
-        view = read_only(self._A.space, solve.x)
+        solve, limit, space = self.begin(problem), problem.limit, self._A.space
         burst = 1 if watch.each else solve.every or self._burst or _FIRST_BURST
         timed = not (watch.each or solve.every or self._burst)
         # without a guess the first residual is b, whose norm is known
@@ -111,13 +110,13 @@ class CompiledLoop(Body):
             if not steps and (problem.from_zero or self._burst is None):
                 most = MOST_GROWTH * solve.residual
             if not steps or solve.status != BREAKDOWN:
-                watch.tell(solve.iterations, solve.residual, lambda: view)
+                watch.tell(solve.iterations, solve.residual, lambda: read_only(space, solve.x))
             if solve.status or solve.iterations >= limit or not solve.residual <= most:
                 return self.end(problem)
             if steps and timed:
                 pace = _BURST_SECONDS / max(perf_counter() - begin, 1e-9)
                 # ranks that end a burst at different iterations would wait for each other
-                burst = comm.max(max(1, int(burst * min(pace, 4.0))))
+                burst = space.comm.max(max(1, int(burst * min(pace, 4.0))))
             steps = burst
 
     @property
