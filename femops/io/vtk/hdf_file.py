@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from femops.errors import FileError, MissingExtraError
 from femops.io.atomic import fill, refused, replacing, to_disk
-from femops.io.vtk.journal import journaled, recover
+from femops.io.vtk.journal import discard_journal, journaled, recover
 from femops.io.vtk.vtu_file import Piece
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
@@ -103,8 +103,10 @@ def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:
         with check(comm), refused(target):
             if comm.rank == 0:
                 to_disk(file)
-        with check(comm):
+        with check(comm), refused(target):
             stack.close()
+            if comm.rank == 0:
+                discard_journal(target)
 
 
 def in_turns(
