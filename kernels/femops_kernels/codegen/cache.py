@@ -153,10 +153,12 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     Without ``wait`` it is an error if another process holds the lock.
     """
     with _kept(path.parent), ExitStack() as stack:
-        # for reading too: a writer of a pipe waits for a reader
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others could lock it for ever
-        stack.callback(os.close, handle)
-        if fcntl is not None:
+        while True:
+            # for reading too: a writer of a pipe waits for a reader
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others could lock it for ever
+            stack.callback(os.close, handle)
+            if fcntl is None:
+                break
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -165,7 +167,17 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
                 _wait(handle, path)
             # a process forked meanwhile has the handle too
             stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
+            if _is_at(path, handle):
+                break
         yield
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    """True if an open file has not been removed, with an old kernel, before it was locked."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _wait(handle: int, path: Path) -> None:
