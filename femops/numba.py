@@ -41,9 +41,9 @@ def applier(A: Operator) -> Any:
     The call does not enter Python: Krylov methods, time steps and optimisers may run in one
     ``@numba.njit`` function. The result has the bits of ``A @ x``.
 
-    The function has memory of its own, so it may run beside other solves. Only one thread may call
-    it at a time: make a function for each thread. It works on as many threads as `A.apply` does
-    when it is made. In a process that is forked off later, it works on one thread.
+    The function has memory of its own, so it may run beside other solves. Threads that call it at
+    the same time take turns: make a function for each thread. It works on as many threads as
+    `A.apply` does when it is made. In a process that is forked off later, it works on one thread.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def applier(A: Operator) -> Any:
     OperatorError
         A is not an operator, is complex, is on a device, or is distributed over ranks.
 
-    A call raises ValueError for arrays of other lengths and arrays that share memory, RuntimeError
-    if another thread is calling the function, and TypeError for arrays of another type.
+    A call raises ValueError for arrays of other lengths and arrays that share memory, and TypeError
+    for arrays of another type. Numba loses errors inside ``prange``.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _function(made: Applier, rows: int, columns: int, real: Any) -> Any:
     run, state = _APPLY(made.address), made.state
     lengths = f"the operator takes x of length {columns} and y of length {rows}"
     shared = "x and y share memory: give y memory of its own"
-    busy = "another thread is in this function: make an applier for each thread"
+    busy = "another thread is in this function, and femops knows no locks of this system"
 
     def apply(x: Any, y: Any) -> None:
         if x.size != columns or y.size != rows:
