@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from functools import cache
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -150,8 +151,8 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     Raises
     ------
     OperatorError
-        f is not a function, Numba cannot compile it, a parameter is not a number, or f returns
-        something else than numbers.
+        f is not a function, Numba cannot compile it or has compiled it with ``parallel=True``, a
+        parameter is not a number, or f returns something else than numbers.
 
     Examples
     --------
@@ -166,18 +167,29 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     >>> print(f"{u.max():.6f}")
     1.000000
     """
-    if not callable(f):
-        raise OperatorError(f"f is {shown(f)}: give a function of a point x")
+    of_numba = isinstance(f, numba.core.dispatcher.Dispatcher)
+    if not of_numba and not isfunction(f):
+        raise OperatorError(
+            f"f is {shown(f)}: give a function of a point x, written by def or lambda"
+        )
+    if of_numba and f.targetoptions.get("parallel"):
+        raise OperatorError(
+            f"{f.__name__} is compiled with parallel=True: leave that out, as the threads of "
+            "femops share the points"
+        )
     given = tuple(number_of(one) for one in parameters)
     for one, number in zip(parameters, given, strict=True):
         if number is None:
             raise OperatorError(f"a parameter is {shown(one)}: give a number")
-    compiled = f if isinstance(f, numba.core.dispatcher.Dispatcher) else _compiled(f)
+    compiled = f if of_numba else _compiled(f)
     kind, count = _result(compiled, 1 + normals, len(given))
     loop = _loop(compiled, normals, count > 0)
 
     def values(x: Any, n: Any) -> NDArray[Any]:
         x, n = (np.asarray(one, dtype=np.float64) for one in (x, n))
+        if x.ndim != 2 or x.shape != n.shape:
+            beside = f" and normals of shape {n.shape}" if normals else ""
+            raise OperatorError(f"x has shape {x.shape}{beside}: give points (dim, n)")
         out = np.empty((max(count, 1), x.shape[1]), kind)
 
         def work(begin: int) -> None:

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -375,6 +376,45 @@ def test_errors_of_a_function():
             pointwise(wrong)
     with pytest.raises(OperatorError, match="a parameter is 'a': give a number"):
         pointwise(root, "a")
+
+
+class Called:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, x):
+        return x[0]
+
+
+@pytest.mark.parametrize("wrong", [int, np.sin, partial(root, a=1.0), Called(), Called().__call__])
+def test_what_is_no_function_of_python(wrong):
+    with pytest.raises(OperatorError, match="give a function of a point x, written by def"):
+        pointwise(wrong)
+
+
+def test_a_function_with_threads_of_its_own_is_refused():
+    """Numba ends the process where its threads are no others' and two threads call it."""
+
+    @numba.njit(parallel=True)
+    def summed(x):
+        total = 0.0
+        for k in numba.prange(10):
+            total += k * x[0]
+        return total
+
+    with pytest.raises(OperatorError, match="summed is compiled with parallel=True: leave that"):
+        pointwise(summed)
+
+
+def test_points_and_normals_of_other_shapes():
+    """They would be read from other memory."""
+    x = np.ones((2, 7))
+    across = pointwise(lambda x, n: x[0] * n[1], normals=True)
+    assert np.array_equal(across(x, 3 * x), np.full(7, 3.0))
+    for n in (x[:, :3], x[:1], x[0], None):
+        with pytest.raises(OperatorError, match=r"normals of shape .*: give points"):
+            across(x, n)
+    with pytest.raises(OperatorError, match=r"x has shape \(7,\): give points \(dim, n\)"):
+        pointwise(lambda x: x[0])(x[0])
 
 
 def test_an_index_beyond_the_dimension_is_an_error():
