@@ -21,7 +21,7 @@ from typing import IO, Any, final
 import numpy as np
 
 from femops.errors import FileError
-from femops.io.atomic import to_disk, writing
+from femops.io.atomic import remove, to_disk, writing
 from femops_meshes.formats.temporary import unlinked
 
 _PAGE = 4096  # bytes that are held together
@@ -168,7 +168,7 @@ def recover(path: Path) -> None:
 
 def discard_journal(path: Path) -> None:
     """Remove the journal of a file that was replaced, if there is one."""
-    _real(path)[1].unlink(missing_ok=True)
+    remove([_real(path)[1]])
 
 
 def _finish(journal: Path, file: IO[bytes]) -> None:

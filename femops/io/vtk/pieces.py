@@ -6,7 +6,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +69,7 @@ def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
         files = [folder / f"{folder.name}_{time}_{rank}.vtu" for rank in range(comm.size)]
         own = files[comm.rank]
         try:
-            with check(comm):
+            with check(comm), refused(own):
                 with writing(own, durable=True) as file:
                     write_vtu(file, piece)
                 written = own.stat().st_size
@@ -81,7 +81,8 @@ def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
                         names = [f"{folder.name}/{f.name}" for f in files]
                         file.write(index(piece, names).encode())
         except Exception:
-            own.unlink(missing_ok=True)
+            with suppress(OSError):
+                own.unlink(missing_ok=True)
             raise
         with check(comm):
             remove(earlier)
