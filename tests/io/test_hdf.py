@@ -197,6 +197,21 @@ def test_a_program_killed_while_it_overwrites(tmp_path, monkeypatch):
     assert [grid["u"].max() for _, grid in steps_of(path)] == [0.0, 1.0, 2.0]
 
 
+@pytest.mark.parametrize("error", [KeyError("bad header"), ValueError("name already exists")])
+def test_a_file_that_another_program_changes_meanwhile(tmp_path, monkeypatch, error):
+    V = femops.H1(femops.box((2, 2)), 2)
+    series = femops.io.TimeSeries(tmp_path / "run.vtkhdf")
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(hdf_file, "_append", fail)
+    for save in (lambda: femops.save(tmp_path / "u.vtkhdf", V), lambda: series.save(0.0, V)):
+        with pytest.raises(FileError, match="is damaged, or another program changes it"):
+            save()
+    assert [file.name for file in tmp_path.iterdir()] == ["run.vtkhdf"]
+
+
 def test_the_journal_of_a_file_that_was_written_anew(tmp_path, monkeypatch):
     path = tmp_path / "run.vtkhdf"
     V = killed_while_it_overwrites(path, monkeypatch)

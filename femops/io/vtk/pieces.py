@@ -34,7 +34,7 @@ def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
             written = own.stat().st_size
         sizes = comm.gather_all(piece.sizes)
         lengths = comm.gather_all(np.array([written]))
-        with check(comm):
+        with check(comm), refused(target):
             if comm.rank == 0:
                 _check_there(target, parts, lengths)
                 _join(target, head(piece, list(sizes)), parts)
@@ -74,7 +74,7 @@ def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
                     write_vtu(file, piece)
                 written = own.stat().st_size
             lengths = comm.gather_all(np.array([written]))
-            with check(comm):
+            with check(comm), refused(target):
                 if comm.rank == 0:
                     _check_there(target, files, lengths)
                     with writing(target, durable=True) as file:
