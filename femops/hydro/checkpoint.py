@@ -46,7 +46,7 @@ RUN = ("ale", "ale_length", "ale_quality", "t_final")
 remaps, and 0 without remaps. Options that a run does not have are None."""
 
 _KINDS = {
-    "t": real_numbers(),
+    "t": real_numbers(0.0),  # later steps of a series are removed
     "dt": POSITIVE,
     "steps": whole_numbers(0),
     "repeated": whole_numbers(0),

@@ -130,7 +130,7 @@ OPTIONS |= {"vorticity": False, "gravity": 0.0, "cfl": 0.5, "cg_tol": 1e-8, "cg_
 GOOD["options"] = OPTIONS | {"assembly": "partial"}
 GOOD["run"] = dict.fromkeys(femops.hydro.RUN)
 CRAFTED = [("dt", float("nan")), ("dt", 0.0), ("dt", -1.0), ("t", "a"), ("steps", 1.5)]
-CRAFTED += [("repeated", None), ("ode", "rk9")]
+CRAFTED += [("repeated", None), ("ode", "rk9"), ("t", -1.0), ("remapped", 2.5)]
 
 
 def test_values_that_no_run_has_written(run, tmp_path):
