@@ -167,12 +167,12 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     >>> print(f"{u.max():.6f}")
     1.000000
     """
-    of_numba = isinstance(f, numba.core.dispatcher.Dispatcher)
-    if not of_numba and not isfunction(f):
+    of_numba: Any = f if isinstance(f, numba.core.dispatcher.Dispatcher) else None
+    if of_numba is None and not isfunction(f):
         raise OperatorError(
             f"f is {shown(f)}: give a function of a point x, written by def or lambda"
         )
-    if of_numba and f.targetoptions.get("parallel"):
+    if of_numba is not None and of_numba.targetoptions.get("parallel"):
         raise OperatorError(
             f"{f.__name__} is compiled with parallel=True: leave that out, as the threads of "
             "femops share the points"
@@ -181,7 +181,7 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     for one, number in zip(parameters, given, strict=True):
         if number is None:
             raise OperatorError(f"a parameter is {shown(one)}: give a number")
-    compiled = f if of_numba else _compiled(f)
+    compiled = _compiled(f) if of_numba is None else of_numba
     kind, count = _result(compiled, 1 + normals, len(given))
     loop = _loop(compiled, normals, count > 0)
 

@@ -157,27 +157,19 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
             # for reading too: a writer of a pipe waits for a reader
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others could lock it for ever
             stack.callback(os.close, handle)
-            if fcntl is None:
-                break
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not wait:
-                    raise
-                _wait(handle, path)
-            # a process forked meanwhile has the handle too
-            stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
-            if _is_at(path, handle):
-                break
+            if fcntl is not None:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if not wait:
+                        raise
+                    _wait(handle, path)
+                # a process forked meanwhile has the handle too
+                stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
+            with suppress(FileNotFoundError):  # removed, with an old kernel, before it was locked
+                if os.path.samestat(os.fstat(handle), path.stat()):
+                    break
         yield
-
-
-def _is_at(path: Path, handle: int) -> bool:
-    """True if an open file has not been removed, with an old kernel, before it was locked."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def _wait(handle: int, path: Path) -> None:

@@ -122,7 +122,9 @@ def _lines(rows: Iterable[dict[str, Any]]) -> str:
 def _table(path: Path, *, locked: bool = False) -> dict[TuningKey, Entry]:
     """Entries of a table. With ``locked`` this process has its lock."""
     try:
-        stamp = _stamp(path)
+        state = path.lstat()
+        # time stamps stand still for some milliseconds: a new file has another inode or size
+        stamp = state.st_mtime_ns, state.st_ino, state.st_size
         with _reading:  # only one thread renames a damaged table and warns
             found = _read(path, stamp)
             if isinstance(found, str):
@@ -131,12 +133,6 @@ def _table(path: Path, *, locked: bool = False) -> dict[TuningKey, Entry]:
             return found
     except FileNotFoundError:  # or another process has just renamed it
         return {}
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Numbers that tell a new file: time stamps alone stand still for some milliseconds."""
-    state = path.lstat()
-    return state.st_mtime_ns, state.st_ino, state.st_size
 
 
 @lru_cache(maxsize=8)
@@ -157,7 +153,8 @@ def _set_aside(path: Path, stamp: tuple[int, ...], error: str, *, locked: bool) 
     if path != SHIPPED:
         lock = kernel_cache.locked(path.with_suffix(".lock"), wait=False)
         with suppress(OSError), nullcontext() if locked else lock:
-            if _stamp(path) != stamp:
+            state = path.lstat()
+            if (state.st_mtime_ns, state.st_ino, state.st_size) != stamp:
                 return  # another process has written a new one
             os.replace(path, aside)
             done = f"it is now {aside.name}"
