@@ -50,6 +50,10 @@ class OperatorError(FemopsError, ValueError):
     """An operator cannot be built, or cannot be applied in this way."""
 
 
+class LawError(OperatorError):
+    """A law raises an error at a point, or reads outside of a table; see `femops.numba.law`."""
+
+
 class TensorError(FemopsError, ValueError):
     """Small tensors do not fit together, or do not support the requested operation."""
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
 import os
 from collections import deque
-from collections.abc import Callable
-from functools import cache
-from inspect import isfunction
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import MissingExtraError, OperatorError
-from femops.operators import Operator
+from femops.operators import History, Operator
+from femops.pointwise.law_function import LawFunction
 from femops_common.arguments import checked, number_of, shown
 from femops_kernels.cpu.applier import Applier
 from femops_kernels.cpu.in_order import in_order
+from femops_kernels.errors import KernelError
+from femops_kernels.laws.law import Law
+from femops_kernels.laws.reader import read
 
 try:
     import numba
@@ -26,7 +31,8 @@ try:
 except ImportError as error:
     raise MissingExtraError(f"femops.numba needs Numba ({error}): pip install numba") from error
 
-__all__ = ["applier", "pointwise"]
+history = History
+__all__ = ["applier", "history", "law", "pointwise"]
 
 if hasattr(os, "register_at_fork"):
     # A fork waits while another thread compiles: in the child that thread would keep Numba's lock.
@@ -119,6 +125,153 @@ def _function(made: Applier, rows: int, columns: int, real: Any) -> Any:
     return compiled
 
 
+# --- laws -----------------------------------------------------------------------------------------
+
+
+def law(
+    function: Callable[..., Any] | None = None,
+    *,
+    results: int | None = None,
+    derivatives: str | Callable[..., Any] = "forward",
+) -> Any:
+    """Function of numbers at a point that forms may call, with loops, branches and tables.
+
+    A form's function is called once, with symbols, and cannot loop until convergence. A law can:
+    Numba compiles it, and its code becomes part of the form's kernels. There it runs for all slots
+    of a SIMD vector at once: a loop runs until no slot is left in it, and a branch is left out
+    while no slot takes it. A law is a decorator, ``@femops.numba.law``.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(a, b, ...)`` of numbers, which returns a number or a tuple of numbers. It takes
+        no arrays and allocates nothing. It may read global NumPy arrays (tables), which are
+        constants. It is a Python function, or one that ``numba.njit`` or ``numba.cfunc`` has
+        compiled. Python functions divide by zero as NumPy does, without an error.
+    results : int, optional
+        Number of results, to be checked.
+    derivatives : {"forward", "none"} or callable
+        How `femops.residual`, `femops.gradient` and others differentiate the law. "forward":
+        through its operations, loops and branches included. So a loop should do its last step near
+        the solution: an iteration that does not begin has no derivative. A callable takes the same
+        numbers as the law, and returns the derivative of each result by each number, row by row, as
+        a tuple (nested or not). "none": the law has none, and whatever needs one raises an error.
+
+    Returns
+    -------
+    LawFunction
+        Function that takes symbols in a form, and numbers or arrays elsewhere. It computes in
+        float64, in float32 forms too. Where the law raises an error, and where an index is outside
+        of a table, its results are NaN.
+
+    Raises
+    ------
+    OperatorError
+        Numba cannot compile the function for float64 numbers, it returns something else than
+        numbers, or not as many as ``results``, or it does what a point cannot do: call Python,
+        write to arrays.
+
+    Notes
+    -----
+    Products of two numbers and sums are not fused, so that all lanes have the same bits. Karrenberg
+    and Hack (2011) describe how whole functions run on SIMD vectors.
+
+    Examples
+    --------
+    >>> import femops, femops.numba
+    >>> @femops.numba.law
+    ... def speed(gradient, limit):
+    ...     v = gradient  # v + v³ / limit² = gradient
+    ...     for _ in range(50):
+    ...         step = (v + v**3 / limit**2 - gradient) / (1 + 3 * v**2 / limit**2)
+    ...         v -= step
+    ...         if abs(step) < 1e-14 * abs(v):
+    ...             break
+    ...     return v
+    >>> V = femops.H1(femops.box((4,)), order=3)
+    >>> F = femops.residual(lambda u, x: {"grad": [speed(u.grad[0], 2.0)]}, V)
+    >>> J = F.jacobian(V.interpolate(lambda x: x[0] ** 2))
+    """
+    if function is None:
+        return partial(law, results=results, derivatives=derivatives)
+    f, several, made = _law(function)
+    if results is not None and made.results != results:
+        raise OperatorError(f"{made.title} returns {made.results} numbers, results is {results!r}")
+    if callable(derivatives):
+        _, _, rule = _law(derivatives)
+        wanted = made.inputs, made.inputs * made.results
+        if (rule.inputs, rule.results) != wanted:
+            raise OperatorError(
+                f"{rule.title} takes {rule.inputs} numbers and returns {rule.results}: the "
+                f"derivatives of {made.title} take {wanted[0]} and return {wanted[1]}"
+            )
+        made = replace(made, rule=rule)
+    elif derivatives == "none":
+        made = replace(made, rule=False)
+    elif derivatives != "forward":
+        raise OperatorError(
+            f"derivatives is {shown(derivatives)}: give 'forward', 'none' or a function"
+        )
+    return LawFunction(made, f, several=several)
+
+
+def _law(function: Any) -> tuple[Any, bool, Law]:
+    """Compile a function of numbers: Numba's function, whether it returns a tuple, and its law."""
+    function = getattr(function, "_pyfunc", function)  # of `numba.cfunc`
+    if isinstance(function, LawFunction):
+        return function.function, function._several, replace(function.law, rule=True)
+    if not callable(function):
+        raise OperatorError(f"{shown(function)} is not a function of numbers")
+    f = function
+    if not isinstance(f, numba.core.dispatcher.Dispatcher):
+        f = numba.njit(f, error_model="numpy")
+    title = f.py_func.__name__
+    parameters = inspect.signature(f.py_func).parameters.values()
+    if not parameters or any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
+        raise OperatorError(f"{title} takes {[*map(str, parameters)]}: let it take numbers by name")
+    signature = (numba.float64,) * len(parameters)
+    returned = _compiled_for(f, signature)
+    places = list(_places(title, returned))
+    name = f.overloads[signature].fndesc.mangled_name
+    text = f.inspect_llvm(signature)
+    several = isinstance(returned, numba.types.BaseTuple)
+    try:
+        return f, several, read(title, text, name, len(parameters), places)
+    except KernelError as error:
+        raise OperatorError(str(error)) from error
+
+
+def _places(title: str, returned: Any) -> Iterator[int]:
+    """Bytes at which the numbers of a result begin in memory."""
+    offset = 0
+    for one in _flat(returned):
+        if one not in _BYTES:
+            raise OperatorError(f"{title} returns {returned}: let it return numbers")
+        offset = -(-offset // _BYTES[one]) * _BYTES[one]
+        yield offset
+        offset += _BYTES[one]
+
+
+def _flat(returned: Any) -> Iterator[Any]:
+    if isinstance(returned, numba.types.BaseTuple):
+        for one in returned.types:
+            yield from _flat(one)
+    else:
+        yield returned
+
+
+_BYTES = {
+    numba.float64: 8,
+    numba.float32: 4,
+    numba.int64: 8,
+    numba.int32: 4,
+    numba.boolean: 1,
+}
+"""Types that a law may return, and their bytes."""
+
+
+# --- functions of a point -------------------------------------------------------------------------
+
 _POINTS = 4096  # points of a piece that one thread works on
 
 
@@ -168,7 +321,7 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     1.000000
     """
     of_numba: Any = f if isinstance(f, numba.core.dispatcher.Dispatcher) else None
-    if of_numba is None and not isfunction(f):
+    if of_numba is None and not inspect.isfunction(f):
         raise OperatorError(
             f"f is {shown(f)}: give a function of a point x, written by def or lambda"
         )
@@ -207,16 +360,22 @@ def _compiled(f: Callable[..., Any]) -> Any:
     return numba.njit(f, boundscheck=True)  # or x[2] in 2-D would read other memory
 
 
+def _compiled_for(f: Any, arguments: tuple[Any, ...]) -> Any:
+    """Compile a function for arguments; the type that it returns."""
+    try:
+        f.compile(arguments)
+    except (numba.core.errors.NumbaError, RuntimeError, TypeError) as error:
+        raise OperatorError(
+            f"Numba cannot compile {f.py_func.__name__} for these arguments: {error}"
+        ) from error
+    return f.overloads[arguments].signature.return_type
+
+
 @cache
 def _result(f: Any, vectors: int, parameters: int) -> tuple[type, int]:
     """Type of a function's numbers, and their count; 0 if it returns no tuple."""
     name = f.py_func.__name__
-    arguments = (numba.float64[::1],) * vectors + (numba.float64,) * parameters
-    try:
-        f.compile(arguments)
-    except (numba.core.errors.NumbaError, RuntimeError, TypeError) as error:
-        raise OperatorError(f"Numba cannot compile {name} for these arguments: {error}") from error
-    found = f.overloads[arguments].signature.return_type
+    found = _compiled_for(f, (numba.float64[::1],) * vectors + (numba.float64,) * parameters)
     several = isinstance(found, numba.types.BaseTuple)
     kinds = [*found.types] if several else [found]
     numbers = numba.types.Number | numba.types.Boolean

@@ -24,6 +24,7 @@ from femops.operators.integrals.nonlinear import Functionals, NonlinearIntegral
 from femops.operators.integrals.state import State
 from femops.operators.operator import Operator
 from femops.operators.sums import Summable
+from femops.parallel.collective_checks import check
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
@@ -196,7 +197,20 @@ class Residual(Summable):
         result = xp.empty_like(u) if out is None else self._check(out, "out")
         check_output(self.space, u, result, out)
         self.compiled.apply(u, result)
+        self._check_laws(u, result)
         return result
+
+    def _check_laws(self, u: NDArray[Any], result: NDArray[Any]) -> None:
+        """Raise if results are no numbers because a law fails at a point. Collective."""
+        if not any(part.calls for part in self._parts):
+            return
+        comm, memory = self.space.comm, self.space.memory
+        found = [result, *map(self._by_element, self.functionals.names)]
+        if comm.max(int(any(memory.get(memory.xp.isnan(one)).any() for one in found))):
+            state = self._state(u)
+            with check(comm):
+                for part in self._parts:
+                    part.check_laws(state)
 
     def evaluate(
         self, u: NDArray[Any], out: NDArray[Any] | None = None
@@ -348,6 +362,19 @@ class Residual(Summable):
             for name, space in part.form.fields.spaces.items()
         }
         return backend_of(self.space).state(named, {})
+
+    def committed(self, u: NDArray[Any]) -> Residual:
+        """See `History.commit`. Collective."""
+        if not any(part.histories for part in self._parts):
+            raise OperatorError(f"{self!r} has no history: give one as a coefficient")
+        state, found = self._state(self._given(u)), dict[str, Any]()
+        with check(self.space.comm):
+            for part in self._parts:
+                for name, blocks in part.next_values(state).items() if part.histories else ():
+                    found[name] = part.histories[name], np.concatenate(blocks)
+        for history, values in found.values():
+            history.set(values)
+        return self.update(**{name: history for name, (history, _) in found.items()})
 
     # --- copies with changes ---------------------------------------------------------------------
 

@@ -21,12 +21,14 @@ from femops.errors import TraceError
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
 from femops.pointwise.expressions.identities import Identity, identities, letter
+from femops.pointwise.expressions.operations import LAW, RESULT
 from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.sides import shown_name
 from femops.pointwise.trace import INVERSE, OTHER, Trace
 from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.private import read_private
 from femops_kernels.errors import CacheError
+from femops_kernels.laws.law import Law
 
 Encoded = dict[str, Any]
 
@@ -43,7 +45,7 @@ def encode(nodes: Iterable[Node]) -> Encoded:
 def _data(node: Node) -> str | None:
     if node.op == "const":
         return node.value.hex()
-    return str(node.data) if node.op == "input" else None
+    return str(node.data) if node.op in ("input", LAW, RESULT) else None
 
 
 def decode(graph: Graph, encoded: Encoded) -> list[Node]:
@@ -55,7 +57,8 @@ def decode(graph: Graph, encoded: Encoded) -> list[Node]:
         elif op == "input":
             made.append(graph.input(data))
         else:
-            made.append(graph.make(op, tuple(made[k] for k in args), None))
+            kept = Law.of_text(data) if op == LAW else int(data) if op == RESULT else None
+            made.append(graph.make(op, tuple(made[k] for k in args), kept))
     return [made[k] for k in encoded["nodes"]]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from femops.pointwise.expressions.graph import Node, ancestors
-from femops.pointwise.expressions.operations import BY_DETERMINANT, FUNCTIONS
+from femops.pointwise.expressions.operations import BY_DETERMINANT, FUNCTIONS, LAW, RESULT
+from femops_kernels.laws.law import Law
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
@@ -21,6 +24,8 @@ def _operand(node: Node, names: Names) -> str:
 
 
 def _operation(node: Node, a: list[str]) -> str:
+    if node.op == RESULT:
+        return f"{a[0]}[{node.data}]"
     first = 1 if node.op == "where" else 0
     if all(side.op == "const" for side in node.args[first:]):  # one must be a lane
         a[first] = f"as_lane(LANE, {a[first]})"
@@ -28,6 +33,8 @@ def _operation(node: Node, a: list[str]) -> str:
         return f"{a[0]} {_INFIX[node.op]} {a[1]}"
     if node.op == "neg":
         return f"-{a[0]}"
+    if node.op == LAW:
+        return f"{node.data.name}({', '.join(a)})"
     return f"lane_{node.op}({', '.join(a)})"
 
 
@@ -41,7 +48,8 @@ def assignments(outputs: Sequence[Node], inputs: Names) -> tuple[list[str], list
         if node.op == "input":
             raise KeyError(f"the program has no name for the input {node.data}")
         name = f"t{len(statements)}"
-        statements.append(f"{name} = {_operation(node, [_operand(a, names) for a in node.args])}")
+        operands = [_operand(a, names) for a in node.args]
+        statements.append(f"{name} = {_operation(node, operands)}")
         names[node.number] = name
     return statements, [_operand(node, names) for node in outputs]
 
@@ -65,8 +73,16 @@ _NUMPY: dict[str, Any] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "where": np.where,
+    RESULT: operator.getitem,
     **{name: getattr(np, name) for name in ("sqrt", "hypot", *FUNCTIONS)},
 }
+
+
+def _evaluated(law: Law, *numbers: Any) -> Any:
+    """Results of a law for arrays."""
+    from femops_kernels.cpu.laws import evaluated  # imports the compiler
+
+    return evaluated(law, *numbers)
 
 
 def evaluate(
@@ -85,7 +101,9 @@ def evaluate(
         elif node.op == "input":
             raise KeyError(f"the input {node.data} has no value")
         else:
-            values[node.number] = _NUMPY[node.op](*(values[a.number] for a in node.args))
+            function = partial(_evaluated, node.data) if node.op == LAW else _NUMPY[node.op]
+            data = (node.data,) if node.op == RESULT else ()
+            values[node.number] = function(*(values[a.number] for a in node.args), *data)
             for a in node.args:  # free arrays that no later node needs
                 uses[a.number] -= 1
                 if uses[a.number] == 0 and a.number not in wanted:
@@ -94,6 +112,8 @@ def evaluate(
 
 
 NUMPY_FUNCTIONS: dict[str, Any] = {
-    f"lane_{name}": function for name, function in _NUMPY.items() if name not in (*_INFIX, "neg")
-}
+    f"lane_{name}": function
+    for name, function in _NUMPY.items()
+    if name not in (*_INFIX, "neg", RESULT)
+} | {"law": lambda text: partial(_evaluated, Law.of_text(text))}
 """NumPy's counterparts of the functions of lane Python."""

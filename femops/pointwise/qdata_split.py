@@ -21,7 +21,7 @@ import numpy as np
 from femops.pointwise.expressions.frontier import dependent, frontier, opened
 from femops.pointwise.expressions.graph import Graph, Node, ancestors, same, substitute
 from femops.pointwise.expressions.guards import guarded
-from femops.pointwise.expressions.operations import BY_DETERMINANT, FAILING
+from femops.pointwise.expressions.operations import BY_DETERMINANT, FAILING, LAW
 from femops.pointwise.expressions.tensors import adjugate
 from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
@@ -61,7 +61,9 @@ def make_program(
         # constants become lanes; results of operations are lanes already
         entries = [_lane(r) for r in _slot(results, s, n_out)]
         parts.append(f"({', '.join(entries)},)" if used else slot)
-    lines = ["@inner", f"def pointwise({', '.join(SLOTS)}, q):", *(f"    {s}" for s in statements)]
+    laws = dict.fromkeys(node.data for node in ancestors(outputs, names) if node.op == LAW)
+    lines = [*(law.definition for law in laws), "@inner"]
+    lines += [f"def pointwise({', '.join(SLOTS)}, q):", *(f"    {s}" for s in statements)]
     text = "\n".join([*lines, f"    return {', '.join(parts)}", ""])
     return QFunction(
         code=QFunctionCode(text, numbers, values_in, slopes_in, values_out, slopes_out),

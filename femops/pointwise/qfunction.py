@@ -97,7 +97,7 @@ class QFunction:
         A repeated operation counts once, because the compiler does it once.
         """
         recording = Recording(self.text, self.slots_in, self.ncomp_in, self.numbers.total)
-        return len(recording.operations)
+        return recording.count
 
 
 def _tuple(entries: Sequence[str]) -> str:

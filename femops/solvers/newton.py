@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import Errors, SolverError
+from femops.errors import Errors, LawError, SolverError
 from femops.operators import Operator
 from femops.operators.levels.dispatch import check_level
 from femops.operators.residual import Residual
@@ -373,7 +373,11 @@ def _search(
     length = 1.0
     while length >= _SHORTEST:
         trial = u + u.dtype.type(length) * step
-        found = F.residual(trial) - load
+        try:
+            found = F.residual(trial) - load
+        except LawError:  # the step is too long for a law
+            length *= 0.5
+            continue
         # NaN fails both comparisons
         smaller = sums.norm(found) <= (1.0 - _DECREASE * length) * norm
         if smaller or abs(sums.dot(step, found)) <= _FLATTER * slope:

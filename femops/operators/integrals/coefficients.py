@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from femops.errors import OperatorError
 from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.geometry.interior import InteriorGeometry
+from femops.operators.integrals.history import History
 from femops.operators.integrals.snapshots import Field, Sampled, frozen
 from femops.pointwise.diagnostics import vector_hint
 from femops.pointwise.trace import OPTIONS, CoefficientShape
@@ -48,8 +49,12 @@ class FormCoefficient:
     # whether the last axis has real and imaginary parts. So an array (2, 2) is no matrix.
     paired: bool = False
     smooth: bool = False  # whether a function of x must not jump at faces between elements
+    history: History | None = None  # the history of which the value is a copy
 
     def __post_init__(self) -> None:
+        if isinstance(self.value, History):
+            object.__setattr__(self, "history", self.value)
+            object.__setattr__(self, "value", self.value.field)
         refuse_unreadable(self.value, self.name)
         if isinstance(self.value, str):
             hint = did_you_mean(self.name, OPTIONS) or ": give a number or a function of x"

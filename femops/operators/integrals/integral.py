@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D, gauss
-from femops.errors import OperatorError
+from femops.errors import LawError, OperatorError
 from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
 from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.arguments import Arguments
@@ -21,6 +21,7 @@ from femops.operators.integrals.state import NO_STATE, State
 from femops.parallel.collective_checks import check
 from femops.pointwise.diagnostics import label_of
 from femops.pointwise.expressions.graph import Node, ancestors, substitute
+from femops.pointwise.expressions.operations import LAW
 from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction, Pair
 from femops.pointwise.printer import evaluate
@@ -374,7 +375,7 @@ class Integral:
         if underflows and not self.state.spaces:
             self._check_digits(stored, values, inputs)
         if check:
-            self._check_finite(values, block)
+            self._check_finite(stored, values, block)
         return values
 
     def _whole_values(self, stored: list[Node], block: DomainBlock) -> dict[int, Any]:
@@ -414,15 +415,49 @@ class Integral:
                         "float64 loses digits: scale the coefficients or the coordinates"
                     )
 
-    def _check_finite(self, values: NDArray[np.float64], block: DomainBlock) -> None:
+    def _check_finite(
+        self, stored: list[Node], values: NDArray[np.float64], block: DomainBlock
+    ) -> None:
         bad = np.argwhere(~np.isfinite(values).all(axis=-1))
         if len(bad) and not self.state.spaces:  # a bad state shows in its residual
+            self.check_laws(failing(stored), [block])
             where = ", ".join(f"{c:.6g}" for c in block.points[tuple(bad[0])])
             raise OperatorError(
                 f"{self.name} is not finite at {len(bad)} quadrature points, the first of them "
                 f"({where}): look at square roots, logarithms and divisions in the form, and at "
                 "products and powers beyond 1e308 or below 1e-308"
             )
+
+    def check_laws(self, calls: Iterable[Node], blocks: Iterable[DomainBlock]) -> None:
+        """Raise a `LawError` if a law fails at a point of some blocks of elements."""
+        from femops.pointwise.law_function import raised  # few programs have laws
+
+        wanted = list(calls)
+        for block in blocks:
+            for call in wanted:
+                numbers = np.moveaxis(self.values([*call.args], block, check=False), -1, 0)
+                results = evaluate(
+                    self.program.graph.results(call.data, call.args),
+                    {node.number: number for node, number in zip(call.args, numbers, strict=True)},
+                )
+                for place in np.argwhere(np.isnan(results).any(axis=0)):
+                    given = [float(number[tuple(place)]) for number in numbers]
+                    error = raised(call.data, given)
+                    if error is not None:
+                        where = ", ".join(f"{c:.6g}" for c in block.points[tuple(place)])
+                        shown = ", ".join(f"{number:.6g}" for number in given)
+                        element = self._element(block.start + int(place[0]))
+                        raise LawError(
+                            f"{self.name}: {call.data.title}({shown}) fails{element} at ({where}): "
+                            f"{type(error).__name__}: {error}"
+                        ) from error
+
+    def _element(self, k: int) -> str:
+        """Words for an element, by its number in the whole mesh; none for a face."""
+        if not self.domain.covers:
+            return ""
+        whole = self.fields.whole.distributed
+        return f" in element {k if whole is None else whole.part.elements[k]}"
 
     def data_flops(self, qdata_split: QDataSplit) -> int:
         """Number of floating-point operations that compute the stored data.
@@ -533,3 +568,8 @@ def with_all_digits(nodes: list[Node], inputs: dict[int, Any]) -> tuple[list[Any
             wrong = ~(close | np.isnan(right))
             found[k], lost = np.where(wrong, right, value), lost or bool(wrong.any())
     return found, lost
+
+
+def failing(outputs: Iterable[Node]) -> list[Node]:
+    """Calls of laws that may fail, on which outputs depend."""
+    return [node for node in ancestors(outputs) if node.op == LAW and node.data.failing]

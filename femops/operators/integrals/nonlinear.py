@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -10,21 +11,32 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import product_of_factors
-from femops.operators.integrals.integral import STATE, Integral, Made
+from femops.operators.integrals.history import History
+from femops.operators.integrals.integral import STATE, Integral, Made, failing
 from femops.operators.integrals.ranges import check_weights, closes_nonlinear
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
+from femops.pointwise.expressions.graph import Node
 from femops.pointwise.expressions.identities import identities
 from femops.pointwise.field_symbol import Argument
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qdata_split import NonlinearQFunction
-from femops.pointwise.trace import FormFunction, Trace, differentiated, linearised, name_of, trace
+from femops.pointwise.trace import (
+    CoefficientShape,
+    FormFunction,
+    Trace,
+    differentiated,
+    linearised,
+    name_of,
+    trace,
+)
 
 
 @final
@@ -42,7 +54,7 @@ class Functionals:
 
 
 NONE = Functionals()
-ENERGY = "@energy"
+ENERGY, NEXT = "@energy", "@next"
 
 
 @final
@@ -60,8 +72,9 @@ class NonlinearIntegral:
         *,
         of_energy: bool = False,
         level: str = "partial",
+        symmetric: bool = False,
     ) -> None:
-        self._level = level
+        self._level, self._symmetric = level, symmetric
         self.functionals, self.of_energy, self.factor = functionals, of_energy, 1.0
         self.kind, (self.dtype, self.width) = kind, kind
         self.form = Integral(function, sides, sides, quadrature, coefficients)
@@ -93,7 +106,8 @@ class NonlinearIntegral:
 
     def _close(self) -> None:
         """Close the form if its type needs that, see `Known`. Collective."""
-        traced = NonlinearQFunction(self._trace)
+        own = {name: t for name, t in self._trace.tests.items() if not name.startswith(NEXT)}
+        traced = NonlinearQFunction(replace(self._trace, tests=own))
         closed = closes_nonlinear(replace(self.form, traced=traced), self.dtype)
         if closed != self.form.closed:
             self.form = replace(self.form, closed=closed)
@@ -114,10 +128,49 @@ class NonlinearIntegral:
         if self.of_energy:
             return differentiated(call(form.function, dim, fields, {ENERGY: 1}, shapes), ENERGY)
         outputs, function = fields | dict.fromkeys(functionals.names, 1), form.function
-        names = tuple(form.fields.parts.spaces)
-        if len(names) + len(functionals.names) > 1:
-            function = _complete(function, names, functionals.names)
-        return call(function, dim, fields, outputs, shapes, unweighted=functionals.minima)
+        names, next_values = tuple(form.fields.parts.spaces), self._next_values(shapes)
+        if len(names) + len(functionals.names) + len(next_values) > 1:
+            function = _complete(function, names, functionals.names, next_values)
+        plain = {*functionals.minima, *next_values}
+        return call(function, dim, fields, outputs | next_values, shapes, unweighted=plain)
+
+    @property
+    def histories(self) -> dict[str, History]:
+        """Histories among the coefficients, by name."""
+        given = self.form.coefficients.items()
+        return {name: one.history for name, one in given if one.history is not None}
+
+    def _next_values(self, shapes: Mapping[str, CoefficientShape]) -> dict[str, int]:
+        """Outputs of the trace that are the next values of histories, and their components."""
+        form = self.form
+        for name, one in self.histories.items():
+            if not form.domain.covers or not one.matches(form.quadrature):
+                raise OperatorError(
+                    f"the history {name} is at other points than {self.name}: make it by "
+                    "femops.numba.history(V, quadrature=...) with V and the rule of the residual, "
+                    "which has to be over elements"
+                )
+        return {f"{NEXT}({name})": math.prod(shapes[name].shape) for name in self.histories}
+
+    def next_values(self, state: State) -> dict[str, list[NDArray[np.float64]]]:
+        """Next values of histories at a state, (n, points, ncomp) for blocks of elements.
+
+        A `LawError` is raised where a law fails.
+        """
+        form = self.at(state)
+        nodes = {name: self._trace.tests[f"{NEXT}({name})"].flat() for name in self.histories}
+        found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in nodes}
+        for block in form.geometry:
+            for name, wanted in nodes.items():
+                kept = wanted[: math.prod(self.form.coefficients[name].shape(block).shape)]
+                values = form.values(kept, block, check=False)
+                if not np.isfinite(values).all():
+                    form.check_laws(self.calls, [block])
+                    raise OperatorError(
+                        f"{self.name}: the next values of the history {name} are not finite"
+                    )
+                found[name].append(values)
+        return found
 
     @cached_property
     def _tests(self) -> list[str]:
@@ -169,6 +222,26 @@ class NonlinearIntegral:
         counts = len(self.functionals.minima), len(self.functionals.integrals)
         return Term.of_residual(form, self.dtype, self.width, *counts, level=self._level)
 
+    @cached_property
+    def calls(self) -> list[Node]:
+        """Calls of laws that may fail."""
+        return failing(node for test in self._trace.tests.values() for node in test.flat())
+
+    def check_laws(self, state: State) -> None:
+        """Raise a `LawError` if a law fails at a point of this rank."""
+        if self.calls:
+            form = self.at(state)
+            form.check_laws(self.calls, form.geometry)
+
+    def at(self, state: State) -> Integral:
+        """The integral at a state, to evaluate nodes of its trace at points."""
+        static = dict(self._trace.static)
+        for field, name in self.states.items():
+            point = self._trace.fields[field]
+            static |= {name: point.values, f"d{name}": point.derivatives}
+        traced = NonlinearQFunction(replace(self._trace, static=static))
+        return replace(self.form, traced=traced, state=state.of(self.states.values(), {}))
+
     # --- derivative ------------------------------------------------------------------------------
 
     @property
@@ -179,7 +252,8 @@ class NonlinearIntegral:
     @cached_property
     def _linearised(self) -> Trace:
         tests = {name: self._scaled.tests[name] for name in self.form.tests.spaces}
-        return linearised(replace(self._scaled, tests=tests), self.states)
+        scaled = replace(self._scaled, tests=tests)
+        return linearised(scaled, self.states, symmetric=self._symmetric)
 
     @cached_property
     def is_constant(self) -> bool:
@@ -224,9 +298,12 @@ class NonlinearIntegral:
 
 
 def _complete(
-    function: FormFunction, fields: tuple[str, ...], functionals: Sequence[str]
+    function: FormFunction,
+    fields: tuple[str, ...],
+    functionals: Sequence[str],
+    next_values: Mapping[str, int],
 ) -> Callable[..., Any]:
-    """Wrap a function so that it returns an entry for each field and functional, by name."""
+    """Wrap a function so that it returns an entry for each field, functional and history."""
 
     @functools.wraps(function)
     def complete(*args: Any, **options: Any) -> Any:
@@ -237,8 +314,28 @@ def _complete(
         if missing:
             raise OperatorError(f"{name_of(function)} returned no {missing[0]!r}: return it too")
         found = {name: {"value": results[name]} for name in functionals}
+        found |= _of_histories(function, results.get("history", {}), next_values)
+        results = {k: v for k, v in results.items() if k != "history" or not next_values}
         if len(fields) == 1:  # factors of its test function stand beside the functionals
             results = {fields[0]: {k: v for k, v in results.items() if k not in found}}
         return {key: {} for key in fields} | results | found
 
     return complete
+
+
+def _of_histories(
+    function: FormFunction, results: Any, next_values: Mapping[str, int]
+) -> dict[str, Any]:
+    """Entries of the next values of histories in the result of a function."""
+    found = {}
+    for output, ncomp in next_values.items():
+        name = output[len(NEXT) + 1 : -1]
+        value = results.get(name) if isinstance(results, Mapping) else None
+        flat = np.asarray(value, dtype=object).reshape(-1)
+        if value is None or len(flat) != ncomp:
+            raise OperatorError(
+                f"{name_of(function)} takes the history {name!r}: return its next values too, "
+                f'{{..., "history": {{"{name}": ...}}}}, an array of {ncomp} entries'
+            )
+        found[output] = {"value": flat if ncomp > 1 else flat[0]}
+    return found

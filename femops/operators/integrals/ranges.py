@@ -224,6 +224,9 @@ class _Limited(np.ndarray[Any, np.dtype[Any]]):
         plain = (np.asarray(_Limited.of(value)) for value in inputs)
         return _Limited.of(getattr(ufunc, method)(*plain, **options))
 
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        return _Limited.of(array)
+
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         plain = (np.asarray(_Limited.of(value)) for value in args)
         return _Limited.of(function(*plain, **kwargs))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from femops.errors import TraceError
 from femops.pointwise.expressions.graph import Node, ancestors
+from femops.pointwise.expressions.operations import LAW, RESULT
 
 
 def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Node]:
@@ -19,7 +21,10 @@ def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Nod
     zero = graph.constant(0.0)
     known: dict[int, Node] = dict(direction)
     for node in ancestors(outputs):
-        if node.number in known:
+        if node.number in known or node.op == LAW:
+            continue
+        if node.op == RESULT:
+            known[node.number] = _of_law(node, [known[a.number] for a in node.args[0].args])
             continue
         parts = [known[a.number] for a in node.args]
         if node.is_condition or all(p.is_constant(0.0) for p in parts):
@@ -46,7 +51,8 @@ def gradients(output: Node, inputs: Sequence[Node]) -> list[Node]:
     for node in reversed(order):
         if node.number in leaves or node.number not in totals:
             continue
-        for argument, total in zip(node.args, _shares(node, totals[node.number]), strict=True):
+        args = node.args[0].args if node.op == RESULT else node.args
+        for argument, total in zip(args, _shares(node, totals[node.number]), strict=True):
             if argument.number in active and not argument.is_condition:
                 before = totals.get(argument.number)
                 totals[argument.number] = total if before is None else _sum(before, total)
@@ -61,6 +67,8 @@ def _shares(node: Node, total: _Total) -> list[_Total]:
     """Pass the derivative by a node to the node's arguments."""
     guard, factor = total
     zero, args = node.graph.constant(0.0), node.args
+    if node.op == RESULT:
+        return [(guard, factor * slope) for slope in _slopes(node, range(len(args[0].args)))]
     if node.op not in ("where", "minimum", "maximum"):
         # a rule is linear in its directions, so the factor goes through it
         units = [[factor if j == k else zero for j in range(len(args))] for k in range(len(args))]
@@ -88,6 +96,28 @@ def _masked(total: _Total) -> Node:
     """Derivative, or zero if its condition does not hold."""
     guard, factor = total
     return factor if guard is None else _where(guard, factor, factor.graph.constant(0.0))
+
+
+def _slopes(result: Node, by: Iterable[int]) -> list[Any]:
+    """Derivatives of a result of a law by some of the law's arguments."""
+    from femops_kernels.errors import KernelError  # few programs have laws
+    from femops_kernels.laws.derivative import derivative
+
+    (called,), k, wanted = result.args, result.data, tuple(by)
+    try:
+        law = derivative(called.data, wanted)
+    except KernelError as error:
+        raise TraceError(str(error)) from error
+    found = result.graph.results(law, called.args)
+    return found[k * len(wanted) : (k + 1) * len(wanted)]
+
+
+def _of_law(result: Node, parts: list[Node]) -> Any:
+    by = [j for j, part in enumerate(parts) if not part.is_constant(0.0)]
+    total: Any = result.graph.constant(0.0)
+    for j, slope in zip(by, _slopes(result, by) if by else (), strict=True):
+        total = total + parts[j] * slope
+    return total
 
 
 def _quotient(node: Node, d: list[Node]) -> Any:

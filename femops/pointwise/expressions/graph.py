@@ -22,11 +22,14 @@ from femops.pointwise.expressions.operations import (
     COMPARE,
     COMPARISONS,
     FUNCTIONS,
+    LAW,
     LOGICAL,
     ON_NUMBERS,
+    RESULT,
     UFUNCS,
 )
 from femops_common.arguments import type_name
+from femops_kernels.laws.law import Law
 
 # Integer powers up to this are computed by multiplications.
 _MOST_FACTORS = 16
@@ -155,6 +158,11 @@ class Graph:
         if condition.is_known:
             return a if condition.op == "eq" else b
         return a if a is b else self.make("where", (condition, a, b), None)
+
+    def results(self, law: Law, args: Sequence[Node]) -> list[Node]:
+        """Nodes of the results of a law."""
+        called = self.make(LAW, tuple(self.number(a) for a in args), law)
+        return [self.make(RESULT, (called,), k) for k in range(law.results)]
 
     def computed(self, op: str, args: Sequence[Node]) -> Node | None:
         """Constant that is the result of an operation on constants. None if it is not finite."""
@@ -491,4 +499,6 @@ def _again(node: Node, args: list[Node]) -> Node:
         return node
     if node.op == "where":
         return node.graph.where(*args)
+    if node.op in (LAW, RESULT):
+        return node.graph.make(node.op, tuple(args), node.data)
     return node.graph.unary(node.op, *args) if len(args) == 1 else node.graph.binary(node.op, *args)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import final
 
 from femops.pointwise.expressions.graph import Node, ancestors
+from femops.pointwise.expressions.operations import LAW, RESULT
 
 # Not a Mersenne prime, modulo which powers of two repeat soon.
 _PRIME = 2**255 - 19
@@ -79,7 +80,8 @@ def _identity(node: Node, args: list[Identity]) -> Identity:
     if known is not None:
         return Identity(known[0] % _PRIME, known[1] % _PRIME)
     parts = [f"{a.value} {a.magnitude}" for a in args]
-    return _unknown(" ".join([node.op, *(sorted(parts) if node.op in _SYMMETRIC else parts)]))
+    what = f"{node.op} {node.data}" if node.op in (LAW, RESULT) else node.op
+    return _unknown(" ".join([what, *(sorted(parts) if node.op in _SYMMETRIC else parts)]))
 
 
 def _unknown(name: str) -> Identity:

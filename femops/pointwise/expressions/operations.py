@@ -17,14 +17,16 @@ _ELEMENTARY = (
 FUNCTIONS = (*_ELEMENTARY, "arcsin", "arccos", "arctan")
 UNARY = ("neg", "sqrt", "fabs", *FUNCTIONS)
 BINARY = ("add", "sub", "mul", "div", "pow", "minimum", "maximum", "arctan2", "hypot")
-# Operations that call the C library for every slot of a lane.
-LIBRARY = (*FUNCTIONS, "arctan2", "hypot", "pow")
+# A law at a point, and one of its results.
+LAW, RESULT = "law", "result"
+# Operations that call the C library for every slot of a lane, and others that take as long.
+LIBRARY = (*FUNCTIONS, "arctan2", "hypot", "pow", RESULT)
 # Division by the determinant of an element's map. Kernels have it, forms do not.
 BY_DETERMINANT = "by_determinant"
 # Operations that may return infinity or NaN for ordinary finite arguments.
 FAILING = (
     *("div", BY_DETERMINANT, "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
-    *("tan", "sinh", "cosh", "arcsin", "arccos", "hypot", "pow"),
+    *("tan", "sinh", "cosh", "arcsin", "arccos", "hypot", "pow", RESULT),
 )
 # Conditions: true or false, and as numbers 1 or 0.
 COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")

@@ -31,6 +31,7 @@ from femops_kernels.simd.blocks import *
 from femops_kernels.simd.compiling import *
 from femops_kernels.simd.lane_math import *
 from femops_kernels.simd.lanes import *
+from femops_kernels.simd.laws import *
 from femops_kernels.simd.line_math import *
 from femops_kernels.simd.lines import *
 from femops_kernels.simd.addresses import *
@@ -78,6 +79,7 @@ def _toolchain() -> str:
         llvm.get_host_cpu_features().flatten(),
     ]
     sources = sorted((_PACKAGE / "simd").rglob("*.py"))
+    sources.append(_PACKAGE / "laws" / "law.py")
     sources.append(_PACKAGE / "codegen" / "native.py")
     parts += [path.read_text(encoding="utf-8") for path in sources]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()

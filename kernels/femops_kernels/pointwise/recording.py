@@ -6,9 +6,11 @@ So the count of operations and the text in CUDA C++ come from the text that the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, final
+
+from femops_kernels.laws.law import Law
 
 SLOTS = ("u", "ux", "uy", "uz")
 RESULTS = ("v", "vx", "vy", "vz")
@@ -102,11 +104,13 @@ class Recording:
 
     def __init__(self, text: str, slots: Sequence[int], ncomp: int, numbers: int) -> None:
         self.operations: dict[tuple[str, ...], Recorded] = {}
+        self._laws: dict[str, Law] = {}
         names: dict[str, Any] = {
             "inner": lambda function: function,
             "LANE": None,
             "as_lane": lambda _, number: number,
             **{name: partial(self.note, name) for name in FUNCTIONS},
+            "law": self._law,
         }
         exec(text, names)
         zero = (0.0,) * ncomp
@@ -116,6 +120,22 @@ class Recording:
         ]
         q = tuple(Recorded(self, f"q[{k}]") for k in range(numbers))
         self.results: list[Any] = list(names["pointwise"](*given, q))
+
+    def _law(self, text: str) -> Callable[..., tuple[Recorded, ...]]:
+        law = Law.of_text(text)
+        self._laws[law.name] = law
+
+        def results(*operands: Any) -> tuple[Recorded, ...]:
+            called = self.note(law.name, *operands)
+            return tuple(self.note(f"result {k}", called) for k in range(law.results))
+
+        return results
+
+    @property
+    def count(self) -> int:
+        """Number of operations. Those of a law count once, whatever loops it has."""
+        laws = (self._laws[name].size for name, *_ in self.operations if name in self._laws)
+        return len(self.operations) + sum(laws)
 
     def note(self, operation: str, *operands: Any) -> Recorded:
         """Return the result of an operation. Record the operation unless it was recorded before."""
@@ -128,6 +148,15 @@ class Recording:
         """Write the q-function in CUDA C++."""
         lines = []
         for (operation, *operands), result in self.operations.items():
+            if operation in self._laws:
+                numbers = ", ".join(f"(double){one}" for one in operands)
+                lines.append(f"double {result.name}[{self._laws[operation].results}];")
+                lines.append(f"{operation}({numbers}, {result.name});")
+                continue
+            if operation.startswith("result "):
+                place = f"{operands[0]}[{operation.split()[1]}]"
+                lines.append(f"const T {result.name} = T({place});")
+                continue
             kind = "bool" if operation in COMPARISONS else "T"
             text = _OPERATIONS[operation].format(*operands)
             lines.append(f"const {kind} {result.name} = {text};")
@@ -137,10 +166,17 @@ class Recording:
         given = ", ".join(f"const T (&{name})[NCOMP_IN]" for name in SLOTS)
         wanted = ", ".join(f"T (&{name})[NCOMP_OUT]" for name in RESULTS)
         body = "".join(f"    {line}\n" for line in lines)
+        laws = "".join(_definition(law) + "\n" for law in self._laws.values())
         return (
-            f"__device__ __forceinline__ void pointwise(\n    {given},\n    const T* q,\n"
+            f"{laws}__device__ __forceinline__ void pointwise(\n    {given},\n    const T* q,\n"
             f"    {wanted})\n{{\n{body}}}\n"
         )
+
+
+def _definition(law: Law) -> str:
+    from femops_kernels.laws.cuda import function  # few programs have laws
+
+    return function(law)
 
 
 def _operand(value: Any) -> str:

@@ -78,7 +78,7 @@ def _parameters(kinds: Any) -> list[Any]:
 
 
 @contextmanager
-def _body_of(function: Any) -> Iterator[Any]:
+def body_of(function: Any) -> Iterator[Any]:
     """Write a function of LLVM for a while."""
     here = writing()
     before = here.builder
@@ -105,7 +105,7 @@ def traced(function: Callable[..., None]) -> Any:
             sort = ir.FunctionType(ir.VoidType(), _parameters(kinds))
             made = here.functions[function, kinds] = ir.Function(here.module, sort, _name(function))
             made.linkage = "internal"
-            with _body_of(made):
+            with body_of(made):
                 values = iter(made.args)
                 function(*(_taken(each, values) for each in kinds))
                 here.builder.ret_void()
@@ -149,7 +149,7 @@ def _item(function: Callable[..., Any], kinds: Any, kept: Any) -> Any:
     if made is None:
         made = here.functions[function, kinds] = ir.Function(here.module, _ITEM, _name(function))
         made.linkage = "internal"
-        with _body_of(made) as builder:
+        with body_of(made) as builder:
             there, count = builder.inttoptr(made.args[0], kept), len(kept.pointee.elements)
             values = iter([builder.load(_entry(builder, there, k)) for k in range(1, count)])
             arguments = [_taken(each, values) for each in kinds]
@@ -206,7 +206,7 @@ def written_entry(function: Any) -> None:
     result = WORD if made.result else ir.VoidType()
     sort = ir.FunctionType(result, [kind.llvm for kind in kinds])
     point = ir.Function(here.module, sort, f"{here.name}.{made.name}")
-    with _body_of(point):
+    with body_of(point):
         value = function(*(Traced(*pair) for pair in zip(kinds, point.args, strict=True)))
         if made.result:
             here.builder.ret(as_word(value))

@@ -28,7 +28,8 @@ class Mask:
         return ir.VectorType(ir.IntType(1), self.width)
 
 
-def _lane_of(*operands: Any) -> Lane:
+def lane_of(*operands: Any) -> Lane:
+    """Format of the lane vectors among some operands."""
     return next(
         one.kind for one in operands if isinstance(one, Traced) and isinstance(one.kind, Lane)
     )
@@ -43,7 +44,7 @@ def _instruction(llvm_name: str) -> Any:
     """Function that is one LLVM operation on vectors."""
 
     def emit(*operands: Any) -> Traced:
-        lane = _lane_of(*operands)
+        lane = lane_of(*operands)
         return Traced(lane, call_llvm(llvm_name, lane, *(as_vector(lane, o) for o in operands)))
 
     return emit
@@ -53,7 +54,7 @@ def _library(c_name: str) -> Any:
     """Function that calls the C library for each slot."""
 
     def emit(*operands: Any) -> Traced:
-        lane = _lane_of(*operands)
+        lane = lane_of(*operands)
         real = lane.real.llvm
         name = c_name if lane.itemsize == 8 else c_name + "f"
         function = declared(ir.FunctionType(real, [real] * len(operands)), name)
@@ -72,7 +73,7 @@ def _comparison(operator: str) -> Any:
     """Function that compares slot by slot."""
 
     def emit(a: Any, b: Any) -> Traced:
-        lane = _lane_of(a, b)
+        lane = lane_of(a, b)
         compare = build().fcmp_unordered if operator == "!=" else build().fcmp_ordered
         return Traced(Mask(lane.width), compare(operator, as_vector(lane, a), as_vector(lane, b)))
 
@@ -81,7 +82,7 @@ def _comparison(operator: str) -> Any:
 
 def lane_by_determinant(a: Any, b: Any) -> Traced:
     """``a / b``, where b is a determinant that has been checked."""
-    lane = _lane_of(a, b)
+    lane = lane_of(a, b)
     return Traced(lane, build().fdiv(as_vector(lane, a), as_vector(lane, b), flags=("contract",)))
 
 
@@ -118,7 +119,7 @@ lane_ne = _comparison("!=")
 
 def lane_where(mask: Traced, a: Any, b: Any) -> Traced:
     """``lane_where(mask, a, b)``: slot by slot ``a`` where the mask is set, else ``b``."""
-    lane = _lane_of(a, b)
+    lane = lane_of(a, b)
     return Traced(lane, build().select(mask.value, as_vector(lane, a), as_vector(lane, b)))
 
 

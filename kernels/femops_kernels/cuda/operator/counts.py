@@ -28,7 +28,7 @@ class Work:
         ncomp = kernel.spec.source.ncomp
         recording = Recording(qfunction.text, read, ncomp, qfunction.numbers.total)
         return Work(
-            kernel.spec.contraction_flops() + points * len(recording.operations),
+            kernel.spec.contraction_flops() + points * recording.count,
             shared_numbers(kernel) * kernel.spec.dtype.itemsize + _staged_bytes(kernel),
             _atomics(kernel),
         )

@@ -1,0 +1,1 @@
+"""Skeletons of laws."""

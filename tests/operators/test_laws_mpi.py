@@ -1,0 +1,64 @@
+"""Laws and histories on ranks."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import LawError, RankError
+
+pytest.importorskip("numba")
+cases = pytest.importorskip("support.cases.laws")
+
+
+def ageing(u, x, old):
+    return {"value": u + old, "grad": u.grad, "history": {"old": cases.root(old + u)}}
+
+
+def begun(comm):
+    V = femops.H1(femops.box((5, 3), comm=comm), 2)
+    return V, femops.numba.history(V), V.interpolate(lambda x: x[0] * x[1])
+
+
+@pytest.mark.parallel(1, 2, 3)
+def test_residuals_and_histories(comm, tmp_path):
+    V, old, u = begun(comm)
+    F = femops.residual(ageing, V, old=old)
+    traced = femops.residual(lambda u, x: {"value": u + cases.cardano(u), "grad": u.grad}, V)
+    F = old.commit(F, u)
+    cases.close(F.residual(u), traced.residual(u))
+    folder = comm.broadcast(str(tmp_path), 0)
+    file = femops.io.save_state(f"{folder}/step.state", {"old": (old.space, old.vector)})
+    again = femops.numba.history(V)
+    again.vector = femops.io.load_state(file, {"old": again.space}).vectors["old"]
+    assert again.vector.tobytes() == old.vector.tobytes()
+
+
+@pytest.mark.parallel(2, 3)
+def test_all_ranks_raise_if_a_law_does_on_one(comm):
+    def written(a):
+        if a > 0.9:
+            raise ValueError("no convergence")
+        return a
+
+    V, _, u = begun(comm)
+    one = femops.numba.law(written)
+    F = femops.residual(lambda u, x: {"value": one(u)}, V)
+    F.residual(0.5 * u)
+    with pytest.raises((LawError, RankError), match="no convergence"):
+        F.residual(u)
+    everywhere = np.isfinite(F.residual(0.5 * u)).all()
+    assert everywhere
+
+
+@pytest.mark.parallel(1, 3)
+def test_a_checkpoint_of_a_history_on_other_ranks(comm, tmp_path):
+    """The file of one rank has the same bits."""
+    V, old, u = begun(comm)
+    old.commit(femops.residual(ageing, V, old=old), u)
+    folder = comm.broadcast(str(tmp_path), 0)
+    there = femops.io.save_state(f"{folder}/there.state", {"old": (old.space, old.vector)})
+    if comm.rank == 0:
+        V, old, u = begun(None)
+        old.commit(femops.residual(ageing, V, old=old), u)
+        here = femops.io.save_state(f"{folder}/here.state", {"old": (old.space, old.vector)})
+        assert here.read_bytes() == there.read_bytes()
