@@ -162,7 +162,8 @@ def law(
     LawFunction
         Function that takes symbols in a form, and numbers or arrays elsewhere. It computes in
         float64, in float32 forms too. Where the law raises an error, and where an index is outside
-        of a table, its results are NaN.
+        of a table, its results are NaN. In a function that the law calls, a column outside of its
+        row is seen if Numba compiled the function with ``boundscheck=True``.
 
     Raises
     ------
@@ -222,9 +223,11 @@ def _law(function: Any) -> tuple[Any, bool, Law]:
         return function.function, function._several, replace(function.law, rule=True)
     if not callable(function):
         raise OperatorError(f"{shown(function)} is not a function of numbers")
-    f = function
-    if not isinstance(f, numba.core.dispatcher.Dispatcher):
-        f = numba.njit(f, error_model="numpy")
+    # with checks of each index: a check of its place in memory would let a column lead to a row
+    options = {"error_model": "numpy"}
+    if isinstance(function, numba.core.dispatcher.Dispatcher):
+        function, options = function.py_func, function.targetoptions
+    f = numba.jit(**{**options, "nopython": True, "boundscheck": True})(function)
     title = f.py_func.__name__
     parameters = inspect.signature(f.py_func).parameters.values()
     if not parameters or any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
