@@ -352,6 +352,21 @@ def test_an_index_outside_of_a_table():
             F.residual(np.full(V.size, wrong))
 
 
+# every byte, beside some that LLVM's text could join with it
+ALL = np.frombuffer(
+    b"".join(
+        bytes([k, second, 0x34, 0x31, 0x5C, k, 0x40, 0x3F])
+        for k in range(256)
+        for second in b'\\"A'
+    )
+)
+
+
+def test_a_table_of_all_bytes():
+    found = law(lambda a: ALL[int(a)])(np.arange(float(len(ALL))))
+    assert np.array_equal(found, ALL)
+
+
 GRID, EMPTY = np.arange(12.0).reshape(3, 4), np.zeros(0)
 
 
