@@ -48,9 +48,9 @@ def applier(A: Operator) -> Any:
     The call does not enter Python: Krylov methods, time steps and optimisers may run in one
     ``@numba.njit`` function. The result has the bits of ``A @ x``.
 
-    The function has memory of its own, so it may run beside other solves. Only one thread may call
-    it at a time: make a function for each thread. It works on as many threads as `A.apply` does
-    when it is made. In a process that is forked off later, it works on one thread.
+    The function has memory of its own, so it may run beside other solves. Threads that call it at
+    the same time take turns: make a function for each thread. It works on as many threads as
+    `A.apply` does when it is made. In a process that is forked off later, it works on one thread.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ def applier(A: Operator) -> Any:
     OperatorError
         A is not an operator, is complex, is on a device, or is distributed over ranks.
 
-    A call raises ValueError for arrays of other lengths and arrays that share memory, RuntimeError
-    if another thread is calling the function, and TypeError for arrays of another type.
+    A call raises ValueError for arrays of other lengths and arrays that share memory, and TypeError
+    for arrays of another type. Numba loses errors inside ``prange``.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def _function(made: Applier, rows: int, columns: int, real: Any) -> Any:
     run, state = _APPLY(made.address), made.state
     lengths = f"the operator takes x of length {columns} and y of length {rows}"
     shared = "x and y share memory: give y memory of its own"
-    busy = "another thread is in this function: make an applier for each thread"
+    busy = "another thread is in this function, and femops knows no locks of this system"
 
     def apply(x: Any, y: Any) -> None:
         if x.size != columns or y.size != rows:
@@ -162,7 +162,8 @@ def law(
     LawFunction
         Function that takes symbols in a form, and numbers or arrays elsewhere. It computes in
         float64, in float32 forms too. Where the law raises an error, and where an index is outside
-        of a table, its results are NaN.
+        of a table, its results are NaN. In a function that the law calls, a column outside of its
+        row is seen if Numba compiled the function with ``boundscheck=True``.
 
     Raises
     ------
@@ -222,9 +223,11 @@ def _law(function: Any) -> tuple[Any, bool, Law]:
         return function.function, function._several, replace(function.law, rule=True)
     if not callable(function):
         raise OperatorError(f"{shown(function)} is not a function of numbers")
-    f = function
-    if not isinstance(f, numba.core.dispatcher.Dispatcher):
-        f = numba.njit(f, error_model="numpy")
+    # with checks of each index: a check of its place in memory would let a column lead to a row
+    options = {"error_model": "numpy"}
+    if isinstance(function, numba.core.dispatcher.Dispatcher):
+        function, options = function.py_func, function.targetoptions
+    f = numba.jit(**{**options, "nopython": True, "boundscheck": True})(function)
     title = f.py_func.__name__
     parameters = inspect.signature(f.py_func).parameters.values()
     if not parameters or any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
@@ -304,8 +307,8 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     Raises
     ------
     OperatorError
-        f is not a function, Numba cannot compile it, a parameter is not a number, or f returns
-        something else than numbers.
+        f is not a function, Numba cannot compile it or has compiled it with ``parallel=True``, a
+        parameter is not a number, or f returns something else than numbers.
 
     Examples
     --------
@@ -320,18 +323,29 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     >>> print(f"{u.max():.6f}")
     1.000000
     """
-    if not callable(f):
-        raise OperatorError(f"f is {shown(f)}: give a function of a point x")
+    of_numba: Any = f if isinstance(f, numba.core.dispatcher.Dispatcher) else None
+    if of_numba is None and not inspect.isfunction(f):
+        raise OperatorError(
+            f"f is {shown(f)}: give a function of a point x, written by def or lambda"
+        )
+    if of_numba is not None and of_numba.targetoptions.get("parallel"):
+        raise OperatorError(
+            f"{f.__name__} is compiled with parallel=True: leave that out, as the threads of "
+            "femops share the points"
+        )
     given = tuple(number_of(one) for one in parameters)
     for one, number in zip(parameters, given, strict=True):
         if number is None:
             raise OperatorError(f"a parameter is {shown(one)}: give a number")
-    compiled = f if isinstance(f, numba.core.dispatcher.Dispatcher) else _compiled(f)
+    compiled = _compiled(f) if of_numba is None else of_numba
     kind, count = _result(compiled, 1 + normals, len(given))
     loop = _loop(compiled, normals, count > 0)
 
     def values(x: Any, n: Any) -> NDArray[Any]:
         x, n = (np.asarray(one, dtype=np.float64) for one in (x, n))
+        if x.ndim != 2 or x.shape != n.shape:
+            beside = f" and normals of shape {n.shape}" if normals else ""
+            raise OperatorError(f"x has shape {x.shape}{beside}: give points (dim, n)")
         out = np.empty((max(count, 1), x.shape[1]), kind)
 
         def work(begin: int) -> None:

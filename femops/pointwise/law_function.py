@@ -62,12 +62,16 @@ class LawFunction:
 def raised(law: Law, numbers: Sequence[float]) -> Exception | None:
     """The error that a law raises for some numbers; None if it raises none or is gone."""
     made = _made.get(law.name)
+    if made is None:
+        return None
+    # a function that the user's function calls may have no checks of indices of its own
+    if np.isnan(evaluated(law.places, *numbers)).any():
+        return IndexError("an index is outside of a table")
     try:
-        results = None if made is None else made.function(*numbers)
+        made.function(*numbers)
     except Exception as error:  # noqa: BLE001  (whatever it is)
         return error
-    nan = results is not None and np.isnan(results).any()
-    return None if nan or made is None else IndexError("an index is outside of a table")
+    return None
 
 
 def _is_symbol(given: Any) -> bool:

@@ -354,8 +354,51 @@ def test_an_index_outside_of_a_table():
     V = femops.H1(femops.box((3,)), 1)
     F = femops.residual(lambda u, x: {"value": entry(u)}, V)
     F.residual(np.full(V.size, 4.5))
+    for wrong in (5.5, -6.0, 1e9, 1e300):
+        with pytest.raises(femops.errors.LawError, match="IndexError: index is out of bounds"):
+            F.residual(np.full(V.size, wrong))
+
+
+# every byte, beside some that LLVM's text could join with it
+ALL = np.frombuffer(
+    b"".join(
+        bytes([k, second, 0x34, 0x31, 0x5C, k, 0x40, 0x3F])
+        for k in range(256)
+        for second in b'\\"A'
+    )
+)
+
+
+def test_a_table_of_all_bytes():
+    found = law(lambda a: ALL[int(a)])(np.arange(float(len(ALL))))
+    assert np.array_equal(found, ALL)
+
+
+GRID, EMPTY = np.arange(12.0).reshape(3, 4), np.zeros(0)
+
+
+@pytest.mark.parametrize("compile_first", [False, True])
+def test_an_index_outside_of_a_row(compile_first):
+    """It would lead to the next row, and one of a number that is no whole number to any entry."""
+
+    def column(a):
+        return GRID[0, int(a)]
+
+    found = law(numba.njit(column) if compile_first else column)
+    a = np.array([0.0, 3.0, -1.0, 4.0, 9.0, -5.0, 1e19, 1e300, np.inf, np.nan])
+    assert np.array_equal(found(a), [0.0, 3.0, 3.0] + [np.nan] * 7, equal_nan=True)
+    assert np.isnan(law(lambda a: EMPTY[int(a)])(a)).all()
+
+
+def test_an_index_in_a_function_that_a_law_calls():
+    """Numba compiled it without checks, so it is not called to tell the error."""
+    entry = numba.njit(lambda a: TABLE[int(a)])
+    one = law(lambda a: entry(a) + 0.0)
+    V = femops.H1(femops.box((3,)), 1)
+    F = femops.residual(lambda u, x: {"value": one(u)}, V)
+    F.residual(np.full(V.size, 4.5))
     with pytest.raises(femops.errors.LawError, match="an index is outside of a table"):
-        F.residual(np.full(V.size, 5.5))
+        F.residual(np.full(V.size, 1e12))
 
 
 def test_newton_shortens_steps_that_are_too_long_for_a_law():

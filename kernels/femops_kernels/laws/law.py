@@ -128,6 +128,24 @@ class Law:
             one.operation == "table" for block in self.blocks for one in block.instructions
         )
 
+    @cached_property
+    def places(self) -> Law:
+        """The law with results of zero, which fails only where an index is outside of a table."""
+
+        def result(one: Instruction) -> Instruction:
+            zero = replace(one, kind="f64", operands=(0.0,))
+            return zero if one.operation == "result" else one
+
+        blocks = (
+            replace(
+                block,
+                instructions=tuple(map(result, block.instructions)),
+                end=("end", 0) if block.end[0] == "end" else block.end,
+            )
+            for block in self.blocks
+        )
+        return replace(self, blocks=tuple(blocks), rule=False)
+
     @property
     def size(self) -> int:
         """Number of instructions."""

@@ -315,8 +315,11 @@ class _Reader:
             raise self.failed("it uses an array that may change")
         if found.group(3) is None:
             return bytes(int(found.group(1)))
-        return re.sub(
-            rb"\\([0-9A-F]{2})",
-            lambda one: bytes([int(one.group(1), 16)]),
+        data = re.sub(  # a backslash is two of them
+            rb"\\(\\|[0-9A-F]{2})",
+            lambda one: b"\\" if one.group(1) == b"\\" else bytes([int(one.group(1), 16)]),
             found.group(3).encode(),
         )
+        if len(data) != int(found.group(1)):
+            raise self.failed("it uses an array whose text in LLVM is unknown")
+        return data
