@@ -20,6 +20,7 @@ from femops.pointwise.law_function import LawFunction
 from femops_common.arguments import checked, number_of, shown
 from femops_kernels.cpu.applier import Applier
 from femops_kernels.cpu.in_order import in_order
+from femops_kernels.cpu.laws import evaluated
 from femops_kernels.errors import KernelError
 from femops_kernels.laws.law import Law
 from femops_kernels.laws.reader import read
@@ -282,9 +283,9 @@ _POINTS = 4096  # points of a piece that one thread works on
 def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) -> Any:
     """Function of x for coefficients, loads and values, from a function of one point.
 
-    f may have branches, and loops until convergence. Numba compiles the loop over the points, and
-    the threads of femops share it. (NumPy's functions of all points are as fast where there are
-    neither.)
+    f may have branches, and loops until convergence. Numba compiles it. Where it reads its vectors
+    entry by entry, it runs for all slots of a SIMD vector at once, as a `law` does; else for one
+    point after the other. The threads of femops share the points.
 
     Parameters
     ----------
@@ -346,6 +347,14 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
         if x.ndim != 2 or x.shape != n.shape:
             beside = f" and normals of shape {n.shape}" if normals else ""
             raise OperatorError(f"x has shape {x.shape}{beside}: give points (dim, n)")
+        vectors = (x, n) if normals else (x,)
+        on_lanes = _on_lanes(compiled, len(x), len(vectors), len(given)) if kind is float else None
+        if on_lanes is not None:
+            found = evaluated(on_lanes, *(row for one in vectors for row in one), *given)
+            if on_lanes.failing and (failed := np.isnan(found).any(axis=0)).any():
+                # f has raised an error, or returned NaN: it does so again
+                loop(x[:, failed], n[:, failed], np.empty((len(found), failed.sum())), given)
+            return np.array(found) if count else found[0]
         out = np.empty((max(count, 1), x.shape[1]), kind)
 
         def work(begin: int) -> None:
@@ -372,6 +381,28 @@ def _compiled_for(f: Any, arguments: tuple[Any, ...]) -> Any:
             f"Numba cannot compile {f.py_func.__name__} for these arguments: {error}"
         ) from error
     return f.overloads[arguments].signature.return_type
+
+
+@cache
+def _on_lanes(f: Any, dim: int, vectors: int, parameters: int) -> Law | None:
+    """Law of a function that takes tuples for its vectors. None if it does not, or is no law."""
+
+    def normal_too(numbers: Any) -> Any:
+        return f(numbers[:dim], numbers[dim : 2 * dim], *numbers[2 * dim :])
+
+    def point_alone(numbers: Any) -> Any:
+        return f(numbers[:dim], *numbers[dim:])
+
+    at = numba.njit(normal_too if vectors == 2 else point_alone)
+    count = dim * vectors + parameters
+    signature = (numba.types.UniTuple(numba.float64, count),)
+    try:
+        returned = _compiled_for(at, signature)
+        name, text = at.overloads[signature].fndesc.mangled_name, at.inspect_llvm(signature)
+        title = str(f.py_func.__name__)
+        return read(title, text, name, count, [*_places(title, returned)])
+    except (KernelError, OperatorError):
+        return None
 
 
 @cache
