@@ -222,11 +222,14 @@ def _law(function: Any) -> tuple[Any, bool, Law]:
     function = getattr(function, "_pyfunc", function)  # of `numba.cfunc`
     if isinstance(function, LawFunction):
         return function.function, function._several, replace(function.law, rule=True)
-    if not callable(function):
-        raise OperatorError(f"{shown(function)} is not a function of numbers")
+    of_numba = isinstance(function, numba.core.dispatcher.Dispatcher)
+    if not of_numba and not inspect.isfunction(function):
+        raise OperatorError(
+            f"{shown(function)} is not a function of numbers: give one, written by def or lambda"
+        )
     # with checks of each index: a check of its place in memory would let a column lead to a row
     options = {"error_model": "numpy"}
-    if isinstance(function, numba.core.dispatcher.Dispatcher):
+    if of_numba:
         function, options = function.py_func, function.targetoptions
     f = numba.jit(**{**options, "nopython": True, "boundscheck": True})(function)
     title = f.py_func.__name__

@@ -27,7 +27,7 @@ class LawFunction:
     """
 
     def __init__(self, law: Law, function: Callable[..., Any], *, several: bool) -> None:
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())  # without attributes of Numba
         self.law, self.function, self._several = law, function, several
         _made[law.name] = self
 

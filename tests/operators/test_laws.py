@@ -2,8 +2,10 @@
 
 import ctypes
 import math
+import pickle
 import random
 import subprocess
+from functools import partial
 
 import numpy as np
 import pytest
@@ -399,6 +401,23 @@ def test_an_index_in_a_function_that_a_law_calls():
     F.residual(np.full(V.size, 4.5))
     with pytest.raises(femops.errors.LawError, match="an index is outside of a table"):
         F.residual(np.full(V.size, 1e12))
+
+
+def squared(a):
+    return a * a
+
+
+def test_a_law_is_pickled():
+    square = law(squared)
+    again = pickle.loads(pickle.dumps(square))
+    assert again.law == square.law
+    assert again(3.0) == 9.0
+
+
+@pytest.mark.parametrize("wrong", [3, int, np.sin, partial(max, 1.0)])
+def test_what_is_no_function_of_python(wrong):
+    with pytest.raises(OperatorError, match="is not a function of numbers: give one, written by"):
+        law(wrong)
 
 
 def test_newton_shortens_steps_that_are_too_long_for_a_law():
