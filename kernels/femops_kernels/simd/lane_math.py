@@ -1,7 +1,7 @@
 """Functions of lane vectors that q-functions call: ``lane_sqrt`` and the like.
 
-A function that LLVM has for vectors is one instruction. Some others are in `elementary`, and the
-rest call the C library for each slot.
+A function that LLVM has for vectors is one instruction. Some others are written from such
+instructions (`femops_kernels.simd.elementary`), and the rest call the C library for each slot.
 """
 
 from __future__ import annotations
