@@ -7,6 +7,7 @@ import inspect
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -222,23 +223,15 @@ def _law(function: Any) -> tuple[Any, bool, Law]:
     function = getattr(function, "_pyfunc", function)  # of `numba.cfunc`
     if isinstance(function, LawFunction):
         return function.function, function._several, replace(function.law, rule=True)
-    of_numba = isinstance(function, numba.core.dispatcher.Dispatcher)
-    if not of_numba and not inspect.isfunction(function):
-        raise OperatorError(
-            f"{shown(function)} is not a function of numbers: give one, written by def or lambda"
-        )
-    # with checks of each index: a check of its place in memory would let a column lead to a row
-    options = {"error_model": "numpy"}
-    if of_numba:
-        function, options = function.py_func, function.targetoptions
-    f = numba.jit(**{**options, "nopython": True, "boundscheck": True})(function)
+    f = _scalar(function)
     title = f.py_func.__name__
     parameters = inspect.signature(f.py_func).parameters.values()
     if not parameters or any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
         raise OperatorError(f"{title} takes {[*map(str, parameters)]}: let it take numbers by name")
     signature = (numba.float64,) * len(parameters)
-    returned = _compiled_for(f, signature)
-    places = list(_places(title, returned))
+    with _no_vectors():
+        returned = _compiled_for(f, signature)
+    places = _places(title, returned)
     name = f.overloads[signature].fndesc.mangled_name
     text = f.inspect_llvm(signature)
     several = isinstance(returned, numba.types.BaseTuple)
@@ -248,33 +241,72 @@ def _law(function: Any) -> tuple[Any, bool, Law]:
         raise OperatorError(str(error)) from error
 
 
-def _places(title: str, returned: Any) -> Iterator[int]:
-    """Bytes at which the numbers of a result begin in memory."""
-    offset = 0
-    for one in _flat(returned):
-        if one not in _BYTES:
-            raise OperatorError(f"{title} returns {returned}: let it return numbers")
-        offset = -(-offset // _BYTES[one]) * _BYTES[one]
-        yield offset
-        offset += _BYTES[one]
+def _scalar(function: Any) -> Any:
+    """Function for Numba to compile, with the options of one that it has compiled before.
+
+    That one may be from Numba's cache, which keeps no text, or have vectors and threads.
+    """
+    if inspect.isfunction(function):
+        return numba.njit(function, error_model="numpy", boundscheck=True)
+    if not isinstance(function, numba.core.dispatcher.Dispatcher):
+        raise OperatorError(
+            f"{shown(function)} is not a function of numbers: give one, written by def or lambda"
+        )
+    # with checks of each index: a check of its place in memory would let a column lead to a row
+    options = {**function.targetoptions, "parallel": False, "boundscheck": True}
+    return numba.jit(function.py_func, locals=function.locals, **options)
 
 
-def _flat(returned: Any) -> Iterator[Any]:
-    if isinstance(returned, numba.types.BaseTuple):
-        for one in returned.types:
-            yield from _flat(one)
-    else:
-        yield returned
+@contextmanager
+def _no_vectors() -> Iterator[None]:
+    """Let Numba make no vectors from loops: lanes are vectors already."""
+    config = numba.core.config
+    with _lock:
+        kept = config.LOOP_VECTORIZE, config.SLP_VECTORIZE
+        config.LOOP_VECTORIZE = config.SLP_VECTORIZE = 0
+        try:
+            yield
+        finally:
+            config.LOOP_VECTORIZE, config.SLP_VECTORIZE = kept
 
 
-_BYTES = {
-    numba.float64: 8,
-    numba.float32: 4,
-    numba.int64: 8,
-    numba.int32: 4,
-    numba.boolean: 1,
+def _places(title: str, returned: Any) -> list[tuple[int, str]]:
+    """Bytes at which the numbers of a result begin in memory, and their kinds."""
+    found: list[tuple[int, str]] = []
+
+    def place(one: Any, offset: int) -> int:
+        """Note the places of a result's numbers from an offset; the offset of its end."""
+        offset = -(-offset // alignment(one)) * alignment(one)
+        if not isinstance(one, numba.types.BaseTuple):
+            found.append((offset, _KINDS[numba.types.unliteral(one)]))
+            return offset + alignment(one)
+        for part in one.types:
+            offset = place(part, offset)
+        return -(-offset // alignment(one)) * alignment(one)
+
+    def alignment(one: Any) -> int:
+        if isinstance(one, numba.types.BaseTuple):
+            return max(map(alignment, one.types), default=1)
+        kind = _KINDS.get(numba.types.unliteral(one))
+        if kind is None:
+            raise wrong
+        return int(kind[1:]) // 8
+
+    wrong = OperatorError(f"{title} returns {returned}: let it return numbers (float, int or bool)")
+    place(returned, 0)
+    if not found:
+        raise wrong
+    return found
+
+
+_KINDS = {
+    numba.float64: "f64",
+    numba.float32: "f32",
+    numba.int64: "i64",
+    numba.int32: "i32",
+    numba.boolean: "i8",
 }
-"""Types that a law may return, and their bytes."""
+"""Types that a law may return, and the kinds of their numbers in memory."""
 
 
 # --- functions of a point -------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from femops.operators.execution.ranks import compiled_steps
 from femops.operators.execution.vectors import check_output, checked_vector, contiguous_vector
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints, read_only
+from femops.operators.integrals.history import History
 from femops.operators.integrals.integral import Made
 from femops.operators.integrals.nonlinear import Functionals, NonlinearIntegral
 from femops.operators.integrals.state import State
@@ -363,18 +364,28 @@ class Residual(Summable):
         }
         return backend_of(self.space).state(named, {})
 
-    def committed(self, u: NDArray[Any]) -> Residual:
+    def committed(self, u: NDArray[Any], history: History) -> Residual:
         """See `History.commit`. Collective."""
-        if not any(part.histories for part in self._parts):
-            raise OperatorError(f"{self!r} has no history: give one as a coefficient")
-        state, found = self._state(self._given(u)), dict[str, Any]()
+        given = [pair for part in self._parts for pair in part.histories.items()]
+        if not any(one is history for _, one in given):
+            has = ", ".join(name for name, _ in given) or "none"
+            raise OperatorError(
+                f"{self!r} does not have this history (it has {has}): give it as a coefficient"
+            )
+        for k, (name, one) in enumerate(given):
+            if any(name == other or one is used for other, used in given[:k]):
+                raise OperatorError(
+                    f"{self!r} has two next values for the history {name}: let one function "
+                    "compute all that needs it, and give each history a name of its own"
+                )
+        state, found = self._state(self._given(u)), dict[str, NDArray[Any]]()
         with check(self.space.comm):
             for part in self._parts:
-                for name, values in part.next_values(state).items() if part.histories else ():
-                    found[name] = part.histories[name], values
-        for history, values in found.values():
-            history.set(values)
-        return self.update(**{name: history for name, (history, _) in found.items()})
+                if part.histories:
+                    found |= part.next_values(state)
+        for name, one in given:
+            one.set(found[name])
+        return self.update(**dict(given))
 
     # --- copies with changes ---------------------------------------------------------------------
 

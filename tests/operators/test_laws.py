@@ -560,7 +560,7 @@ def test_histories_that_do_not_fit():
         femops.residual(lambda u, x, old: {"value": old[0] * u}, V, old=old)
     with pytest.raises(TraceError, match="an array of 2 entries"):
         femops.residual(lambda u, x, old: {"value": u, "history": {"old": u}}, V, old=old)
-    with pytest.raises(OperatorError, match="has no history: give one as a coefficient"):
+    with pytest.raises(OperatorError, match=r"does not have this history \(it has none\)"):
         old.commit(femops.residual(lambda u, x: {"value": u}, V), u)
     with pytest.raises(OperatorError, match="is no residual"):
         old.commit(femops.mass(V), u)
@@ -574,6 +574,58 @@ def test_histories_that_do_not_fit():
     with pytest.raises(femops.errors.LawError, match="fails in element"):
         one.commit(F, V.interpolate(lambda x: x[0]))
     assert one.vector.tobytes() == kept.tobytes()
+
+
+def test_what_is_no_commit():
+    V = femops.H1(mesh_of(2), 2)
+    one, two, u = femops.numba.history(V), femops.numba.history(V), np.full(V.size, 0.5)
+
+    def grown(old, a):
+        function = lambda u, x, old: {"value": u + old, "history": {"old": old + a * u}}  # noqa: E731
+        return femops.residual(function, V, old=old)
+
+    both = femops.residual(
+        lambda u, x, a, b: {"value": u, "history": {"a": a + u, "b": b - u}}, V, a=one, b=one
+    )
+    for F in (grown(one, 1) + grown(two, 2), grown(one, 1) + grown(one, 2), both):
+        with pytest.raises(OperatorError, match="has two next values for the history"):
+            one.commit(F, u)
+    with pytest.raises(OperatorError, match=r"does not have this history \(it has old\)"):
+        two.commit(grown(one, 1), u)
+    assert not one.vector.any()
+    assert not two.vector.any()
+    one.commit(grown(one, 1) + femops.residual(lambda u, x: {"value": u}, V), u)
+    close(one.vector, np.full(one.space.size, 0.5))
+    with pytest.raises(TraceError, match="returned next values of 'new', which is no history"):
+        femops.residual(
+            lambda u, x, old: {"value": u, "history": {"old": old, "new": u}}, V, old=one
+        )
+    for space in (None, V.mesh, femops.Product(a=V, b=V)):
+        with pytest.raises(OperatorError, match=r"V is .*: give a space"):
+            femops.numba.history(space)
+
+
+def test_updates_of_histories():
+    V = femops.H1(mesh_of(2), 2)
+    old, u = femops.numba.history(V), np.full(V.size, 0.5)
+
+    def plain(u, x, old):
+        return {"value": u + old}
+
+    def grown(u, x, old):
+        return {"value": u + old, "history": {"old": old + u}}
+
+    with pytest.raises(TraceError, match="takes the history 'old': return its next values too"):
+        femops.residual(plain, V, old=old.field).update(old=old)
+    F, other = femops.residual(grown, V, old=old), femops.numba.history(V)
+    with pytest.raises(OperatorError, match="does not have this history"):
+        old.commit(F.update(old=other), u)
+    other.commit(F.update(old=other), u)
+    assert other.vector.all()
+    with pytest.raises(OperatorError, match="is at other points than grown"):
+        F.update(old=femops.numba.history(V, quadrature=6))
+    with pytest.raises(TraceError, match="history"):
+        F.update(old=3.0)
 
 
 def test_a_history_is_saved_and_set(tmp_path):

@@ -62,7 +62,7 @@ class FormCoefficient:
 
     def of(self, value: Any) -> FormCoefficient:
         """Copy of the coefficient with a new value from the user."""
-        return replace(self, value=value, kept=False, of_function=False)
+        return replace(self, value=value, kept=False, of_function=False, history=None)
 
     def read(self, *, on_sides: bool = False) -> FormCoefficient:
         """Copy of the coefficient with a `Field`, which copies the vector, for a GridFunction.

@@ -48,7 +48,7 @@ class History:
     Raises
     ------
     OperatorError
-        The rule is not of Gauss.
+        V is no space (of a product give that of one field), or the rule is not of Gauss.
 
     Examples
     --------
@@ -98,13 +98,14 @@ class History:
         Raises
         ------
         OperatorError
-            F has no history, or next values are not finite. Then no history changes.
+            F does not have this history, has one history twice, or next values are not finite.
+            Then no history changes.
         LawError
             A law fails at a point. Then no history changes.
         """
         if not hasattr(F, "committed"):
             raise OperatorError(f"{F!r} is no residual: give that whose coefficient the history is")
-        return F.committed(u)
+        return F.committed(u, self)
 
     def matches(self, rule: Quadrature1D) -> bool:
         """True if the points of a rule are those of the history."""

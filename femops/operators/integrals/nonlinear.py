@@ -291,7 +291,9 @@ class NonlinearIntegral:
         twin = copy(self)
         twin.form, twin._setups = self.form.replaced(mine, made), {}
         twin.__dict__.pop("_derivative", None)  # it has the old coefficients
-        if twin.form.coefficient_shapes() != self.form.coefficient_shapes():
+        shapes = twin.form.coefficient_shapes()
+        same = twin._next_values(shapes).keys() == self._next_values(shapes).keys()
+        if not same or shapes != self.form.coefficient_shapes():
             for name in ("_tests", "_scaled", "_swept", "_linearised", "is_constant", "_qfunction"):
                 twin.__dict__.pop(name, None)
             twin._read()
@@ -329,9 +331,14 @@ def _of_histories(
     function: FormFunction, results: Any, next_values: Mapping[str, int]
 ) -> dict[str, Any]:
     """Entries of the next values of histories in the result of a function."""
-    found = {}
-    for output, ncomp in next_values.items():
-        name = output[len(NEXT) + 1 : -1]
+    found, names = {}, [output[len(NEXT) + 1 : -1] for output in next_values]
+    unknown = [one for one in results if one not in names] if isinstance(results, Mapping) else []
+    if unknown and names:
+        raise OperatorError(
+            f"{name_of(function)} returned next values of {unknown[0]!r}, which is no history: its "
+            f"histories are {', '.join(names)}"
+        )
+    for name, (output, ncomp) in zip(names, next_values.items(), strict=True):
         value = results.get(name) if isinstance(results, Mapping) else None
         flat = np.asarray(value, dtype=object).reshape(-1)
         if value is None or len(flat) != ncomp:

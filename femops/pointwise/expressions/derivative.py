@@ -108,8 +108,12 @@ def _slopes(result: Node, by: Iterable[int]) -> list[Any]:
         law = derivative(called.data, wanted)
     except KernelError as error:
         raise TraceError(str(error)) from error
-    found = result.graph.results(law, called.args)
-    return found[k * len(wanted) : (k + 1) * len(wanted)]
+    graph, found = result.graph, result.graph.results(law, called.args)
+    # constants, and numbers that are the same, let forms store less
+    return [
+        graph.constant(x) if constant else found[x]
+        for constant, x in law.known[k * len(wanted) : (k + 1) * len(wanted)]
+    ]
 
 
 def _of_law(result: Node, parts: list[Node]) -> Any:

@@ -31,7 +31,8 @@ _OF_ONE = {
     "fneg": "-{0}",
     "freeze": "{0}",
     "frem": "fmod({0}, {1})",
-    **dict.fromkeys(("fptosi", "sitofp", "fpext", "fptrunc", "sext"), "({kind}){0}"),
+    **dict.fromkeys(("fptosi", "fpext", "fptrunc"), "({kind}){0}"),
+    **dict.fromkeys(("sitofp", "sext"), "({kind}){signed}"),
     **dict.fromkeys(("zext", "uitofp", "trunc"), "({kind}){unsigned}"),
     "fptoui": "({kind})(unsigned long long){0}",
 }
@@ -51,13 +52,14 @@ _CLASSES = (
     "{0} > {max}",
 )
 """Tests of ``llvm.is.fpclass``, by bit."""
+_WIDER = (("signed char", 8), ("short", 16), ("int", 32), ("long long", 64))
 
 
 def function(law: Law) -> str:
     """Definition of a function ``law(double, ..., double* results)``."""
     given = ", ".join(f"double {_name(f'%{k}')}" for k in range(law.inputs))
-    known = [f"    {_TYPES[kind]} {_name(name)};" for name, kind in _made(law)]
-    known += [f"    {_TYPES[kind]} {_name(name)}_next;" for name, kind in _choices(law)]
+    known = [f"    {_type(kind)} {_name(name)};" for name, kind in _made(law)]
+    known += [f"    {_type(kind)} {_name(name)}_next;" for name, kind in _choices(law)]
     lines = [
         f"__device__ __forceinline__ void {law.name}({given}, double* results)",
         "{",
@@ -89,6 +91,33 @@ def _choices(law: Law) -> list[tuple[str, str]]:
     return [(one.name, one.kind) for block in law.blocks for one in block.choices]
 
 
+def _type(kind: str) -> str:
+    """Type for numbers of a kind. An integer of a width that C++ has not is in a wider one."""
+    if kind in _TYPES:
+        return _TYPES[kind]
+    return next((name for name, bits in _WIDER if int(kind[1:]) < bits), "__int128")
+
+
+def _unsigned(kind: str, number: str) -> str:
+    """Text of an integer as an unsigned one."""
+    if kind == "i1":
+        return f"(bool){number}"
+    text = f"(unsigned {_type(kind).removeprefix('signed ')}){number}"
+    return text if kind in _TYPES else f"({text} & {_bits(kind)})"
+
+
+def _bits(kind: str) -> str:
+    return f"(((unsigned {_type(kind).removeprefix('signed ')})1 << {kind[1:]}) - 1)"
+
+
+def _cut(kind: str, number: str) -> str:
+    """Text of a number that is cut to a kind, with the sign of its highest bit."""
+    if kind in _TYPES or kind[0] == "f":
+        return f"({_type(kind)})({number})"
+    wide, left = _type(kind), f"(sizeof({_type(kind)}) * 8 - {kind[1:]})"
+    return f"({wide})((unsigned {wide.removeprefix('signed ')})({number}) << {left}) >> {left}"
+
+
 def _name(name: str) -> str:
     return "v" + name[1:].replace(".", "_")
 
@@ -100,7 +129,12 @@ def _operand(one: Any, kind: str) -> str:
     if kind == "i1":
         return "true" if one else "false"
     if kind[0] == "i":
-        return f"({_TYPES[kind]})({int(one) + 1}ll - 1)"  # the least one has no literal
+        if int(one) == -(2**63):  # it has no literal
+            return f"({_type(kind)})(-{2**63 - 1}ll - 1)"
+        if abs(int(one)) >= 2**63:
+            high, low = divmod(int(one), 2**62)
+            return f"(({_type(kind)})({high}ll) * {2**62}ll + {low}ll)"
+        return f"({_type(kind)})({int(one)}ll)"
     number = float(one)
     if number != number:
         return f"({_TYPES[kind]})(0.0 / 0.0)"
@@ -134,10 +168,10 @@ def _said(law: Law, one: Instruction) -> list[str]:
     if one.operation == "result":
         value = _operand(one.operands[0], one.kind)
         return [f"results[{one.detail}] = (double){value};"]
-    name, kind = _name(one.name), _TYPES[one.kind]
+    name, kind = _name(one.name), _type(one.kind)
     if one.operation == "table":
         entries = ", ".join(_operand(x, one.kind) for x in one.operands[1])
-        size = 8 if one.kind[-2:] == "64" else 4 if one.kind[-2:] == "32" else 1
+        size = int(one.kind[1:]) // 8
         count = len(one.operands[1])
         place = f"{_operand(one.operands[0], 'i64')} / {size}"
         outside = f"{_operand(one.operands[0], 'i64')} < 0 || {place} >= {count}"
@@ -160,12 +194,11 @@ def _expression(law: Law, one: Instruction, kind: str) -> str:
         a, b = (_operand(side, one.kind) for side in sides)
         return f"{_operand(condition, 'i1')} ? {a} : {b}"
     given = [_operand(x, source) for x in one.operands]
-    wide = f"unsigned {_TYPES[source]}".replace("unsigned signed", "unsigned")
-    unsigned = [f"({'bool' if source == 'i1' else wide}){x}" for x in given]
+    unsigned = [_unsigned(source, x) if source[0] == "i" else x for x in given]
     sign = (_INFIX | _SIGNED | _UNSIGNED).get(operation)
     if sign is not None:
         a, b = unsigned if operation in _UNSIGNED else given
-        return f"({kind})({a} {sign} {b})"
+        return _cut(one.kind, f"{a} {sign} {b}")
     match operation:
         case "fcmp":
             return _compared(one.detail, *given)
@@ -176,10 +209,13 @@ def _expression(law: Law, one: Instruction, kind: str) -> str:
             return _of_class(one.detail, given[0], source)
         case "call":
             return _call(one.detail, given, unsigned)
-    text = _OF_ONE[operation].format(given[0], given[-1], unsigned=unsigned[0], kind=kind)
     if one.kind == "i1" and operation == "trunc":
         return f"({unsigned[0]} & 1) != 0"
-    return f"-({text})" if (operation, source) == ("sext", "i1") else text
+    if operation == "trunc":
+        return _cut(one.kind, unsigned[0])
+    signed = f"-(int){given[0]}" if source == "i1" else given[0]
+    names = {"unsigned": unsigned[0], "signed": f"({signed})", "kind": kind}
+    return _OF_ONE[operation].format(given[0], given[-1], **names)
 
 
 def _of_class(tests: int, number: str, kind: str) -> str:

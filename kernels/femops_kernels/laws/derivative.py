@@ -6,7 +6,7 @@ This is what dual numbers do (Griewank and Walther, Evaluating Derivatives, 2008
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, final
@@ -48,6 +48,50 @@ def _selected(rule: Law, inputs: int, by: tuple[int, ...]) -> Law:
     return replace(rule, results=len(places), blocks=tuple(blocks))
 
 
+def _renamed(
+    source: Law, blocks: Sequence[Block], same: Mapping[str, Operand]
+) -> tuple[Block, ...]:
+    """Blocks whose numbers have the names that a reader would give them.
+
+    ``same`` has numbers that are others, or constants.
+    """
+    names = {f"%{k}": f"%{k}" for k in range(source.inputs)}
+    for block in blocks:
+        for name, _ in block.numbers():
+            names[name] = f"%{len(names)}"
+
+    def new(one: Any) -> Any:
+        while one in same:
+            one = same[one]
+        return names[one] if isinstance(one, str) else one
+
+    return tuple(
+        Block(
+            tuple(
+                replace(one, name=new(one.name), values=tuple((k, new(x)) for k, x in one.values))
+                for one in block.choices
+            ),
+            tuple(
+                replace(
+                    one,
+                    name=one.name and new(one.name),
+                    operands=_operands(one, new),
+                )
+                for one in block.instructions
+            ),
+            (block.end[0], new(block.end[1]), *block.end[2:]),
+        )
+        for block in blocks
+    )
+
+
+def _operands(one: Instruction, new: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Operands with new names; the last one of a table has its entries."""
+    if one.operation == "table":
+        return new(one.operands[0]), one.operands[1]
+    return tuple(map(new, one.operands))
+
+
 @final
 class _Dual:
     """Writes the derivatives of a law."""
@@ -57,13 +101,16 @@ class _Dual:
         self.moving = {f"%{k}" for k in by}
         self.unit = {f"%{k}": j for j, k in enumerate(by)}
         self.count = 0
+        self.same: dict[str, Operand] = {}  # derivatives that are other numbers, or constants
         self._find_moving()
 
     def law(self) -> Law:
         """The derivatives, whose own follow from their instructions."""
-        blocks = tuple(map(self._block, self.source.blocks))
-        title = f"the derivative of {self.source.title}"
-        return Law(title, self.source.inputs, self.source.results * len(self.by), blocks)
+        blocks = [*map(self._block, self.source.blocks)]
+        title, results = f"the derivative of {self.source.title}", self.source.results
+        # new names, because the derivatives of this law get names by the same rules
+        made = _renamed(self.source, blocks, self.same)
+        return Law(title, self.source.inputs, results * len(self.by), made)
 
     def _find_moving(self) -> None:
         """Find the numbers that have a derivative, and the bits that depend on these."""
@@ -123,7 +170,8 @@ class _Dual:
             return 0.0
         if number in self.unit:
             return float(self.unit[number] == j)
-        return f"{number}.{j}"
+        name = f"{number}.{j}"
+        return self.same.get(name, name)
 
     def _give(self, one: Instruction) -> None:
         for j in range(len(self.by)):
@@ -145,6 +193,8 @@ class _Dual:
             slopes = [self._slope(x, j) for x in one.operands]
             if one.operation == "select":
                 total = self._chosen(one.operands[0], slopes[1], slopes[2], one.kind)
+            elif one.detail in _EXTREMES:
+                total = self._chosen(factors[0], slopes[0], slopes[1], one.kind)
             elif one.operation in ("fpext", "fptrunc"):
                 total = slopes[0]
                 if isinstance(total, str):
@@ -155,8 +205,7 @@ class _Dual:
                 total = 0.0
                 for factor, slope in zip(factors, slopes, strict=True):
                     total = self._sum(total, self._product(factor, slope, one.kind), one.kind)
-            name = f"{one.name}.{j}"
-            self.made.append(Instruction(name, "fadd", one.kind, (total, -0.0)))
+            self.same[f"{one.name}.{j}"] = total
 
     def _chosen(self, condition: Operand, a: Operand, b: Operand, kind: str) -> Operand:
         return a if a == b else self._new("select", condition, a, b, kind=kind)
@@ -216,10 +265,9 @@ class _Factors:
         """Write (1 - a) (1 + a), where 1 - a * a would cancel."""
         return self("fmul", self("fsub", 1.0, a), self("fadd", 1.0, a))
 
-    def if_(self, sign: str, a: Operand, b: Operand, first: Operand, second: Operand) -> str:
-        """Write a choice that follows a comparison of a and b."""
-        mask = self._writer._new("fcmp", a, b, kind="i1", detail=sign)
-        return self("select", mask, first, second)
+    def equal(self, a: str, b: Operand) -> str:
+        """Write the comparison a == b."""
+        return self._writer._new("fcmp", a, b, kind="i1", detail="oeq")
 
 
 def _quotient(w: _Factors, value: Operand, a: Operand, b: Operand) -> Sequence[Operand]:  # noqa: ARG001
@@ -235,7 +283,9 @@ def _power(w: _Factors, value: Operand, a: Operand, b: Operand) -> Sequence[Oper
     by_base = w("fmul", b, w.call("pow", a, w("fsub", b, 1.0))) if w.moves[0] else 0.0
     if not w.moves[1]:
         return by_base, 0.0
-    logarithm = w.if_("oeq", a, 0.0, 0.0, w.call("log", a))  # there is the limit zero
+    logarithm: Operand = w.call("log", a)
+    if isinstance(a, str):
+        logarithm = w("select", w.equal(a, 0.0), 0.0, logarithm)  # there is the limit zero
     return by_base, w("fmul", value, logarithm)
 
 
@@ -244,12 +294,9 @@ def _angle(w: _Factors, value: Operand, y: Operand, x: Operand) -> Sequence[Oper
     return w("fdiv", x, norm), w.minus(w("fdiv", y, norm))
 
 
-def _extreme(sign: str) -> _Rule:
-    def rule(w: _Factors, value: Operand, a: Operand, b: Operand) -> Sequence[Operand]:  # noqa: ARG001
-        first = w.if_(sign, a, b, 1.0, 0.0)
-        return first, w("fsub", 1.0, first)
-
-    return rule
+def _extreme(w: _Factors, value: Operand, a: Operand, b: Operand) -> Sequence[Operand]:  # noqa: ARG001
+    """Whether the result is the first number; a factor 0 would not hide a derivative of NaN."""
+    return (w.equal(str(value), a),)
 
 
 def _of_one(slope: Callable[[_Factors, Operand, Operand], Operand]) -> _Rule:
@@ -257,6 +304,7 @@ def _of_one(slope: Callable[[_Factors, Operand, Operand], Operand]) -> _Rule:
     return lambda w, value, a: (slope(w, value, a),)
 
 
+_EXTREMES = ("fmin", "fmax", "minimum", "maximum")
 _ERF = 2.0 / math.sqrt(math.pi)
 _Rule = Callable[..., Sequence[Operand]]
 _RULES: dict[str, _Rule] = {
@@ -276,8 +324,7 @@ _RULES: dict[str, _Rule] = {
         w("fmul", w.call("copysign", 1.0, a), w.call("copysign", 1.0, b)),
         0.0,
     ),
-    **dict.fromkeys(("fmin", "minimum"), _extreme("ole")),
-    **dict.fromkeys(("fmax", "maximum"), _extreme("oge")),
+    **dict.fromkeys(_EXTREMES, _extreme),
     **{
         name: _of_one(slope)
         for name, slope in {

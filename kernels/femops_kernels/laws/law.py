@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,14 +16,12 @@ from typing import Any, final
 
 Operand = str | int | float
 """The name of a number (``%3``), or a constant."""
-WHOLE = ("i1", "i8", "i16", "i32", "i64")
-"""Kinds of integers; "f64" and "f32" are the other kinds of numbers."""
 
 
 @final
 @dataclass(frozen=True)
 class Instruction:
-    """An operation that makes a number of a kind.
+    """An operation that makes a number of a kind: "f64", "f32", or an integer of k bits, "i64".
 
     Operations have LLVM's names. There are three more: "table" reads an entry of an array of
     constants, the last operand, and an index outside makes the law fail; "call" calls the function
@@ -88,8 +87,7 @@ class Law:
     def text(self) -> str:
         """The law as JSON, a line for each block."""
         rule = self.rule.text if isinstance(self.rule, Law) else self.rule
-        head = [self.title, self.inputs, self.results, rule]
-        return "\n".join([json.dumps(head), *self._lines])
+        return "\n".join([json.dumps([self.title, self.inputs, self.results, rule]), *self._lines])
 
     @cached_property
     def _lines(self) -> list[str]:
@@ -105,7 +103,7 @@ class Law:
     @cached_property
     def name(self) -> str:
         """A name in programs, which only laws with the same instructions have."""
-        text = "\n".join([str(self.results), *self._lines])
+        text = "\n".join([str(self.inputs), str(self.results), *self._lines])
         return f"law_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     @cached_property
@@ -129,22 +127,39 @@ class Law:
         )
 
     @cached_property
-    def places(self) -> Law:
-        """The law with results of zero, which fails only where an index is outside of a table."""
+    def known(self) -> tuple[tuple[bool, Any], ...]:
+        """For each result True and a number, or False and the first result that is the same.
 
-        def result(one: Instruction) -> Instruction:
-            zero = replace(one, kind="f64", operands=(0.0,))
-            return zero if one.operation == "result" else one
+        Numbers that are not finite are no constants here.
+        """
+        given: dict[int, list[tuple[int, str, Any]]] = {k: [] for k in range(self.results)}
+        for k, block in enumerate(self.blocks):
+            for one in block.instructions:
+                if one.operation == "result":
+                    given[one.detail].append((k, one.kind, repr(one.operands[0])))
+        first = {str(places): k for k, places in reversed(given.items())}
+        constants = {k: {value for *_, value in places} for k, places in given.items()}
+        return tuple(
+            (True, float(next(iter(constants[k]))))
+            if len(constants[k]) == 1 and math.isfinite(_constant(*constants[k]))
+            else (False, first[str(places)])
+            for k, places in given.items()
+        )
 
-        blocks = (
+    def failure(self, *, of_tables: bool = False) -> Law:
+        """Law with one result, which is NaN where this law fails, and else zero.
+
+        With ``of_tables`` it is NaN only where an index is outside of a table.
+        """
+        blocks = tuple(
             replace(
                 block,
-                instructions=tuple(map(result, block.instructions)),
-                end=("end", 0) if block.end[0] == "end" else block.end,
+                instructions=tuple(x for x in block.instructions if x.operation != "result"),
+                end=("end", 0) if of_tables and block.end[0] == "end" else block.end,
             )
             for block in self.blocks
         )
-        return replace(self, blocks=tuple(blocks), rule=False)
+        return Law(self.title, self.inputs, 1, blocks)
 
     @property
     def size(self) -> int:
@@ -159,6 +174,11 @@ class Law:
 
     def __hash__(self) -> int:
         return hash(self.text)
+
+
+def _constant(text: str) -> float:
+    """Constant of a text; NaN for the name of a number."""
+    return math.nan if "%" in text else float(text)
 
 
 def _plain(block: Block) -> list[Any]:

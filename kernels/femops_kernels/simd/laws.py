@@ -281,10 +281,10 @@ class _Body:
         """Entries of an array of constants; the first operand has their offsets in bytes."""
         offsets, entries = self._operand(one.operands[0], "i64"), one.operands[1]
         real, word = _scalar(one.kind), ir.IntType(64)
-        size = 8 if one.kind[-2:] == "64" else 4 if one.kind[-2:] == "32" else 1
+        size = int(one.kind[1:]) // 8
         array = ir.ArrayType(real, len(entries))
         here = writing()
-        key = (one.kind, entries)
+        key = (one.kind, str(entries))  # -0.0 == 0.0
         if key not in here.tables:
             name = f"{here.name}.table.{len(here.tables)}"
             made = here.tables[key] = ir.GlobalVariable(here.module, array, name)

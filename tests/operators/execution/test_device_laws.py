@@ -1,5 +1,6 @@
 """A device runs a law as C++ with labels. Here the host's compiler makes the kernel."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -55,3 +56,32 @@ def test_nvidias_compiler_takes_the_text(arch: str) -> None:
     assert len(found) >= 2
     assert all(not one.report.spill_bytes and one.registers <= one.bound for one in found)
     assert any("block1:" in source for source in there.functions)
+
+
+WHOLE = np.array([3, -92, 2**63 - 1, -(2**63), 5], np.int64)
+
+
+def integers(a):
+    """Integers of kinds that C++ has not, or writes in another way."""
+    n, total = int(10 * a) + 20, 0
+    for k in range(n):  # LLVM makes a product in 65 bits of it
+        total += k * k
+    sign = -1.0 * (a > 0.1)  # minus the number of one bit
+    return total + sign, (n in (18, 20, 21, 24)) * 1.0, WHOLE[n % 5] * 1.0, float(n ^ (2**63 - 1))
+
+
+def minima(a):
+    return min(a, 0.1) * 3.0**a + max(a, math.nan) * 0.0
+
+
+def test_integers_and_choices(device: GuardedDevice) -> None:
+    numba = pytest.importorskip("femops.numba")
+    for written in (integers, minima):
+        one, found = numba.law(written), []
+        for where in (None, device):
+            V = femops.H1(femops.box((7,)), 2, device=where)
+            function = lambda u, x, one=one: {"value": sum(np.atleast_1d(one(u)))}  # noqa: E731
+            u = np.linspace(-1.0, 1.0, V.size)
+            F = femops.residual(function, V)
+            found.append(V.memory.get(F.residual(V.memory.put(u))))
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-13)
