@@ -41,6 +41,7 @@ from femops.io import read_mesh as read_mesh
 from femops.io import save as save
 from femops.operators import ComplexOperator as ComplexOperator
 from femops.operators import Functional as Functional
+from femops.operators import History as History
 from femops.operators import Operator as Operator
 from femops.operators import Residual as Residual
 from femops.operators import by_attribute as by_attribute

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import MissingExtraError, OperatorError
-from femops.operators import Operator
-from femops.operators.integrals.history import History as history
+from femops.operators import History, Operator
 from femops.pointwise.law_function import LawFunction
 from femops_common.arguments import checked, number_of, shown
 from femops_kernels.cpu.applier import Applier
 from femops_kernels.cpu.in_order import in_order
+from femops_kernels.cpu.laws import evaluated
 from femops_kernels.errors import KernelError
 from femops_kernels.laws.law import Law
 from femops_kernels.laws.reader import read
@@ -33,6 +33,7 @@ try:
 except ImportError as error:
     raise MissingExtraError(f"femops.numba needs Numba ({error}): pip install numba") from error
 
+history = History
 __all__ = ["applier", "history", "law", "pointwise"]
 
 if hasattr(os, "register_at_fork"):
@@ -49,9 +50,9 @@ def applier(A: Operator) -> Any:
     The call does not enter Python: Krylov methods, time steps and optimisers may run in one
     ``@numba.njit`` function. The result has the bits of ``A @ x``.
 
-    The function has memory of its own, so it may run beside other solves. Only one thread may call
-    it at a time: make a function for each thread. It works on as many threads as `A.apply` does
-    when it is made. In a process that is forked off later, it works on one thread.
+    The function has memory of its own, so it may run beside other solves. Threads that call it at
+    the same time take turns: make a function for each thread. It works on as many threads as
+    `A.apply` does when it is made. In a process that is forked off later, it works on one thread.
 
     Parameters
     ----------
@@ -71,8 +72,8 @@ def applier(A: Operator) -> Any:
     OperatorError
         A is not an operator, is complex, is on a device, or is distributed over ranks.
 
-    A call raises ValueError for arrays of other lengths and arrays that share memory, RuntimeError
-    if another thread is calling the function, and TypeError for arrays of another type.
+    A call raises ValueError for arrays of other lengths and arrays that share memory, and TypeError
+    for arrays of another type. Numba loses errors inside ``prange``.
 
     Examples
     --------
@@ -108,7 +109,7 @@ def _function(made: Applier, rows: int, columns: int, real: Any) -> Any:
     run, state = _APPLY(made.address), made.state
     lengths = f"the operator takes x of length {columns} and y of length {rows}"
     shared = "x and y share memory: give y memory of its own"
-    busy = "another thread is in this function: make an applier for each thread"
+    busy = "another thread is in this function, and femops knows no locks of this system"
 
     def apply(x: Any, y: Any) -> None:
         if x.size != columns or y.size != rows:
@@ -163,7 +164,8 @@ def law(
     LawFunction
         Function that takes symbols in a form, and numbers or arrays elsewhere. It computes in
         float64, in float32 forms too. Where the law raises an error, and where an index is outside
-        of a table, its results are NaN.
+        of a table, its results are NaN. In a function that the law calls, a column outside of its
+        row is seen if Numba compiled the function with ``boundscheck=True``.
 
     Raises
     ------
@@ -250,12 +252,13 @@ def _scalar(function: Any) -> Any:
     That one may be from Numba's cache, which keeps no text, or have vectors and threads.
     """
     if inspect.isfunction(function):
-        return numba.njit(function, error_model="numpy")
+        return numba.njit(function, error_model="numpy", boundscheck=True)
     if not isinstance(function, numba.core.dispatcher.Dispatcher):
         raise OperatorError(
-            f"{shown(function)} is no function of Python or Numba: define one that calls it"
+            f"{shown(function)} is not a function of numbers: give one, written by def or lambda"
         )
-    options = {**function.targetoptions, "parallel": False}
+    # with checks of each index: a check of its place in memory would let a column lead to a row
+    options = {**function.targetoptions, "parallel": False, "boundscheck": True}
     return numba.jit(function.py_func, locals=function.locals, **options)
 
 
@@ -320,9 +323,9 @@ _POINTS = 4096  # points of a piece that one thread works on
 def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) -> Any:
     """Function of x for coefficients, loads and values, from a function of one point.
 
-    f may have branches, and loops until convergence. Numba compiles the loop over the points, and
-    the threads of femops share it. (NumPy's functions of all points are as fast where there are
-    neither.)
+    f may have branches, and loops until convergence. Numba compiles it. Where it reads its vectors
+    entry by entry, it runs for all slots of a SIMD vector at once, as a `law` does; else for one
+    point after the other. The threads of femops share the points.
 
     Parameters
     ----------
@@ -345,8 +348,8 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     Raises
     ------
     OperatorError
-        f is not a function, Numba cannot compile it, a parameter is not a number, or f returns
-        something else than numbers.
+        f is not a function, Numba cannot compile it or has compiled it with ``parallel=True``, a
+        parameter is not a number, or f returns something else than numbers.
 
     Examples
     --------
@@ -361,18 +364,37 @@ def pointwise(f: Callable[..., Any], *parameters: Any, normals: bool = False) ->
     >>> print(f"{u.max():.6f}")
     1.000000
     """
-    if not callable(f):
-        raise OperatorError(f"f is {shown(f)}: give a function of a point x")
+    of_numba: Any = f if isinstance(f, numba.core.dispatcher.Dispatcher) else None
+    if of_numba is None and not inspect.isfunction(f):
+        raise OperatorError(
+            f"f is {shown(f)}: give a function of a point x, written by def or lambda"
+        )
+    if of_numba is not None and of_numba.targetoptions.get("parallel"):
+        raise OperatorError(
+            f"{f.__name__} is compiled with parallel=True: leave that out, as the threads of "
+            "femops share the points"
+        )
     given = tuple(number_of(one) for one in parameters)
     for one, number in zip(parameters, given, strict=True):
         if number is None:
             raise OperatorError(f"a parameter is {shown(one)}: give a number")
-    compiled = f if isinstance(f, numba.core.dispatcher.Dispatcher) else _compiled(f)
+    compiled = _compiled(f) if of_numba is None else of_numba
     kind, count = _result(compiled, 1 + normals, len(given))
     loop = _loop(compiled, normals, count > 0)
 
     def values(x: Any, n: Any) -> NDArray[Any]:
         x, n = (np.asarray(one, dtype=np.float64) for one in (x, n))
+        if x.ndim != 2 or x.shape != n.shape:
+            beside = f" and normals of shape {n.shape}" if normals else ""
+            raise OperatorError(f"x has shape {x.shape}{beside}: give points (dim, n)")
+        vectors = (x, n) if normals else (x,)
+        on_lanes = _on_lanes(compiled, len(x), len(vectors), len(given)) if kind is float else None
+        if on_lanes is not None:
+            found = evaluated(on_lanes, *(row for one in vectors for row in one), *given)
+            if on_lanes.failing and (failed := np.isnan(found).any(axis=0)).any():
+                # f has raised an error, or returned NaN: it does so again
+                loop(x[:, failed], n[:, failed], np.empty((len(found), failed.sum())), given)
+            return np.array(found) if count else found[0]
         out = np.empty((max(count, 1), x.shape[1]), kind)
 
         def work(begin: int) -> None:
@@ -399,6 +421,28 @@ def _compiled_for(f: Any, arguments: tuple[Any, ...]) -> Any:
             f"Numba cannot compile {f.py_func.__name__} for these arguments: {error}"
         ) from error
     return f.overloads[arguments].signature.return_type
+
+
+@cache
+def _on_lanes(f: Any, dim: int, vectors: int, parameters: int) -> Law | None:
+    """Law of a function that takes tuples for its vectors. None if it does not, or is no law."""
+
+    def normal_too(numbers: Any) -> Any:
+        return f(numbers[:dim], numbers[dim : 2 * dim], *numbers[2 * dim :])
+
+    def point_alone(numbers: Any) -> Any:
+        return f(numbers[:dim], *numbers[dim:])
+
+    at = numba.njit(normal_too if vectors == 2 else point_alone)
+    count = dim * vectors + parameters
+    signature = (numba.types.UniTuple(numba.float64, count),)
+    try:
+        returned = _compiled_for(at, signature)
+        name, text = at.overloads[signature].fndesc.mangled_name, at.inspect_llvm(signature)
+        title = str(f.py_func.__name__)
+        return read(title, text, name, count, [*_places(title, returned)])
+    except (KernelError, OperatorError):
+        return None
 
 
 @cache

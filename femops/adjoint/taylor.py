@@ -66,9 +66,9 @@ def taylor(
     >>> bool(abs(rates - 2.0).max() < 0.02)
     True
     """
-    if not 0.0 < step <= _LARGEST:
+    if not 0.0 < float(step) <= _LARGEST:
         raise OperatorError(f"step is {shown(step)}: give a small positive number")
-    sizes = step * 0.5 ** np.arange(int(halvings) + 1)
+    sizes = float(step) * 0.5 ** np.arange(int(halvings) + 1)
     slope = _number(slope, "slope")
     bend = 0.0 if curvature is None else _number(curvature, "curvature")
     start, rest = _value(goal, point), []

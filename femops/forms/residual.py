@@ -37,6 +37,7 @@ def residual(
     faces: str | None = None,
     integrals: Sequence[str] = (),
     minima: Sequence[str] = (),
+    symmetric: bool = False,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
@@ -65,6 +66,10 @@ def residual(
         Functionals that are integrals over the mesh, or over the boundary.
     minima : names, optional
         Functionals that are minima over the quadrature points.
+    symmetric : bool
+        Whether Jacobians are symmetric though their expressions do not show it, as in associated
+        plasticity. Then one half of the derivatives is computed, and serves for the other half too.
+        It is not checked.
     **options
         See `femops.forms.options.Options`.
     **coefficients
@@ -120,7 +125,8 @@ def residual(
         make: Any = residual
         parts = by_domain(function, boundary, coefficients)
         total: Residual = functools.reduce(
-            operator.add, [make(one, space, **own, **options) for one, own in parts]
+            operator.add,
+            [make(one, space, **own, symmetric=symmetric, **options) for one, own in parts],
         )
         return total
     fields = space.names if isinstance(space, Product) else ()
@@ -128,7 +134,9 @@ def residual(
     functionals = Functionals(_names(integrals, "integrals"), _names(minima, "minima"))
     _check_functionals(functionals, fields, faces)
     given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
-    return build_residual(function, space, given, options, functionals, boundary, faces)
+    return build_residual(
+        function, space, given, options, functionals, boundary, faces, symmetric=symmetric
+    )
 
 
 def _check_domains(faces: str | None, *functionals: Sequence[str]) -> None:
@@ -167,6 +175,8 @@ def build_residual(
     functionals: Functionals = NONE,
     boundary: Any = None,
     faces: str | None = None,
+    *,
+    symmetric: bool = False,
 ) -> Residual:
     """Build a residual from a function and checked coefficients; see `residual`."""
     o = Options(**options)
@@ -181,7 +191,7 @@ def build_residual(
     sides, kind = arguments_of(space, boundary, faces), float_type(o.dtype)
     rule = max(sides.spaces.values(), key=lambda one: one.order).quadrature(o.quadrature)
     given = functionals, rule, coefficients, (kind, lane_width(kind, o.lanes))
-    integral = NonlinearIntegral(function, sides, *given)
+    integral = NonlinearIntegral(function, sides, *given, symmetric=symmetric)
     if integral.is_zero:
         raise OperatorError(f"{integral.name} returns nothing: give factors of test functions")
     return Residual(space, kind, [integral])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import numpy as np
 
 import femops
 from femops.errors import CheckpointError, HydroError
@@ -14,7 +17,16 @@ from femops.hydro.problems import POSITIVE
 from femops.hydro.simulation import Simulation
 from femops.io import load_state, save_state
 from femops.parallel import check
-from femops_common.arguments import Kind, checked, real_numbers, refusal, shown, whole_numbers
+from femops.spaces.restriction import Vector
+from femops_common.arguments import (
+    Kind,
+    checked,
+    kind_of,
+    real_numbers,
+    refusal,
+    shown,
+    whole_numbers,
+)
 
 PHYSICS = (
     "order_kinematic",
@@ -34,12 +46,29 @@ RUN = ("ale", "ale_length", "ale_quality", "t_final")
 remaps, and 0 without remaps. Options that a run does not have are None."""
 
 _KINDS = {
-    "t": real_numbers(),
+    "t": real_numbers(0.0),  # later steps of a series are removed
     "dt": POSITIVE,
     "steps": whole_numbers(0),
     "repeated": whole_numbers(0),
     "ode": Kind(lambda name: isinstance(name, str) and name in METHODS, ", ".join(METHODS)),
+    "remapped": kind_of(bool | None),
 }
+_KINDS_OF_OPTIONS = {
+    "cfl": POSITIVE,
+    "cg_tol": real_numbers(0.0, 1.0),
+    "cg_max": whole_numbers(1),
+    "assembly": kind_of(Literal["partial", "full"]),
+    "reproducible": kind_of(bool),
+    "device": kind_of(Literal["cuda"] | None),
+    "ale": kind_of(Annotated[int, whole_numbers(0)] | None),
+    "ale_length": kind_of(Annotated[float, POSITIVE] | None),
+    "ale_quality": kind_of(Annotated[float, POSITIVE] | None),
+    "t_final": kind_of(float | None),
+}
+"""Kinds of `NUMERICS` and `RUN`. Those of `PHYSICS` are compared with the equations'."""
+
+_LEAST = {"density": 0.0, "gamma": 1.0}
+"""Numbers that the fields of a remapped gas exceed."""
 
 
 def _options(equations: Lagrangian) -> dict[str, Any]:
@@ -119,10 +148,7 @@ def run_options(path: str | os.PathLike[str]) -> dict[str, Any]:
         The file cannot be read.
     """
     values = load_state(path).values
-    for key, kind in _KINDS.items():
-        if not kind.holds(values.get(key)):
-            wrong = refusal(key, values.get(key), kind.cure)
-            raise CheckpointError(f"{path} is no checkpoint of a run: {wrong}")
+    _check_values(path, values, _KINDS)
     options, of_run, names = values.get("options"), values.get("run"), (*PHYSICS, *NUMERICS, *RUN)
     both = options | of_run if isinstance(options, dict) and isinstance(of_run, dict) else {}
     if not set(names) <= set(both):
@@ -130,7 +156,28 @@ def run_options(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{path} does not name all options of its run ({', '.join(names)}): an older femops "
             "has written it, so go on with that, or begin the run anew"
         )
+    _check_values(path, both, _KINDS_OF_OPTIONS)
     return {"problem": values.get("problem"), "ode": values["ode"], **both}
+
+
+def _check_values(
+    path: str | os.PathLike[str], values: Mapping[str, Any], kinds: Mapping[str, Kind | None]
+) -> None:
+    for key, kind in kinds.items():
+        if kind is not None and not kind.holds(values.get(key)):
+            wrong = refusal(key, values.get(key), kind.cure)
+            raise CheckpointError(f"{path} is no checkpoint of a run: {wrong}")
+
+
+def _check_fields(path: str | os.PathLike[str], fields: Mapping[str, Vector]) -> None:
+    for name, values in fields.items():
+        least = _LEAST.get(name, -np.inf)
+        if values.dtype != np.float64 or not np.all((values > least) & (values < np.inf)):
+            above = f" above {least:g}" if name in _LEAST else ""
+            raise CheckpointError(
+                f"{path} is no checkpoint of a run: its {name} has not only finite float64 "
+                f"numbers{above}; take another checkpoint"
+            )
 
 
 @checked(HydroError, path=CheckpointError)
@@ -177,6 +224,8 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
         spaces |= dict.fromkeys(("density", "gamma"), equations.at_points)
     saved = load_state(path, spaces)
     values, vectors = saved.values, dict(saved.vectors)
+    with check(equations.comm):
+        _check_fields(path, vectors)
     if remapped:
         functions = [
             femops.GridFunction(spaces[name], vectors.pop(name)) for name in ("density", "gamma")

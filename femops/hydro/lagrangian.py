@@ -51,7 +51,13 @@ def mass_and_inverse(
     blocks = femops.mass(space, rho=rho, quadrature=rule).assemble().tobsr((n, n)).data
     scale = 1.0 / np.sqrt(np.diagonal(blocks, axis1=1, axis2=2))
     both = scale[:, :, np.newaxis] * scale[:, np.newaxis, :]
-    return blocks, np.asarray(np.linalg.inv(blocks * both) * both)
+    try:
+        return blocks, np.asarray(np.linalg.inv(blocks * both) * both)
+    except np.linalg.LinAlgError as error:
+        raise HydroError(
+            "the density differs so much within an element that its mass matrix is singular: put "
+            "mesh lines where the density jumps, or take --order-thermo 0"
+        ) from error
 
 
 def bernstein_norm(space: femops.L2, energy: Floats) -> float:

@@ -169,9 +169,9 @@ def _lock(handle: int, folder: Path) -> None:
 def to_disk(path: Path) -> None:
     """Wait until a file, or a folder's list of names, is on the disk.
 
-    For folders this works on POSIX systems only.
+    For folders this works on POSIX systems only, and needs the right to list the folder.
     """
-    if path.is_dir() and os.name != "posix":
+    if path.is_dir() and not (os.name == "posix" and os.access(path, os.R_OK)):
         return
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:

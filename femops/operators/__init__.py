@@ -2,9 +2,18 @@
 
 from femops.operators.complex_operator import ComplexOperator
 from femops.operators.functional import Functional
+from femops.operators.integrals.history import History
 from femops.operators.integrals.materials import by_attribute
 from femops.operators.levels.cost import Cost
 from femops.operators.operator import Operator
 from femops.operators.residual import Residual
 
-__all__ = ["ComplexOperator", "Cost", "Functional", "Operator", "Residual", "by_attribute"]
+__all__ = [
+    "ComplexOperator",
+    "Cost",
+    "Functional",
+    "History",
+    "Operator",
+    "Residual",
+    "by_attribute",
+]

@@ -381,8 +381,8 @@ class Residual(Summable):
         state, found = self._state(self._given(u)), dict[str, NDArray[Any]]()
         with check(self.space.comm):
             for part in self._parts:
-                for name, blocks in part.next_values(state).items() if part.histories else ():
-                    found[name] = np.concatenate(blocks)
+                if part.histories:
+                    found |= part.next_values(state)
         for name, one in given:
             one.set(found[name])
         return self.update(**dict(given))

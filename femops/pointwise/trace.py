@@ -267,10 +267,11 @@ def _factor(
     return _shaped(graph, result, shape if kind == "grad" else shape[:1], kind, function)
 
 
-def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
+def linearised(traced: Trace, states: Mapping[str, str], *, symmetric: bool = False) -> Trace:
     """Derivative of a traced form at a state, as a trace that is linear in its fields.
 
-    The fields of the result are directions. The fields of ``traced`` become static inputs.
+    The fields of the result are directions. The fields of ``traced`` become static inputs. Of a
+    symmetric derivative the upper half is computed.
     """
     graph = traced.graph
     steps: dict[int, Node] = {}
@@ -283,10 +284,29 @@ def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
         pairs = zip(point.flat(), direction.flat(), strict=True)
         steps |= {n.number: d for n, d in pairs}
         static |= {state: point.values, f"d{state}": point.derivatives}
-    tests = {}
-    for name, test in traced.tests.items():
-        tests[name] = Argument.of_flat(derivatives(test.flat(), steps), len(test.values))
+    names, counts = list(traced.tests), [len(test.values) for test in traced.tests.values()]
+    if symmetric:
+        results = _by_upper_half(traced, [directions[name] for name in names])
+    else:
+        results = [derivatives(test.flat(), steps) for test in traced.tests.values()]
+    tests = dict(zip(names, map(Argument.of_flat, results, counts), strict=True))
     return Trace(graph, traced.dim, directions, tests, static)
+
+
+def _by_upper_half(traced: Trace, directions: Sequence[Argument]) -> list[list[Node]]:
+    """Derivatives along directions of the factors of each test function, by symmetry."""
+    zero, one = traced.graph.constant(0.0), traced.graph.constant(1.0)
+    factors = [node for test in traced.tests.values() for node in test.flat()]
+    inputs = [node for name in traced.tests for node in traced.fields[name].flat()]
+    still = {node.number: zero for field in traced.fields.values() for node in field.flat()}
+    columns = [derivatives(factors, still | {node.number: one}) for node in inputs]
+    steps = [node for direction in directions for node in direction.flat()]
+    totals: list[Any] = [zero] * len(factors)
+    for i, step in enumerate(steps):
+        for j in range(len(factors)):
+            totals[j] = totals[j] + columns[max(i, j)][min(i, j)] * step
+    found = iter(totals)
+    return [[next(found) for _ in test.flat()] for test in traced.tests.values()]
 
 
 def differentiated(traced: Trace, functional: str) -> Trace:

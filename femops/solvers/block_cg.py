@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, final
 
@@ -10,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
+from femops.solvers.cg_bodies import M_NOT_POSITIVE, not_positive
 from femops.solvers.jacobi import Jacobi
-from femops.solvers.linear_problem import Info, LinearProblem, enlarged
-from femops.solvers.preconditioned_cg import M_NOT_POSITIVE, not_positive
+from femops.solvers.linear_problem import LinearProblem
 from femops.solvers.watch import Watch
 
 Array = NDArray[Any]
@@ -21,58 +20,15 @@ Small = NDArray[Any]  # small matrices of float64
 _ROWS = 1024  # rows that stay in the caches while they are worked on
 _DEPENDENT = 1e-12  # eigenvalue, beside the largest, of a direction that others contain
 _NEGATIVE = 1e-5  # the same, below zero, that is more than the round-off of float32
-_STARTS, _DIVERGED = 4, 1e8
-
-
-def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info, int]:
-    """Solve A X = B by block conjugate gradients (O'Leary, 1980). Collective.
-
-    The residual is a basis Q, orthonormal in the inner product of M, times a small matrix C (BCGrQ;
-    Dubrulle, 2001). So right-hand sides may be linearly dependent, or converge at different times.
-    If the recursion ends while the residual of X is still too large, the recursion restarts from X.
-
-    Shapes: `X` (size, nvec).
-    """
-    exponents = [math.frexp(problem.norm)[1] for problem in problems]
-    block = _Block([p.scaled(e) for p, e in zip(problems, exponents, strict=True)])
-    norms, count, ended = block.begin(), 0, False
-    for _ in range(_STARTS):
-        before = norms
-        count, ended = _iterate(block, count, watch)
-        norms = block.begin()
-        done = (norms <= 10.0 * block.goals) | ~(norms < 0.5 * before)
-        if done.all() or count >= block.first.limit:
-            break
-    far = int(np.argmax(norms / (block.goals + np.finfo(float).tiny)))
-    converged = bool((norms <= (10.0 if ended else 1.0) * block.goals).all())
-    reports = False, tuple(watch.norms), block.of_fields(far)
-    info = Info(converged, count, float(norms[far]), float(block.goals[far]), *reports)
-    X, A = block.X, block.first.A
-    for j, exponent in enumerate(exponents):
-        X[:, j] = enlarged(A, X[:, j], exponent, float(block.goals[j]))
-        problems[j].held.put_into(X[:, j])
-    return X, info.scaled(exponents[far]), far
-
-
-def _iterate(block: _Block, count: int, watch: Watch) -> tuple[int, bool]:
-    """Improve the block's solution."""
-    block.orthonormalize(count)
-    first = block.norms().max()
-    while True:
-        norms = block.norms()
-        if not norms.max() <= _DIVERGED * first:
-            raise not_positive(block.first, count)
-        watch.tell(count, float(norms.max()), lambda: block.X)
-        ended = bool((norms <= block.reach).all())
-        if ended or count >= block.first.limit:
-            return count, ended
-        block.advance(count)
-        count += 1
+_DIVERGED = 1e8
 
 
 @final
-class _Block:
-    """Right-hand sides, solutions and residuals of many problems, as columns.
+class Block:
+    """Block conjugate gradients (O'Leary, 1980) for many problems, whose vectors are columns.
+
+    The residual is a basis Q, orthonormal in the inner product of M, times a small matrix C (BCGrQ;
+    Dubrulle, 2001). So right-hand sides may be linearly dependent, or converge at different times.
 
     `goals`, `reach` (nvec,): tolerances, and norms at which the recursion ends: not far below
     round-off. `X` (size, nvec): solutions.
@@ -94,6 +50,24 @@ class _Block:
         self._Q, self._C = self._B - self.first.A @ self.X, np.eye(self.X.shape[1])
         self._ratio = np.zeros(len(self.goals))
         return self._norms()
+
+    def run(self, count: int, watch: Watch) -> tuple[int, bool]:
+        """Iterate, after `begin`. Return the iterations so far, and whether the recursion ended.
+
+        Collective.
+        """
+        self.orthonormalize(count)
+        first = self.norms().max()
+        while True:
+            norms = self.norms()
+            if not norms.max() <= _DIVERGED * first:
+                raise not_positive(self.first, count)
+            watch.tell(count, float(norms.max()), lambda: self.X)
+            ended = bool((norms <= self.reach).all())
+            if ended or count >= self.first.limit:
+                return count, ended
+            self.advance(count)
+            count += 1
 
     def of_fields(self, j: int) -> dict[str, tuple[float, float]]:
         """Norms of a column's residuals and right-hand sides, after `begin`. Collective."""

@@ -1,12 +1,11 @@
-"""Conjugate gradients in one compiled loop."""
+"""Conjugate gradients: `cg`, and the driver that also `CGSolver` uses."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
-from time import perf_counter
-from typing import Any
+from dataclasses import replace
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -14,115 +13,41 @@ from numpy.typing import DTypeLike, NDArray
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
-from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.number_types import float_type
-from femops.parallel.collective_checks import check_same
-from femops.solvers import block_cg, preconditioned_cg
 from femops.solvers.any_preconditioner import AnyPreconditioner
-from femops.solvers.columns import columns_of, joined, many, one_by_one, warn_of_column
+from femops.solvers.block_cg import Block
+from femops.solvers.call import Call, Column, Found, many
+from femops.solvers.cg_bodies import (
+    ADVICE,
+    Body,
+    ByProducts,
+    CompiledLoop,
+    End,
+    WithCycles,
+    group_of,
+    least_change,
+)
 from femops.solvers.complex_systems import RealSystem
-from femops.solvers.convergence import warn_of, warn_of_setup
+from femops.solvers.convergence import warn_of_setup
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
-from femops.solvers.linear_problem import (
-    MOST_GROWTH,
-    Info,
-    LinearProblem,
-    enlarged,
-    excess_of,
-)
+from femops.solvers.linear_problem import Info, LinearProblem, Vector, enlarged
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.multigrid.precision import SINGLE, in_single
+from femops.solvers.preconditioner import Preconditioner
+from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
+from femops.spaces.product import Product
 from femops_common.arguments import Count, Fraction, NotNegative, checked
-from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
 
-Vector = NDArray[Any]
 _INNER = 1e-4  # reduction of the residual by a solve in float32, measured
 _PROGRESS = 0.5  # a solve that leaves this part of the residual is the last
-
-
-def solve_refined(
-    cg: Any,
-    problem: LinearProblem,
-    merged: bool | None,
-    progress: Progress | None,
-    *,
-    history: bool,
-) -> tuple[Vector, Info]:
-    """Solve A x = b by solves of A d = b - A x in float32. Collective.
-
-    Each solve reduces the residual by up to 1e-4. The residual of the sum is computed in float64.
-    So a solve costs one product in float64, and its iterations move half as many bytes.
-
-    Notes
-    -----
-    C. Moler, "Iterative refinement in floating point", Journal of the ACM 14 (1967).
-    """
-    A, sums, tolerance = problem.A, problem.sums, problem.tolerance
-    short = _rounded(A)
-    x = problem.guess.copy()
-    residual = problem.right - A.apply(x)
-    norm, spent, is_merged = sums.norm(residual), 0, False
-    told = [norm]
-    while norm > tolerance and spent < problem.limit:
-        part = (residual / norm).astype(SINGLE)
-        rtol = max(_INNER, 0.5 * tolerance / norm)
-        options: dict[str, Any] = {"merged": merged, "warn": False}
-        options["maxiter"] = problem.limit - spent
-        if progress is not None:
-            options["progress"] = _scaled(progress, spent, norm)
-        try:
-            d, info = cg(short, part, M=problem.M, rtol=rtol, **options)
-        except SolverError as error:
-            raise SolverError(
-                f"in float32: {error}. If A is positive definite, float32 does not resolve it: "
-                "leave inner_dtype out"
-            ) from error
-        spent, is_merged = spent + info.iterations, info.merged
-        better = x + norm * d.astype(A.dtype)
-        residual = problem.right - A.apply(better)
-        before, norm = norm, sums.norm(residual)
-        if not norm < before:  # round-off: the solve has added errors only
-            norm = before
-            break
-        x = better
-        told.append(norm)
-        if norm > _PROGRESS * before:
-            break
-    fields = sums.of_fields(residual, problem.right)
-    info = Info(norm <= tolerance, spent, norm, tolerance, is_merged, tuple(told) * history, fields)
-    return backend_of(A.space).placed(x), info
-
-
-def _rounded(A: Operator) -> Operator:
-    """Copy of an operator in float32."""
-    if A.dtype != np.float64:
-        raise SolverError(f"inner_dtype is float32, and A is {A.dtype} already: leave it out")
-    short = in_single(A)
-    if short is None:
-        raise SolverError(
-            "numbers of A do not fit into float32: leave inner_dtype out, or scale the "
-            "coefficients or the coordinates"
-        )
-    return short
-
-
-def _scaled(progress: Progress, spent: int, norm: float) -> Progress:
-    """Report of a solve as part of a longer one."""
-    return lambda iterations, residual: progress(spent + iterations, norm * residual)
-
-
-_ADVICE = (
-    "are boundary conditions missing, or is a coefficient negative? "
-    "femops.minres takes indefinite operators"
-)
-# Times the machine's precision and |b|: residuals below this are round-off.
-_ROUND_OFF = 1e4
-_FIRST_BURST = 16  # iterations
 _MOST_COLUMNS = 16  # columns of a block, whose small products grow with the square
-_BURST_SECONDS = 0.1
+_BURST = 64  # iterations of a reused solver between two looks for an interrupt
+_STARTS = 4  # of the recursion for a block of columns
+_REFINED = "Leave inner_dtype out if float32 does not resolve A, or give a larger maxiter."
+_IDLE = Watch(False, None, None)
 
 
 @checked(SolverError)
@@ -226,183 +151,219 @@ def cg(
     ConvergenceWarning
         See ``warn``. The warning names the likely cause, such as a singular operator.
     """
-    system = RealSystem.of("cg", A, b, x0, M, callback)
-    if warn:
-        warn_of_setup(A, M)
-    A, b, M, callback = system.A, system.b, system.M, system.callback
-    if many(b):
-        if merged or callback is not None or inner_dtype is not None:
-            raise SolverError("b has many columns: leave out callback, merged and inner_dtype")
-        reports = {"history": history, "progress": progress, "warn": warn}
-        limits = {"M": M, "rtol": rtol, "atol": atol, "maxiter": maxiter}
-        x, info = _many(A, b, system.x0, limits, **reports)
-        return system.solution(x), info
-    watched = callback is not None or progress is not None
-    options = {"merged": merged, "warn": warn}
-    given = LinearProblem.checked("cg", A, b, system.x0, M, rtol, atol, maxiter, watched, **options)
-    if inner_dtype is not None:
+
+    def solve(_: RealSystem, problem: LinearProblem, watch: Watch) -> tuple[NDArray[Any], Info]:
+        if inner_dtype is None:
+            return Driver(problem.A, problem.M, problem.sums, merged=merged).solve(problem, watch)
         if float_type(inner_dtype) != SINGLE or callback is not None:
             raise SolverError("inner_dtype is float32 or left out, without a callback")
-        x, info = solve_refined(cg, given, merged, progress, history=history)
-        advice = "Leave inner_dtype out if float32 does not resolve A, or give a larger maxiter."
-    else:
-        shown, space = given.shown(callback), A.space
-        watch = Watch(history, progress, shown, space.comm, arrays=space.memory.xp)
-        x, info = _of_one(given, merged, watch)
-        advice = ""
+        return _refined(problem, merged, progress, history=history)
+
+    limits, reports = (rtol, atol, maxiter), (history, progress, callback)
+    advice = "" if inner_dtype is None else _REFINED
+    call = Call("cg", A, M, limits, reports, warn, solve, {"merged": merged}, advice)
+    if not many(b):
+        return call.one(b, x0)
+    if merged or callback is not None or inner_dtype is not None:
+        raise SolverError("b has many columns: leave out callback, merged and inner_dtype")
+    system = RealSystem.of("cg", A, b, x0, M)
     if warn:
-        warn_of("cg", given, M, x, info, advice)
-    return system.solution(given.held.put_into(x)), info
+        warn_of_setup(A, M)
+    call = replace(call, A=system.A, M=system.M, others={})
+    alone = system.A.space.any_width or isinstance(system.M, Multigrid)
+    several = () if alone else (_MOST_COLUMNS, _block)
+    X, info = call.columns(system.b, system.x0, *several)
+    return system.solution(X), info
 
 
-def _of_one(given: LinearProblem, merged: bool | None, watch: Watch) -> tuple[NDArray[Any], Info]:
-    """Solve a checked problem with one right-hand side. Collective."""
-    A = given.A
-    exponent = excess_of(A, given.right, given.guess)
-    problem = given.scaled(exponent)
-    # smaller norms would underflow when the recursion squares them
-    goal = max(problem.tolerance, float(np.finfo(problem.right.dtype).tiny) ** 0.5)
-    watch.exponent = exponent
-    if isinstance(problem.M, Jacobi | None):
-        x, info = _solved(problem, problem.M, merged, watch, goal)
-    else:
-        if merged:
+def _block(call: Call, columns: Sequence[Column]) -> Found:
+    """Solve for some columns at once. Collective."""
+    systems = [RealSystem(call.A, b, x0, call.M) for b, x0 in columns]
+    problems = [call.problem(system) for system in systems]
+    return solve_block(problems, call.watch(problems[0], systems[0]))
+
+
+@final
+class Driver:
+    """Conjugate gradients with one operator and preconditioner, for checked problems.
+
+    It scales problems, runs the body, and reports. Solves of a ``reused`` driver are short: without
+    b - A x at the end of compiled loops. ``natural`` as in `CGSolver`.
+    """
+
+    def __init__(
+        self,
+        A: Operator,
+        M: Preconditioner | None,
+        sums: Sums,
+        *,
+        merged: bool | None = None,
+        natural: bool = False,
+        reused: bool = False,
+    ) -> None:
+        self.A, self.sums = A, sums
+        self.body: Body
+        if isinstance(M, Jacobi | None):
+            burst = _BURST if reused else None
+            self.body = CompiledLoop(A, M, sums, merged=merged, natural=natural, burst=burst)
+        elif merged:
             raise SolverError(
                 "merged = True, but M is not femops.jacobi(A), the only one that the operator's "
                 "sweep applies: leave merged out"
             )
-        x, info = preconditioned_cg.solve(problem, watch, goal)
-    if exponent:
-        allowed = max(problem.tolerance, least_change(A.dtype, problem.norm))
-        x, info = enlarged(A, x, exponent, allowed), info.scaled(exponent)
-    return x, info
+        else:
+            cycles = isinstance(M, Multigrid) and not natural
+            self.body = WithCycles(M) if cycles else ByProducts(natural)
+        self.loop = self.body if isinstance(self.body, CompiledLoop) else None
+        self._exact = not (natural or (reused and self.loop))  # the report has |b - A x|
+        # smaller norms would underflow when the recursion squares them
+        self.least = math.sqrt(np.finfo(A.dtype).tiny)
 
+    def solve(self, given: LinearProblem, watch: Watch) -> tuple[Vector, Info]:
+        """Solve a problem. Collective."""
+        problem = given.in_range()
+        watch.exponent = problem.exponent
+        end = self.body.run(problem, self.goal(problem), watch)
+        return self.report(problem, end, tuple(watch.norms))
 
-def _many(
-    A: Operator, B: NDArray[Any], X0: NDArray[Any] | None, options: dict[str, Any], **reports: Any
-) -> tuple[NDArray[Any], Info]:
-    """Solve for the columns of B (size, nvec). Collective."""
-    if A.space.any_width or isinstance(options["M"], Multigrid):
-        return one_by_one("cg", cg, A, B, X0, options, callback=None, **reports)
-    check_same(A.space.comm, "a solve by cg", {"warn": reports["warn"]}, error=SolverError)
-    columns = columns_of(A, B, X0, "a solve by cg")
-    count, quiet = len(columns), reports | {"warn": False}  # once for all columns, at the end
-    blocks = -(-count // _MOST_COLUMNS)  # of equal size: a block of one column would waste time
-    edges = [k * count // blocks for k in range(blocks + 1)]
-    found = [_block(A, columns, part, options, **quiet) for part in pairwise(edges)]
-    X, info, worst = joined(A, found)
-    if reports["warn"]:
-        warn_of_column("cg", A, columns[worst], options, X[:, worst], info)
-    return X, info
+    def goal(self, problem: LinearProblem) -> float:
+        """Norm of the residual at which the recursion ends."""
+        return max(problem.tolerance, self.least)
 
+    def report(
+        self, problem: LinearProblem, end: End, norms: tuple[float, ...] = ()
+    ) -> tuple[Vector, Info]:
+        """Return the solution of the problem as it was given, and its report. Collective."""
+        A, x, residual, fields = self.A, end.x, end.residual, dict[str, tuple[float, float]]()
+        by_loop = self.loop and not self._exact
+        tolerance = self.goal(problem) if by_loop else problem.tolerance
+        if self._exact or isinstance(A.space, Product):
+            left = A.apply(x)
+            left -= problem.right
+            fields = self.sums.of_fields(left, problem.right)
+        if self._exact:
+            residual = self.sums.norm(left)
+            if end.reached and self.loop is not None:
+                self._check_against(residual, problem)
+        converged = end.reached and residual <= 10.0 * tolerance
+        how = end.merged, norms, fields
+        info = Info(converged, end.iterations, residual, tolerance, *how)
+        if not problem.exponent:
+            return x, info
+        allowed = max(tolerance, least_change(A, problem.norm))
+        return enlarged(A, x, problem.exponent, allowed), info.scaled(problem.exponent)
 
-def _block(
-    A: Operator,
-    columns: Sequence[tuple[Any, Any]],
-    part: tuple[int, int],
-    options: dict[str, Any],
-    **reports: Any,
-) -> tuple[NDArray[Any], Info, int]:
-    """Solve for the columns (b, x0) of a range at once. Collective."""
-    problems = [
-        LinearProblem.checked("cg", A, b, x0, **options, warn=reports["warn"])
-        for b, x0 in columns[slice(*part)]
-    ]
-    watch = Watch(reports["history"], reports["progress"], None, A.space.comm)
-    X, info, far = block_cg.solve(problems, watch)
-    return X, info, part[0] + far
-
-
-def _solved(
-    problem: LinearProblem, M: Jacobi | None, merged: bool | None, watch: Watch, goal: float
-) -> tuple[NDArray[Any], Info]:
-    """Solve by compiled conjugate gradients. M is Jacobi's preconditioner or None."""
-    A = problem.A
-    right, sums = problem.right, problem.sums
-    inverse = None
-    if M is not None:
-        inverse = A.space.memory.xp.ascontiguousarray(M.inverse, dtype=right.dtype)
-    merge = merges(A, merged, sums)
-    guess = None if problem.from_zero else problem.guess
-    solve = A.compiled.conjugate_gradients(right, guess, inverse, merge, sums)
-    view = solve.x.view()
-    A.space.memory.protect(view)
-    _run(solve, goal, problem.limit, watch, view)
-    return _conclude(solve, problem, tuple(watch.norms))
-
-
-def least_change(dtype: np.dtype[Any], norm: float) -> float:
-    """Bound of the round-off in a product with A whose result has the norm ``norm``."""
-    return float(_ROUND_OFF * np.finfo(dtype).eps * norm)
-
-
-def indefinite(solve: Solve, A: Operator, least: float) -> str:
-    """Return the message for an operator that is not positive definite. Collective."""
-    r = solve.right - A.apply(solve.x)
-    energy = abs(Sums(A.space).dot(r, A.apply(r)))  # not a number after overflow
-    if not (math.isfinite(solve.residual) and energy < float(np.finfo(A.dtype).max)):
-        return (
-            "squares of the residual overflow, or its energy does: give a first guess nearer to "
-            "the solution or none, or make A in float64, or scale it"
-        )
-    return (
-        f"after {solve.iterations} iterations the operator (or preconditioner) is found not to "
-        f"be positive definite: {singular_cause(A, solve.right, least) or _ADVICE}"
-    )
-
-
-def merges(A: Operator, wanted: bool | None, sums: Sums) -> bool:
-    """True if the operator's sweep also updates the vectors. Collective."""
-    possible = sums.all(A.compiled.mergeable(A.space.size, many=sums.many))
-    if wanted and not possible:
-        raise SolverError(
-            f"merged = True, but {A!r} is not one sweep over all elements, or its mesh is "
-            "reproducible, or ranks have a GPU each: leave merged out"
-        )
-    return possible if wanted is None else wanted
-
-
-def _conclude(
-    solve: Solve, problem: LinearProblem, residuals: tuple[float, ...]
-) -> tuple[NDArray[Any], Info]:
-    """Return the solution and a report with the norm of b - A x instead of the recursion's."""
-    A, right, norm, tolerance = problem.A, problem.right, problem.norm, problem.tolerance
-    least = least_change(right.dtype, norm)
-    reducible = not solve.residual <= least
-    if not np.isfinite(solve.residual) or (solve.status == BREAKDOWN and reducible):
-        raise SolverError(indefinite(solve, A, least))
-    x = backend_of(A.space).placed(solve.x.copy())
-    left = right - A.apply(x)
-    residual = problem.sums.norm(left)
-    if solve.status == CONVERGED and not residual <= max(norm, tolerance):
+    def _check_against(self, residual: float, problem: LinearProblem) -> None:
+        """Raise if a recursion has converged in error, as |b - A x| shows. Collective."""
+        if residual <= max(problem.norm, problem.tolerance):
+            return
         # a guess with a large residual leaves round-off of that size
-        start = problem.sums.norm(right - A.apply(problem.guess))
-        if not residual <= least_change(right.dtype, start):
+        start = self.sums.norm(problem.right - self.A.apply(problem.guess))
+        if not residual <= least_change(self.A, start):
+            cause = singular_cause(self.A, problem.right, problem.tolerance)
             raise SolverError(
                 "the recursion has converged, but |b - A x| is larger than |b|: "
-                + (singular_cause(A, right, tolerance) or f"the operator is singular; {_ADVICE}")
+                + (cause or f"the operator is singular; {ADVICE}")
             )
-    converged = solve.status == CONVERGED and residual <= 10.0 * tolerance
-    fields = problem.sums.of_fields(left, right)
-    how = solve.merged, residuals, fields
-    return x, Info(converged, solve.iterations, residual, tolerance, *how)
 
 
-def _run(solve: Solve, tolerance: float, limit: int, watch: Watch, view: NDArray[Any]) -> None:
-    """Iterate to the end, in bursts of compiled iterations.
+def solve_all(
+    drivers: Sequence[Driver], given: Sequence[LinearProblem], rtol: float
+) -> list[tuple[Vector, Info]]:
+    """Solve a problem with each driver. Threads run compiled loops at once. Collective."""
+    pairs = [(driver, one.in_range()) for driver, one in zip(drivers, given, strict=True)]
+    looped = [(driver, driver.loop, problem) for driver, problem in pairs if driver.loop]
+    group, limit = group_of([loop for _, loop, _ in looped]), given[0].limit
+    if group is not None and all(problem.from_zero for *_, problem in looped):
+        rights = [problem.right for *_, problem in looped]
+        group.restart(rights, rtol, [driver.least for driver, *_ in looped])
+        group.advance(limit)
+    elif group is not None:
+        for _, loop, problem in looped:
+            loop.begin(problem)
+        group.advance(limit, [driver.goal(problem) for driver, _, problem in looped])
+    found = []
+    for driver, problem in pairs:
+        if group is not None and driver.loop is not None:
+            end = driver.loop.end(problem)
+        else:
+            end = driver.body.run(problem, driver.goal(problem), _IDLE)
+        found.append(driver.report(problem, end))
+    return found
 
-    Between bursts Python can act on a keyboard interrupt. Compiled code cannot.
+
+def solve_block(problems: Sequence[LinearProblem], watch: Watch) -> Found:
+    """Solve problems of one operator by `Block`. Collective.
+
+    If the recursion ends while a residual of X is still too large, the recursion restarts from X.
     """
-    burst = 1 if watch.each else solve.every or _FIRST_BURST
-    show = watch.shows
-    solve.advance(tolerance, limit, 0)
-    watch.tell(0, solve.residual, lambda: view)
-    most = MOST_GROWTH * solve.residual
-    while solve.status == 0 and solve.iterations < limit and solve.residual <= most:
-        begin = perf_counter()
-        solve.advance(tolerance, limit, burst, show=show)
-        if not watch.each and solve.every is None:
-            pace = _BURST_SECONDS / max(perf_counter() - begin, 1e-9)
-            burst = max(1, int(burst * min(pace, 4.0)))
-        if solve.status != BREAKDOWN:
-            watch.tell(solve.iterations, solve.residual, lambda: view)
+    exponents = [math.frexp(problem.norm)[1] for problem in problems]
+    block = Block([p.scaled(e) for p, e in zip(problems, exponents, strict=True)])
+    norms, count, ended = block.begin(), 0, False
+    for _ in range(_STARTS):
+        before = norms
+        count, ended = block.run(count, watch)
+        norms = block.begin()
+        done = (norms <= 10.0 * block.goals) | ~(norms < 0.5 * before)
+        if done.all() or count >= problems[0].limit:
+            break
+    far = int(np.argmax(norms / (block.goals + np.finfo(float).tiny)))
+    converged = bool((norms <= (10.0 if ended else 1.0) * block.goals).all())
+    reports = False, tuple(watch.norms), block.of_fields(far)
+    info = Info(converged, count, float(norms[far]), float(block.goals[far]), *reports)
+    X = block.X
+    for j, (problem, exponent) in enumerate(zip(problems, exponents, strict=True)):
+        X[:, j] = enlarged(problem.A, X[:, j], exponent, float(block.goals[j]))
+        problem.held.put_into(X[:, j])
+    return X, info.scaled(exponents[far]), far
+
+
+def _refined(
+    problem: LinearProblem, merged: bool | None, progress: Progress | None, *, history: bool
+) -> tuple[Vector, Info]:
+    """Solve A x = b by solves of A d = b - A x in float32. Collective.
+
+    Each solve reduces the residual by up to 1e-4. The residual of the sum is computed in float64.
+    So a solve costs one product in float64, and its iterations move half as many bytes.
+
+    Notes
+    -----
+    C. Moler, "Iterative refinement in floating point", Journal of the ACM 14 (1967).
+    """
+    A, tolerance, spent, norms, is_merged = problem.A, problem.tolerance, 0, list[float](), False
+    short = _rounded(A)
+
+    def one_round(residual: Vector, norm: float, steps: int, _: Seen | None) -> tuple[Vector, int]:
+        nonlocal spent, is_merged
+        norms.append(norm)
+        options: dict[str, Any] = {"merged": merged, "maxiter": steps, "warn": False}
+        options["rtol"] = max(_INNER, 0.5 * tolerance / norm)
+        if progress is not None:
+            options["progress"] = lambda count, rest: progress(spent + count, norm * rest)
+        try:
+            d, info = cg(short, (residual / norm).astype(SINGLE), M=problem.M, **options)
+        except SolverError as error:
+            raise SolverError(
+                f"in float32: {error}. If A is positive definite, float32 does not resolve it: "
+                "leave inner_dtype out"
+            ) from error
+        spent, is_merged = spent + info.iterations, info.merged
+        return norm * d.astype(A.dtype), info.iterations
+
+    x, info = solve_in_rounds(problem, one_round, _IDLE, progress=_PROGRESS)
+    if not norms or info.residual < norms[-1]:
+        norms.append(info.residual)
+    return x, replace(info, merged=is_merged, residuals=tuple(norms) * history)
+
+
+def _rounded(A: Operator) -> Operator:
+    """Copy of an operator in float32."""
+    if A.dtype != np.float64:
+        raise SolverError(f"inner_dtype is float32, and A is {A.dtype} already: leave it out")
+    short = in_single(A)
+    if short is None:
+        raise SolverError(
+            "numbers of A do not fit into float32: leave inner_dtype out, or scale the "
+            "coefficients or the coordinates"
+        )
+    return short

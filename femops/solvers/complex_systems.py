@@ -77,7 +77,7 @@ class RealSystem:
             return RealSystem(A, b, x0, M, callback)
         real, own = real_pair(solver, A, M)
         with check(A.space.comm):
-            right, guess = _right_and_guess(A, b, x0, many=solver == "cg")
+            right, guess = right_and_guess(A, b, x0, many=solver == "cg")
         shown = None if callback is None else _of_complex(callback)
         return RealSystem(real, right, guess, own, shown, A)
 
@@ -106,8 +106,8 @@ def real_pair(solver: Solver, A: Operator | ComplexOperator, M: Any) -> tuple[Op
         return A.real, paired_preconditioner(M, A)
 
 
-def _right_and_guess(
-    A: ComplexOperator, b: Any, x0: Any, *, many: bool
+def right_and_guess(
+    A: ComplexOperator, b: Any, x0: Any, *, many: bool = False
 ) -> tuple[Vector, Vector | None]:
     """Check and convert b and x0. With ``many``, they may have many columns."""
     columns = many and getattr(b, "ndim", 1) == 2

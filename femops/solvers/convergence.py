@@ -135,16 +135,19 @@ def warn_of(
         part = problem.tolerance / problem.norm if problem.norm else 0.0
         warn_of_fields(f"femops.{solver}", problem.A, x, info.fields, part)
         return
-    A, known = (
-        problem.A,
-        advice or advice_on(solver, problem.A, M, info, problem.limit, problem.norm),
-    )
-    cause = singular_cause(A, problem.right, problem.tolerance, advice=known)
     warn_unconverged(
         f"femops.{solver} has not converged: |b - A x| is {info.residual:.2g} after "
-        f"{info.iterations} iterations, not {problem.tolerance:.2g}. {cause or known}",
-        A.space.comm,
+        f"{info.iterations} iterations, not {problem.tolerance:.2g}. "
+        f"{cause_of(solver, problem, M, info, advice)}",
+        problem.A.space.comm,
     )
+
+
+def cause_of(solver: Solver, problem: LinearProblem, M: Any, info: Info, advice: str = "") -> str:
+    """Likely cause of a solve that did not converge, or advice. Collective."""
+    A = problem.A
+    known = advice or _advice_on(solver, A, M, info, problem.limit, problem.norm)
+    return singular_cause(A, problem.right, problem.tolerance, advice=known) or known
 
 
 def warn_of_fields(
@@ -202,7 +205,7 @@ def _ramp(W: Product) -> Vector:
     return W.interpolate(**{name: ramp(V) for name, V in W.spaces.items()})
 
 
-def advice_on(solver: Solver, A: Operator, M: Any, info: Info, limit: int, norm: float) -> str:
+def _advice_on(solver: Solver, A: Operator, M: Any, info: Info, limit: int, norm: float) -> str:
     """Advice for a solve that did not converge; b has the norm ``norm``."""
     if info.iterations >= limit:
         if M is None:

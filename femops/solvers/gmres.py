@@ -12,9 +12,8 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.solvers.any_preconditioner import AnyPreconditioner
-from femops.solvers.columns import many, one_by_one
+from femops.solvers.call import Call
 from femops.solvers.complex_systems import Algebra, RealSystem
-from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
@@ -92,36 +91,22 @@ def gmres(
     inner-outer preconditioned GMRES algorithm", SIAM J. Sci. Comput. 14 (1993). Each direction is
     orthogonalized twice, each time with one reduction.
     """
-    if many(b):
-        limits = {"M": M, "rtol": rtol, "atol": atol, "maxiter": maxiter}
-        reports: dict[str, Any] = {
-            "history": history,
-            "progress": progress,
-            "warn": warn,
-            "callback": callback,
-        }
-        return one_by_one("gmres", gmres, A, b, x0, limits, **reports, restart=restart)
-    options = {"restart": restart, "warn": warn}
-    system = RealSystem.of("gmres", A, b, x0, M, callback)
-    if warn:
-        warn_of_setup(A, M)
-    watched = callback is not None or progress is not None
-    problem = LinearProblem.checked(
-        "gmres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, watched, **options
-    )
-    algebra = system.algebra(problem, None if system.M is None else problem.preconditioner())
 
-    def one_round(
-        residual: Vector, norm: float, steps: int, seen: Seen | None
-    ) -> tuple[Vector, int]:
-        directions = min(int(restart), steps)
-        return _cycle(algebra, problem.tolerance, residual / norm, norm, directions, seen)
+    def solve(system: RealSystem, problem: LinearProblem, watch: Watch) -> tuple[Vector, Info]:
+        precondition = None if system.M is None else problem.preconditioner()
+        algebra = system.algebra(problem, precondition)
 
-    watch = Watch(history, progress, problem.shown(system.callback), problem.A.space.comm)
-    x, info = solve_in_rounds(problem, one_round, watch)
-    if warn:
-        warn_of("gmres", problem, M, x, info)
-    return system.solution(problem.held.put_into(x)), info
+        def one_round(
+            residual: Vector, norm: float, steps: int, seen: Seen | None
+        ) -> tuple[Vector, int]:
+            directions = min(int(restart), steps)
+            return _cycle(algebra, problem.tolerance, residual / norm, norm, directions, seen)
+
+        return solve_in_rounds(problem, one_round, watch)
+
+    limits, reports = (rtol, atol, maxiter), (history, progress, callback)
+    call = Call("gmres", A, M, limits, reports, warn, solve, {"restart": restart})
+    return call.solve(b, x0)
 
 
 def _cycle(

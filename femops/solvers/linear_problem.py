@@ -108,27 +108,22 @@ class Held:
 _NONE_HELD = Held(np.zeros(0, dtype=np.int64), np.zeros(0))
 
 
-def without_held(
-    A: Operator, right: Vector, guess: Vector | None
-) -> tuple[Vector, Vector | None, Held]:
-    """Return b and x0 with zeros at constrained dofs, and the given values that were there.
+def without_held(A: Operator, vector: Vector) -> tuple[Vector, Held]:
+    """Return b or x0 with zeros at constrained dofs, and the given values that were there.
 
-    Arrays that have zeros there already are returned as they are, and so is b if the values are not
-    finite: `norm_of` refuses it.
+    An array that has zeros there already is returned as it is, and so is one whose values there are
+    not finite, which `norm_of` refuses.
     """
     constraints, memory = A.constraints, A.space.memory
     if not (constraints.identity and constraints.symmetric and len(constraints.rows)):
-        return right, guess, _NONE_HELD
+        return vector, _NONE_HELD
     rows = constraints.rows_in(memory)
-    if guess is not None and guess[rows].any():
-        guess = guess.copy()
-        guess[rows] = 0.0
-    values = right[rows]
+    values = vector[rows]
     if not (values.any() and memory.xp.isfinite(values).all()):
-        return right, guess, _NONE_HELD
-    right = right.copy()
-    right[rows] = 0.0
-    return right, guess, Held(rows, values / right.dtype.type(constraints.identity))
+        return vector, _NONE_HELD
+    vector = vector.copy()
+    vector[rows] = 0.0
+    return vector, Held(rows, values / vector.dtype.type(constraints.identity))
 
 
 @final
@@ -141,13 +136,14 @@ class LinearProblem:
     # zero at constrained dofs.
     right: Vector
     guess: Vector
-    from_zero: bool  # whether the user gave no first guess
+    from_zero: bool  # whether the guess is zero because the user gave none, or b is zero
     sums: Sums  # sums over the vectors of the operator's space
     norm: float  # euclidean norm of the right-hand side
     tolerance: float  # bound for the norm of the residual
     limit: int  # maximum number of iterations
     M: Preconditioner | None
     held: Held = _NONE_HELD  # given values of constrained dofs; none if all are zero
+    exponent: int = 0  # b and x0 are the right-hand side and guess times 2**exponent
 
     @classmethod
     def checked(
@@ -172,20 +168,39 @@ class LinearProblem:
         given = others | {"rtol": rtol, "atol": atol, "maxiter": maxiter}
         given |= {"x0 given": x0 is not None, "M": type(M).__name__}
         check_same(A.space.comm, f"a solve by {solver}", given, error=SolverError)
+        limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
+        options = {"any_rows": solver != "cg", "watched": watched}
+        return cls.of(A, b, x0, own, Sums(A.space), limit, rtol, atol, **options)
+
+    @classmethod
+    def of(
+        cls,
+        A: Operator,
+        b: Vector,
+        x0: Vector | None,
+        M: Preconditioner | None,
+        sums: Sums,
+        limit: int,
+        rtol: float,
+        atol: float = 0.0,
+        *,
+        any_rows: bool = False,
+        watched: bool = False,
+        natural: bool = False,
+    ) -> LinearProblem:
+        """Check vectors. With ``any_rows`` b need not be zero in eliminated rows. Collective."""
         right = checked_right(A, b, "b")
         right = right.copy() if watched else right
-        if solver == "cg":
+        if not any_rows:
             check_eliminated(A, right)
-        sums = Sums(A.space)
-        norm = norm_of(A, right, sums)
-        right, guess, held = without_held(A, right, checked_guess(A, x0, sums))
-        if A.space.comm.max(int(bool(held))):
-            norm = norm_of(A, right, sums)
-        if guess is None or not norm:  # zero solves A x = 0, of which no residual is small enough
+        right, held = without_held(A, right)
+        norm, guess = norm_of(A, right, sums), checked_guess(A, x0, sums)
+        from_zero = guess is None or not norm  # zero solves A x = 0; no residual is small enough
+        if guess is None or not norm:
             guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # touches no page of memory
-        limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
-        tolerance = max(rtol * norm, atol)
-        return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own, held)
+        size = natural_norm(M, right, sums) if natural else norm
+        tolerance = max(rtol * size, atol)
+        return cls(A, right, guess, from_zero, sums, norm, tolerance, limit, M, held)
 
     def shown(self, callback: Callback | None) -> Callback | None:
         """Return a callback for iterates without given values that passes iterates with them."""
@@ -199,6 +214,16 @@ class LinearProblem:
 
         return complete
 
+    def in_range(self) -> LinearProblem:
+        """Scale a problem in float32 if squares of its numbers leave that range. Collective."""
+        if self.A.dtype != np.float32:
+            return self
+        vectors = self.right, self.guess
+        own = max(float(abs(vector).max()) if len(vector) else 0.0 for vector in vectors)
+        largest = self.A.space.comm.max(own)
+        exponent = math.frexp(largest)[1] if 0.0 < largest < math.inf else 0
+        return self.scaled(exponent) if abs(exponent) > _SAFE else self
+
     def scaled(self, exponent: int) -> LinearProblem:
         """Copy of the problem for x / 2**exponent, exact except for underflow."""
         if not exponent:
@@ -210,6 +235,7 @@ class LinearProblem:
             guess=ldexp(self.guess, -exponent),
             norm=part * self.norm,
             tolerance=part * self.tolerance,
+            exponent=exponent,
         )
 
     def preconditioner(self, *, positive: bool = False) -> Map:
@@ -227,19 +253,6 @@ class LinearProblem:
                 "definite operator B, as femops.diffusion(V) + femops.mass(V)"
             )
         return lambda r: inverse * r
-
-
-def excess_of(A: Operator, *vectors: Vector) -> int:
-    """Exponent e such that the squares of vectors / 2**e are in float32's range. Collective.
-
-    Zero for float64, and if the squares of the vectors are in range without scaling.
-    """
-    if A.dtype != np.float32:
-        return 0
-    own = max(float(abs(vector).max()) if len(vector) else 0.0 for vector in vectors)
-    largest = A.space.comm.max(own)
-    exponent = math.frexp(largest)[1] if 0.0 < largest < math.inf else 0
-    return exponent if abs(exponent) > _SAFE else 0
 
 
 def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
@@ -310,14 +323,24 @@ def norm_of(A: Operator, right: Vector, sums: Sums) -> float:
     return norm
 
 
+def natural_norm(M: Preconditioner | None, right: Vector, sums: Sums) -> float:
+    """Norm sqrt(b . M b) of a right-hand side (size,). Collective."""
+    # Jacobi's without the checks of a product, which would take part of a small solve's time
+    product = M.inverse * right if isinstance(M, Jacobi) else right if M is None else M @ right
+    return math.sqrt(max(sums.dot(right, product), 0.0))
+
+
 def checked_guess(A: Operator, x0: Any, sums: Sums) -> Vector | None:
-    """Check that a guess is finite, and its size and type. Return it contiguous, (size,)."""
+    """Check that a guess is finite, and its size and type. Return it contiguous, (size,).
+
+    It is zero at constrained dofs.
+    """
     if x0 is None:
         return None
     guess = checked_right(A, x0, "x0")
     if not np.isfinite(sums.norm(guess)):
         raise SolverError("x0 has entries that are not finite: leave it out")
-    return guess
+    return without_held(A, guess)[0]
 
 
 def checked_right(A: Operator, vector: Any, what: str) -> Vector:

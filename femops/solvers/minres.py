@@ -12,9 +12,8 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.solvers.any_preconditioner import AnyPreconditioner
-from femops.solvers.columns import many, one_by_one
+from femops.solvers.call import Call
 from femops.solvers.complex_systems import RealSystem
-from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
@@ -94,42 +93,27 @@ def minres(
     6.1. C. Paige and M. Saunders, "Solution of sparse indefinite systems of linear equations",
     1975. If A takes the residual to zero, x is a least-squares solution.
     """
-    if many(b):
-        limits = {"M": M, "rtol": rtol, "atol": atol, "maxiter": maxiter}
-        reports: dict[str, Any] = {
-            "history": history,
-            "progress": progress,
-            "warn": warn,
-            "callback": callback,
-        }
-        return one_by_one("minres", minres, A, b, x0, limits, **reports)
-    system = RealSystem.of("minres", A, b, x0, M, callback)
-    if warn:
-        warn_of_setup(A, M)
-    watched = callback is not None or progress is not None
-    problem = LinearProblem.checked(
-        "minres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, watched, warn=warn
-    )
-    precondition = problem.preconditioner(positive=True)
-    eps = float(np.finfo(problem.right.dtype).eps)
-    least = _ROUND_OFF * eps
-    # |A r| that small beside |A| |r|: steps change the residual by less than round-off
-    flat = 2.0 * sqrt(eps)
 
-    def one_round(
-        residual: Vector, norm: float, steps: int, seen: Seen | None
-    ) -> tuple[Vector, int]:
-        part = max(_MARGIN * problem.tolerance / norm, least)
-        told = None if seen is None else _times(norm, seen)
-        unit = residual / norm  # squares in the preconditioner's norm stay in range
-        update, count = _reduced(problem, precondition, unit, part, least, flat, steps, told)
-        return norm * update, count
+    def solve(_: RealSystem, problem: LinearProblem, watch: Watch) -> tuple[Vector, Info]:
+        precondition = problem.preconditioner(positive=True)
+        eps = float(np.finfo(problem.right.dtype).eps)
+        least = _ROUND_OFF * eps
+        # |A r| that small beside |A| |r|: steps change the residual by less than round-off
+        flat = 2.0 * sqrt(eps)
 
-    watch = Watch(history, progress, problem.shown(system.callback), problem.A.space.comm)
-    x, info = solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
-    if warn:
-        warn_of("minres", problem, M, x, info)
-    return system.solution(problem.held.put_into(x)), info
+        def one_round(
+            residual: Vector, norm: float, steps: int, seen: Seen | None
+        ) -> tuple[Vector, int]:
+            part = max(_MARGIN * problem.tolerance / norm, least)
+            told = None if seen is None else _times(norm, seen)
+            unit = residual / norm  # squares in the preconditioner's norm stay in range
+            update, count = _reduced(problem, precondition, unit, part, least, flat, steps, told)
+            return norm * update, count
+
+        return solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
+
+    limits, reports = (rtol, atol, maxiter), (history, progress, callback)
+    return Call("minres", A, M, limits, reports, warn, solve).solve(b, x0)
 
 
 def _reduced(

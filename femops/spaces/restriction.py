@@ -162,13 +162,13 @@ class ElementRestriction:
         self.indices.setflags(write=False)
         self.ndofs = int(ndofs)
         self.owned = self.ndofs if owned is None else int(owned)
-        self.flipped = flipped
-        if flipped is not None:
+        self.flipped = None if flipped is None else array_of(flipped, "flipped", SpaceError)
+        if self.flipped is not None:
             dofs, first = np.unique(table, return_index=True)
-            fits = np.shape(flipped) == table.shape
-            if not fits or np.asarray(flipped).reshape(-1)[first[dofs < self.owned]].any():
+            fits = self.flipped.shape == table.shape
+            if not fits or self.flipped.reshape(-1)[first[dofs < self.owned]].any():
                 raise SpaceError(
-                    f"flipped of shape {np.shape(flipped)} does not fit indices {table.shape}: "
+                    f"flipped of shape {self.flipped.shape} does not fit indices {table.shape}: "
                     "give each a flag, False where an element is the first with a dof"
                 )
 

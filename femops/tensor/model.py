@@ -185,7 +185,9 @@ def measured(threads: int) -> dict[str, Any]:
     shape = len(_FOOTPRINTS), len(_SHARES)
 
     def usable(row: dict[str, Any]) -> bool:
-        return np.shape(row["bandwidth"]) == shape and float(row["peak"]) > 0
+        rates = np.append(row["bandwidth"], row["peak"])
+        numbers = np.shape(row["bandwidth"]) == shape and rates.dtype.kind == "f"
+        return numbers and bool(((rates > 0) & (rates < np.inf)).all())
 
     return _kept(key, usable, lambda: _measure(threads))
 

@@ -192,6 +192,27 @@ def test_a_lock_that_another_process_holds_for_long_is_told_of(tmp_path, monkeyp
             assert told == [tmp_path / "kernel.lock"]
 
 
+def test_a_lock_that_is_removed_meanwhile_is_made_again(tmp_path, monkeypatch):
+    """A process that removes an old kernel removes its lock too, for which another one waits."""
+    path = tmp_path / "kernel.lock"
+    with path.open("w") as other:
+        cache.fcntl.flock(other, cache.fcntl.LOCK_EX)
+        wait = cache._wait
+
+        def removed(*arguments):
+            path.unlink()
+            other.close()
+            wait(*arguments)
+
+        monkeypatch.setattr(cache, "_wait", removed)
+        with (
+            cache.locked(path),
+            pytest.raises(CacheError, match="can't be kept"),
+            cache.locked(path, wait=False),
+        ):
+            pass
+
+
 @as_root
 def test_files_of_another_are_refused(tmp_path):
     (tmp_path / "kernel").write_bytes(b"code")

@@ -35,6 +35,7 @@ NEEDS = {
     "closure_pytorch.py": ("torch", "PyTorch is missing"),
     "uncertainty_jax.py": ("jax", "JAX is missing"),
     "numba_krylov.py": ("numba", "Numba is missing"),
+    "plasticity.py": ("numba", "Numba is missing"),
 }
 """Libraries that examples need, by the name of the file."""
 PAGES_NEED = {"petsc.md": ("petsc4py", "slepc4py")}

@@ -17,6 +17,7 @@ from femops.hydro import (
     load_run,
     problem,
     rates,
+    run_options,
     save_run,
 )
 
@@ -92,6 +93,12 @@ def test_a_blast_is_in_a_corner_of_the_domain_at_the_origin():
             square(low, 1.0).initial()
 
 
+def test_a_density_with_a_large_jump_within_an_element():
+    jump = replace(SEDOV, density=lambda x: 1.0 + 1e20 * (x[0] > 0.4))
+    with pytest.raises(HydroError, match="its mass matrix is singular: put mesh lines"):
+        Lagrangian(jump, MESH)
+
+
 def test_a_step_is_small_beside_the_time_alone():
     """Not beside 1: lengths have the unit of the user."""
     steps = []
@@ -123,7 +130,7 @@ OPTIONS |= {"vorticity": False, "gravity": 0.0, "cfl": 0.5, "cg_tol": 1e-8, "cg_
 GOOD["options"] = OPTIONS | {"assembly": "partial"}
 GOOD["run"] = dict.fromkeys(femops.hydro.RUN)
 CRAFTED = [("dt", float("nan")), ("dt", 0.0), ("dt", -1.0), ("t", "a"), ("steps", 1.5)]
-CRAFTED += [("repeated", None), ("ode", "rk9")]
+CRAFTED += [("repeated", None), ("ode", "rk9"), ("t", -1.0), ("remapped", 2.5)]
 
 
 def test_values_that_no_run_has_written(run, tmp_path):
@@ -131,6 +138,43 @@ def test_values_that_no_run_has_written(run, tmp_path):
     for name, value in CRAFTED:
         with pytest.raises(CheckpointError, match=f"no checkpoint of a run: {name} is"):
             load_run(written(run, tmp_path, GOOD | {name: value}), run.equations)
+
+
+CRAFTED_OPTIONS = [("device", float("nan")), ("cfl", "0.5"), ("reproducible", 2.5)]
+CRAFTED_OPTIONS += [("assembly", ["full"]), ("cg_max", 10**400), ("cg_tol", None)]
+CRAFTED_RUN = [("t_final", float("nan")), ("t_final", "1"), ("ale", -1), ("ale_length", 0.0)]
+CRAFTED_RUN += [("ale", True), ("ale_quality", {}), ("ale_length", float("inf"))]
+
+
+def test_options_that_no_run_has_written(run, tmp_path):
+    for place, crafted in (("options", CRAFTED_OPTIONS), ("run", CRAFTED_RUN)):
+        for name, value in crafted:
+            path = written(run, tmp_path, GOOD | {place: GOOD[place] | {name: value}})
+            with pytest.raises(CheckpointError, match=f"no checkpoint of a run: {name} is"):
+                run_options(path)
+
+
+CRAFTED_FIELDS = [("density", np.nan), ("density", 0.0), ("density", -1.0)]
+CRAFTED_FIELDS += [("gamma", 1.0), ("gamma", -1.0), ("gamma", np.inf)]
+CRAFTED_FIELDS += [("energy", np.nan), ("position", np.inf), ("velocity", -np.inf)]
+
+
+def test_fields_that_no_run_has_written(run, tmp_path):
+    """They would lead to other results, or to errors that do not tell of the checkpoint."""
+    at = run.equations.at_points
+    ones = {"density": (at, np.ones(at.size)), "gamma": (at, np.full(at.size, 1.4))}
+    values = GOOD | {"remapped": True}
+    load_run(written(run, tmp_path, values, ones), run.equations)
+    for name, value in CRAFTED_FIELDS:
+        space, vector = (ones | state_of(run))[name]
+        vector = vector.copy()
+        vector[3] = value
+        path = written(run, tmp_path, values, ones | {name: (space, vector)})
+        with pytest.raises(CheckpointError, match=f"no checkpoint of a run: its {name} has not"):
+            load_run(path, run.equations)
+    single = {"energy": (run.equations.E, run.equations.parts(run.state)["energy"].astype("f4"))}
+    with pytest.raises(CheckpointError, match="its energy has not only finite float64 numbers"):
+        load_run(written(run, tmp_path, values, ones | single), run.equations)
 
 
 def test_words_of_a_checkpoint_are_fit_for_a_terminal(run, tmp_path):
@@ -141,11 +185,14 @@ def test_words_of_a_checkpoint_are_fit_for_a_terminal(run, tmp_path):
         assert str(error.value).isprintable()
 
 
-def written(run, folder, values):
+def state_of(run):
     spaces = run.equations.space.spaces
     parts = zip(spaces.items(), run.equations.space.split(run.state), strict=True)
-    vectors = {key: (space, part) for (key, space), part in parts}
-    return femops.io.save_state(folder / "a.state", vectors, values)
+    return {key: (space, part) for (key, space), part in parts}
+
+
+def written(run, folder, values, more=None):
+    return femops.io.save_state(folder / "a.state", state_of(run) | (more or {}), values)
 
 
 def test_checkpoints_name_all_options(run, tmp_path):

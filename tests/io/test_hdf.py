@@ -169,9 +169,9 @@ def test_a_full_disk(tmp_path):
     assert [grid["u"].max() for _, grid in steps_of(path)] == [0.0, 1.0]
 
 
-def test_a_program_killed_while_it_overwrites(tmp_path, monkeypatch):
-    """It leaves a journal, which does the rest."""
-    path, V = tmp_path / "run.vtkhdf", femops.H1(femops.box((2, 2)), 2)
+def killed_while_it_overwrites(path, monkeypatch):
+    """Make a series of a step, and leave the journal of a second one. Return the space."""
+    V = femops.H1(femops.box((2, 2)), 2)
     series = femops.io.TimeSeries(path)
     series.save(0.0, V, u=V.zeros())
 
@@ -182,12 +182,71 @@ def test_a_program_killed_while_it_overwrites(tmp_path, monkeypatch):
         patch.setattr(journal, "_finish", killed)
         with pytest.raises(KeyboardInterrupt):
             series.save(1.0, V, u=V.zeros() + 1.0)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(path.parent.iterdir())) == 2
+    return V
+
+
+def test_a_program_killed_while_it_overwrites(tmp_path, monkeypatch):
+    """It leaves a journal, which does the rest."""
+    path = tmp_path / "run.vtkhdf"
+    V = killed_while_it_overwrites(path, monkeypatch)
     with femops.io.TimeSeries(path, "continue") as series:
         assert series.times == (0.0, 1.0)
         series.save(2.0, V, u=V.zeros() + 2.0)
     assert [path] == list(tmp_path.iterdir())
     assert [grid["u"].max() for _, grid in steps_of(path)] == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("error", [KeyError("bad header"), ValueError("name already exists")])
+def test_a_file_that_another_program_changes_meanwhile(tmp_path, monkeypatch, error):
+    V = femops.H1(femops.box((2, 2)), 2)
+    series = femops.io.TimeSeries(tmp_path / "run.vtkhdf")
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(hdf_file, "_append", fail)
+    for save in (lambda: femops.save(tmp_path / "u.vtkhdf", V), lambda: series.save(0.0, V)):
+        with pytest.raises(FileError, match="is damaged, or another program changes it"):
+            save()
+    assert [file.name for file in tmp_path.iterdir()] == ["run.vtkhdf"]
+
+
+def test_the_journal_of_a_file_that_was_written_anew(tmp_path, monkeypatch):
+    path = tmp_path / "run.vtkhdf"
+    V = killed_while_it_overwrites(path, monkeypatch)
+    femops.save(path, V, u=V.zeros() + 7.0)
+    assert [path] == list(tmp_path.iterdir())
+    whole = path.read_bytes()
+    with pytest.raises(FileError, match="was not written by femops"):
+        femops.io.TimeSeries(path, "continue")
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole, lambda whole: whole[:-9]])
+def test_a_replaced_series_needs_no_journal(tmp_path, monkeypatch, damage):
+    path = tmp_path / "run.vtkhdf"
+    V = killed_while_it_overwrites(path, monkeypatch)
+    left = tmp_path / ".run.vtkhdf-femops-journal"
+    left.write_bytes(damage(left.read_bytes()))
+    with femops.io.TimeSeries(path, "replace") as series:
+        series.save(5.0, V, u=V.zeros() + 5.0)
+    assert [path] == list(tmp_path.iterdir())
+    assert [grid["u"].max() for _, grid in steps_of(path)] == [5.0]
+
+
+def test_the_journal_of_an_earlier_copy(tmp_path, monkeypatch):
+    """Steps that were saved after it are not removed."""
+    path, left = tmp_path / "run.vtkhdf", tmp_path / ".run.vtkhdf-femops-journal"
+    V = killed_while_it_overwrites(path, monkeypatch)
+    copied = left.read_bytes()
+    with femops.io.TimeSeries(path, "continue") as series:
+        series.save(2.0, V, u=V.zeros() + 2.0)
+    whole = path.read_bytes()
+    left.write_bytes(copied)
+    with pytest.raises(FileError, match="holds the change of another file than"):
+        femops.io.TimeSeries(path, "continue")
+    assert path.read_bytes() == whole
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links")

@@ -111,6 +111,28 @@ def test_the_journal_of_a_file_that_is_gone(
     assert names(tmp_path) == ["expected"]
 
 
+@pytest.mark.parametrize("kind", ["later", "earlier", "shorter", "empty", "another"])
+def test_the_journal_of_an_earlier_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A copy was put in place of the file that the killed program changed."""
+    path = made(tmp_path)
+    expected = killed_while_overwriting(path, monkeypatch)
+    journal, before = tmp_path / ".data-femops-journal", path.read_bytes()
+    others = {
+        "later": expected[:6000] + bytes(30) + expected[6030:],
+        "earlier": before[:4095] + bytes([before[4095] ^ 1]) + before[4096:],
+        "shorter": before[:9000],
+        "empty": b"",
+        "another": np.random.default_rng(1).bytes(2 * len(before)),
+    }
+    path.write_bytes(others[kind])
+    with pytest.raises(FileError, match="holds the change of another file than"):
+        recover(path)
+    assert path.read_bytes() == others[kind]
+    assert journal.exists()
+
+
 @pytest.mark.parametrize("damage", [b"", b"short", bytes(12), bytes(5000), b"\xff" * 100])
 def test_a_damaged_journal(tmp_path: Path, damage: bytes) -> None:
     """The file may be half overwritten, so nothing is done."""

@@ -6,6 +6,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -191,6 +192,26 @@ def test_existing_series(tmp_path, space):
     assert saved(path, space, [0.25], existing="replace").times == (0.25,)
     assert [p.name for p in (tmp_path / "run").iterdir()] == ["run_000000.vtu"]
     assert saved(tmp_path / "new.pvd", space, [0.0], existing="continue").times == (0.0,)
+
+
+@pytest.mark.parametrize("name", ["run.pvd", "run.vtkhdf"])
+def test_a_folder_that_may_be_written_but_not_listed(tmp_path, space, monkeypatch, name):
+    """Names in it cannot be flushed to the disk. A step that is saved has no error."""
+    opened = os.open
+
+    def refuse(path, flags, *mode, **options):
+        if Path(path).is_dir():
+            raise PermissionError(13, "Permission denied")
+        return opened(path, flags, *mode, **options)
+
+    if name == "run.vtkhdf":
+        pytest.importorskip("h5py")
+    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "access", lambda path, mode: not Path(path).is_dir())
+    series = saved(tmp_path / name, space, [0.0, 1.0])
+    assert series.times == (0.0, 1.0)
+    femops.io.save_state(tmp_path / "run.state", {"u": (space, space.zeros())})
+    assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")

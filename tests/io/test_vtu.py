@@ -237,6 +237,12 @@ def test_errors_say_what_to_do(tmp_path):
         femops.io.TimeSeries(tmp_path / "u.pvd", existing="continue")
 
 
+def test_a_name_that_is_too_long_for_its_pieces(tmp_path):
+    V = femops.H1(femops.box((2, 2)), 1)
+    with pytest.raises(FileError, match=r"cannot write .*; choose another folder or name"):
+        femops.save(tmp_path / f"{'x' * 250}.pvtu", V, u=V.zeros())
+
+
 def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
     V = femops.H1(femops.box((2, 2)), 1)
     path = femops.save(tmp_path / "u.vtu", V)

@@ -202,3 +202,16 @@ write_mfem(box(2), "run.mesh")
     assert len(names(tmp_path)) == 1
     with temporary_file(tmp_path / "run.vtu") as file:
         assert names(tmp_path) == [file.name]
+
+
+def test_a_folder_in_its_place_does_not_hide_the_error(tmp_path: Path) -> None:
+    """Others may have put it there in a folder that they can write."""
+
+    def fail() -> None:
+        with temporary_file(tmp_path / "run.vtu") as file:
+            file.unlink()
+            file.mkdir()
+            raise ValueError("the cause")
+
+    with pytest.raises(ValueError, match="the cause"):
+        fail()

@@ -1,7 +1,11 @@
 """Laws that Numba has compiled, in kernels: against Python's own results, point by point."""
 
+import ctypes
 import math
+import pickle
 import random
+import subprocess
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +14,9 @@ import femops
 from femops.errors import OperatorError, TraceError
 from femops_kernels.cpu.laws import evaluated
 from femops_kernels.cpu.machine import set_threads
+from femops_kernels.laws.cuda import function as in_cuda
+from femops_kernels.laws.derivative import derivative
+from support.cuda import building
 
 numba = pytest.importorskip("numba")
 law = pytest.importorskip("femops.numba").law
@@ -168,8 +175,6 @@ def test_derivatives_of_random_laws(seed):
     """Against differences of Richardson's kind, where loops and branches go the same way."""
     function, text = _Writer(1000 + seed, smooth=True).function()
     made, given = law(function), points(function.__code__.co_argcount, seed, 23) % 2.0 + 0.1
-    from femops_kernels.laws.derivative import derivative
-
     n = made.law.inputs
     slopes = evaluated(derivative(made.law, tuple(range(n))), *given)
     for j in range(n):
@@ -256,7 +261,7 @@ def test_functionals_gradients_and_complex_coefficients():
     V = femops.H1(mesh_of(2), 2)
     u = np.random.default_rng(3).standard_normal(V.size)
     goals = [
-        femops.functional(lambda u, x, c: f(u * c) + u * g(u, x[0])[0], V, c=0.7)
+        femops.functional(lambda u, x, c, f=f, g=g: f(u * c) + u * g(u, x[0])[0], V, c=0.7)
         for f, g in ((root, pair), (cardano, branches))
     ]
     close(np.array([goals[0](u)]), np.array([goals[1](u)]))
@@ -270,6 +275,13 @@ def test_a_law_is_called_with_numbers_and_arrays():
     first, second = pair(x.reshape(7, 143), 1.0)
     assert first.shape == second.shape == (7, 143)
     assert root(np.zeros((0, 3))).shape == (0, 3)
+    table = np.random.default_rng(0).standard_normal((9, 31, 2))
+    for strided in (table[..., 1], table[::2, :, 0], table[:, ::-1, 0], table.T[0]):
+        np.testing.assert_array_equal(root(strided), root(strided.copy()))
+        first, _ = pair(strided, strided[:1, :1])  # broadcast
+        np.testing.assert_array_equal(
+            first, pair(strided.copy(), np.full(strided.shape, strided[0, 0]))[0]
+        )
 
 
 def test_derivatives_that_users_give():
@@ -344,8 +356,68 @@ def test_an_index_outside_of_a_table():
     V = femops.H1(femops.box((3,)), 1)
     F = femops.residual(lambda u, x: {"value": entry(u)}, V)
     F.residual(np.full(V.size, 4.5))
+    for wrong in (5.5, -6.0, 1e9, 1e300):
+        with pytest.raises(femops.errors.LawError, match="IndexError: index is out of bounds"):
+            F.residual(np.full(V.size, wrong))
+
+
+# every byte, beside some that LLVM's text could join with it
+ALL = np.frombuffer(
+    b"".join(
+        bytes([k, second, 0x34, 0x31, 0x5C, k, 0x40, 0x3F])
+        for k in range(256)
+        for second in b'\\"A'
+    )
+)
+
+
+def test_a_table_of_all_bytes():
+    found = law(lambda a: ALL[int(a)])(np.arange(float(len(ALL))))
+    assert np.array_equal(found, ALL)
+
+
+GRID, EMPTY = np.arange(12.0).reshape(3, 4), np.zeros(0)
+
+
+@pytest.mark.parametrize("compile_first", [False, True])
+def test_an_index_outside_of_a_row(compile_first):
+    """It would lead to the next row, and one of a number that is no whole number to any entry."""
+
+    def column(a):
+        return GRID[0, int(a)]
+
+    found = law(numba.njit(column) if compile_first else column)
+    a = np.array([0.0, 3.0, -1.0, 4.0, 9.0, -5.0, 1e19, 1e300, np.inf, np.nan])
+    assert np.array_equal(found(a), [0.0, 3.0, 3.0] + [np.nan] * 7, equal_nan=True)
+    assert np.isnan(law(lambda a: EMPTY[int(a)])(a)).all()
+
+
+def test_an_index_in_a_function_that_a_law_calls():
+    """Numba compiled it without checks, so it is not called to tell the error."""
+    entry = numba.njit(lambda a: TABLE[int(a)])
+    one = law(lambda a: entry(a) + 0.0)
+    V = femops.H1(femops.box((3,)), 1)
+    F = femops.residual(lambda u, x: {"value": one(u)}, V)
+    F.residual(np.full(V.size, 4.5))
     with pytest.raises(femops.errors.LawError, match="an index is outside of a table"):
-        F.residual(np.full(V.size, 5.5))
+        F.residual(np.full(V.size, 1e12))
+
+
+def squared(a):
+    return a * a
+
+
+def test_a_law_is_pickled():
+    square = law(squared)
+    again = pickle.loads(pickle.dumps(square))
+    assert again.law == square.law
+    assert again(3.0) == 9.0
+
+
+@pytest.mark.parametrize("wrong", [3, int, np.sin, partial(max, 1.0)])
+def test_what_is_no_function_of_python(wrong):
+    with pytest.raises(OperatorError, match="is not a function of numbers: give one, written by"):
+        law(wrong)
 
 
 def test_newton_shortens_steps_that_are_too_long_for_a_law():
@@ -407,7 +479,7 @@ def arrays(a):
         (nothing, "nothing returns none: let it return numbers"),
         (arrays, "Numba cannot compile arrays"),
         (lambda: 1.0, "takes .*: let it take numbers by name"),
-        (3.0, "3.0 is no function of Python or Numba"),
+        (3.0, "3.0 is not a function of numbers"),
     ],
 )
 def test_what_is_no_law(function, message):
@@ -421,7 +493,7 @@ def test_wrong_counts_and_arguments():
     with pytest.raises(OperatorError, match="derivatives is 'backward': give 'forward', 'none' or"):
         law(pair.function, derivatives="backward")
     with pytest.raises(
-        OperatorError, match="takes 1 numbers and returns 1: .* take 2 and return 4"
+        OperatorError, match=r"takes 1 numbers and returns 1: .* take 2 and return 4"
     ):
         law(pair.function, derivatives=root.function)
     with pytest.raises(TraceError, match="pair takes 2 numbers, 1 are given"):
@@ -529,7 +601,7 @@ def test_what_is_no_commit():
             lambda u, x, old: {"value": u, "history": {"old": old, "new": u}}, V, old=one
         )
     for space in (None, V.mesh, femops.Product(a=V, b=V)):
-        with pytest.raises(OperatorError, match="give a space, of a product that of one field"):
+        with pytest.raises(OperatorError, match=r"V is .*: give a space"):
             femops.numba.history(space)
 
 
@@ -565,3 +637,67 @@ def test_a_history_is_saved_and_set(tmp_path):
     again.vector = femops.io.load_state(file, {"old": again.space}).vectors["old"]
     u = V.interpolate(lambda x: x[1])
     assert femops.residual(ageing, V, old=again).residual(u).tobytes() == F.residual(u).tobytes()
+
+
+def test_jacobians_that_are_said_to_be_symmetric():
+    """One half of the derivatives is computed, and serves for the other half."""
+
+    @law
+    def stress(exx, eyy, exy):
+        size = math.sqrt(exx * exx + eyy * eyy + 2.0 * exy * exy + 1e-8)
+        factor = 1.0 + 1.0 / size
+        return factor * exx, factor * eyy, factor * exy
+
+    def solid(u, x):
+        e = u.sym_grad
+        sxx, syy, sxy = stress(e[0, 0], e[1, 1], e[0, 1])
+        return {"grad": [[sxx, sxy], [sxy, syy]], "value": 0.1 * u.value}
+
+    V = femops.H1(mesh_of(2), 2, ncomp=2)
+    u, v = np.random.default_rng(5).standard_normal((2, V.size))
+    plain, said = (femops.residual(solid, V, symmetric=flag).jacobian(u) for flag in (False, True))
+    close(said @ v, plain @ v)
+    assert said.symmetric
+    assert not plain.symmetric
+    W = femops.Product(a=V, b=femops.H1(V.mesh, 1))
+    both = [
+        femops.residual(
+            lambda a, b, x: {
+                "a": {"grad": (1 + b.value**2) * a.grad, "value": b * a},
+                "b": {"value": b * (a.grad[0] @ a.grad[0] + a.grad[1] @ a.grad[1]) + a @ a / 2},
+            },
+            W,
+            symmetric=flag,
+        ).jacobian(np.resize(u, W.size))
+        for flag in (False, True)
+    ]
+    close(both[1] @ np.resize(v, W.size), both[0] @ np.resize(v, W.size))
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(COUNT, marks=pytest.mark.exhaustive)])
+def test_the_text_in_cuda(count, tmp_path):
+    """The host's compiler builds it, without fused operations."""
+    if building.compiler() is None:
+        pytest.skip("no C++ compiler")
+    laws = [law(_Writer(seed).function()[0]).law for seed in range(count)]
+    laws += [
+        derivative(law(_Writer(1000 + k, smooth=True).function()[0]).law, (0,)) for k in (0, 1)
+    ]
+    lines = ["#include <cmath>", "#include <cstring>", "using namespace std;"]
+    lines += ["#define __device__", "#define __forceinline__ inline"]
+    for k, one in enumerate(laws):
+        given = ", ".join(f"x[{j}]" for j in range(one.inputs))
+        head = f'extern "C" void run{k}(const double* x, double* results)'
+        lines += [in_cuda(one), f"{head} {{ {one.name}({given}, results); }}"]
+    source, library = tmp_path / "laws.cpp", tmp_path / "laws.so"
+    source.write_text("\n".join(lines))
+    options = ("-O1", "-ffp-contract=off", "-shared", "-fPIC", "-w", "-o", str(library))
+    subprocess.run([building.compiler(), *options, str(source)], check=True)
+    functions = ctypes.CDLL(str(library))
+    for k, one in enumerate(laws):
+        given = np.ascontiguousarray(points(one.inputs, k).T)
+        found = np.empty((len(given), one.results))
+        for row, out in zip(given, found, strict=True):
+            getattr(functions, f"run{k}")(*(ctypes.c_void_p(a.ctypes.data) for a in (row, out)))
+        # exponentials and the like are the lanes' own, within two units in the last place
+        np.testing.assert_allclose(found.T, evaluated(one, *given.T), rtol=1e-12, atol=1e-14)

@@ -33,6 +33,17 @@ def test_residuals_and_histories(comm, tmp_path):
     assert again.vector.tobytes() == old.vector.tobytes()
 
 
+@pytest.mark.parallel(1, 3)
+def test_ranks_without_elements(comm):
+    V = femops.H1(femops.box((2,), comm=comm, reproducible=True), 2)
+    old = femops.History(V)
+    u = V.interpolate(lambda x: x[0])
+    F = old.commit(femops.residual(ageing, V, old=old), u)
+    traced = femops.residual(lambda u, x: {"value": u + cases.cardano(u), "grad": u.grad}, V)
+    found, expected = F.residual(u), traced.residual(u)
+    assert np.abs(found - expected).max(initial=0.0) < 1e-13
+
+
 @pytest.mark.parallel(2, 3)
 def test_all_ranks_raise_if_a_law_does_on_one(comm):
     def written(a):

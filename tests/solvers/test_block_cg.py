@@ -14,9 +14,11 @@ from scipy.sparse.linalg import aslinearoperator
 
 import femops
 from femops.errors import ConvergenceWarning, SolverError, VectorError
-from femops.solvers import Info, block_cg
+from femops.solvers import Info
 from support.cases.kernels import bend, smooth
 from support.cuda import guarded
+
+DRIVER: Any = import_module("femops.solvers.cg")  # `femops.solvers.cg` is the function
 
 device = guarded.small_device
 MESH = femops.box((4, 3), order=2, mapping=bend)
@@ -104,13 +106,13 @@ def test_right_hand_sides_with_essential_values(device: Any, values: Any) -> Non
 
 
 def test_many_columns_are_solved_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, solve = [], block_cg.solve
+    sizes, solve = [], DRIVER.solve_block
 
     def counted(problems: Any, watch: Any) -> Any:
         sizes.append(len(problems))
         return solve(problems, watch)
 
-    monkeypatch.setattr(block_cg, "solve", counted)
+    monkeypatch.setattr(DRIVER, "solve_block", counted)
     B = noise(37)
     X, info = femops.cg(A, B, M=femops.jacobi(A), rtol=1e-11)
     assert info.converged
@@ -157,9 +159,7 @@ def test_many_columns_warn_once(make: Any) -> None:
 def test_columns_solved_one_by_one_have_converged_if_all_have(monkeypatch: Any) -> None:
     """One ends with round-off above its tolerance, the other at the limit."""
     infos = iter([Info(True, 5, 3.0, 1.0), Info(False, 9, 2.0, 1.0)])
-    monkeypatch.setattr(
-        import_module("femops.solvers.cg"), "_of_one", lambda given, *_: (given.right, next(infos))
-    )
+    monkeypatch.setattr(DRIVER.Driver, "solve", lambda _, given, *__: (given.right, next(infos)))
     _, info = femops.cg(A, noise(2), M=femops.multigrid(A), warn=False)
     assert (info.converged, info.iterations, info.residual) == (False, 9, 2.0)
 

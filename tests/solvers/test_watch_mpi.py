@@ -5,10 +5,11 @@ import pytest
 
 import femops
 from femops.errors import RankError
+from femops.solvers import cg_bodies
 
 
-def problem(comm):
-    V = femops.H1(femops.box((5, 5), comm=comm), 2)
+def problem(comm, n=5):
+    V = femops.H1(femops.box((n, n), comm=comm), 2)
     A = (femops.diffusion(V) + femops.mass(V)).constrained(V.boundary_dofs())
     return A, A.rhs(femops.load(V, 1.0))
 
@@ -51,6 +52,24 @@ def test_one_rank_alone_has_a_function(comm, solver, name):
     assert bool(seen) == (comm.rank == 0)
     with pytest.raises((RankError, KeyError), match="mine"):
         SOLVERS[solver](A, b, **{name: fails if comm.rank else None})
+
+
+@pytest.mark.parallel(2)
+def test_ranks_whose_clocks_differ_report_the_same_iterations(comm, monkeypatch):
+    """Each chose by its own clock when to report, and ranks waited for each other forever."""
+    A, b = problem(comm, 10)
+    now, seen = [0.0], []
+
+    def clock():
+        now[0] += 0.05 * (1 + comm.rank)
+        return now[0]
+
+    monkeypatch.setattr(cg_bodies, "perf_counter", clock)
+    told = {"merged": False, "progress": lambda count, _: seen.append(count)}
+    _, info = femops.cg(A, b, rtol=1e-13, **told)
+    assert info.converged
+    assert info.iterations > 32
+    assert seen == comm.broadcast(seen)
 
 
 @pytest.mark.parallel(2)

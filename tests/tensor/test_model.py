@@ -1,5 +1,7 @@
 """The least time of a contraction: operations and bytes are counted, rates measured and kept."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,22 @@ def test_rates_are_measured_once(asked, tmp_path):
     assert measured_by_a_new_process() == measured_by_a_new_process() == RATES
     assert asked == [3]
     (tmp_path / "limits.json").write_text("{damaged")
+    assert measured_by_a_new_process() == RATES
+    assert asked == [3, 3]
+
+
+@pytest.mark.parametrize("wrong", ["7", "a", None, 0.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("kind", ["peak", "bandwidth"])
+def test_rates_that_no_machine_has_are_measured_again(asked, tmp_path, kind, wrong):
+    measured_by_a_new_process()
+    table = tmp_path / "limits.json"
+    known = json.loads(table.read_text())
+    (row,) = known.values()
+    if kind == "peak":
+        row["peak"] = wrong
+    else:
+        row["bandwidth"][0][0] = wrong
+    table.write_text(json.dumps(known))
     assert measured_by_a_new_process() == RATES
     assert asked == [3, 3]
 

@@ -64,6 +64,39 @@ def test_a_damaged_table_is_set_aside(table, text):
         assert find(KEY) == {"n": 2}
 
 
+def test_a_table_that_was_written_meanwhile_is_not_set_aside(table, monkeypatch):
+    """Another process records settings after this one has read a damaged table."""
+    table.write_text("[")
+    read = database._read
+
+    def slow(*arguments):
+        found = read(*arguments)
+        with monkeypatch.context() as patch:
+            patch.setattr(database, "_read", read)
+            table.unlink()
+            record({KEY: {"chunk_bytes": 4096}})
+        return found
+
+    monkeypatch.setattr(database, "_read", slow)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        find(OTHER)
+    assert json.loads(table.read_text())[0]["settings"] == {"chunk_bytes": 4096}
+    assert not table.with_suffix(".damaged").exists()
+
+
+def test_a_damaged_table_waits_for_no_writer(table):
+    """The writer sets it aside."""
+    table.write_text("[")
+    with cache.locked(table.with_suffix(".lock")):
+        with pytest.warns(CacheWarning, match="it is not used"):
+            assert find(KEY) == {}
+        assert table.read_text() == "["
+    with pytest.warns(CacheWarning, match=r"it is now tuning\.damaged"):
+        record({KEY: {"chunk_bytes": 4096}})
+    assert find(KEY) == {"chunk_bytes": 4096}
+
+
 def test_a_damaged_table_is_told_of_by_one_thread(table, monkeypatch):
     """Of two that come to it at a time."""
     table.write_text("[")

@@ -108,7 +108,7 @@ def hydro(
     ] = False,
     fom: Annotated[bool, typer.Option("--fom", help="Print Laghos' figures of merit too.")] = False,
     ale: Annotated[int | None, option(NATURAL, "N", _ALE)] = None,
-    ale_length: Annotated[float | None, option(POSITIVE, "L", _LENGTH)] = None,
+    ale_length: Annotated[float | None, option(number(1e-6, 1e6), "L", _LENGTH)] = None,
     ale_quality: Annotated[float | None, option(number(1e-6, 1.0), "Q", _QUALITY)] = None,
     device: DeviceOption = None,
     threads: ThreadsOption = None,

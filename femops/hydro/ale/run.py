@@ -22,7 +22,7 @@ from femops.hydro.remap.neighbours import Lattice
 from femops.hydro.remap.tables import tensor
 from femops.hydro.simulation import Simulation
 from femops.parallel import Communicator
-from femops_common.arguments import Count, checked, whole_numbers
+from femops_common.arguments import Count, checked, real_numbers, whole_numbers
 
 Floats = NDArray[np.float64]
 
@@ -311,8 +311,8 @@ class ArbitraryLagrangianEulerian:
     every : int
         Number of steps between remaps.
     length : float
-        Length over which a relaxation smooths, in sizes of an element. The larger it is, the
-        nearer the mesh stays to the initial mesh.
+        Length over which a relaxation smooths, in sizes of an element, 1e-6 to 1e6. The larger
+        it is, the nearer the mesh stays to the initial mesh.
     least : float
         Quality of the mesh below which it is relaxed at once, see `quality`.
 
@@ -333,7 +333,7 @@ class ArbitraryLagrangianEulerian:
         run: Simulation,
         every: Annotated[int, whole_numbers(1)] = 20,
         *,
-        length: Annotated[float, POSITIVE] = 1.0,
+        length: Annotated[float, real_numbers(1e-6, 1e6)] = 1.0,
         least: Annotated[float, POSITIVE] = 0.1,
     ) -> None:
         equations = run.equations

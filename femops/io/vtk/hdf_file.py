@@ -21,9 +21,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import FileError, MissingExtraError
+from femops.errors import FemopsError, FileError, MissingExtraError
 from femops.io.atomic import fill, refused, replacing, to_disk
-from femops.io.vtk.journal import journaled, recover
+from femops.io.vtk.journal import discard_journal, journaled, recover
 from femops.io.vtk.vtu_file import Piece
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
@@ -103,8 +103,10 @@ def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:
         with check(comm), refused(target):
             if comm.rank == 0:
                 to_disk(file)
-        with check(comm):
+        with check(comm), refused(target):
             stack.close()
+            if comm.rank == 0:
+                discard_journal(target)
 
 
 def in_turns(
@@ -124,7 +126,7 @@ def in_turns(
                     raise FileError(
                         f"rank {rank} does not see '{path}': choose a folder that all ranks share"
                     )
-                with (_opened_locked if locked else opened)(path, piece) as root:
+                with _whole(path), (_opened_locked if locked else opened)(path, piece) as root:
                     result = append(root)
     return result
 
@@ -153,6 +155,19 @@ def readable(path: Path) -> Iterator[None]:
     except (OSError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise FileError(
             f"'{path}' is not a series that can be read ({error}): choose another name"
+        ) from error
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """Convert an error of h5py about a file that is damaged, now or before, to a FileError."""
+    try:
+        yield
+    except FemopsError:
+        raise
+    except (LookupError, ValueError, RuntimeError) as error:
+        raise FileError(
+            f"'{path}' is damaged, or another program changes it ({error}): choose another name"
         ) from error
 
 

@@ -2,7 +2,8 @@
 
 HDF5 overwrites heads of arrays in no order. Killed in between, it leaves a file that cannot be
 read. So overwritten bytes are held in memory, and go into a journal before they go to the file.
-The journal is a file beside it, which is there only while the file is overwritten.
+The journal is a file beside it, which is there only while the file is overwritten. It has the bytes
+before the change too: a journal that a killed program left is for no other file of that name.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, final
 
+import numpy as np
+
 from femops.errors import FileError
-from femops.io.atomic import to_disk, writing
+from femops.io.atomic import remove, to_disk, writing
 from femops_meshes.formats.temporary import unlinked
 
 _PAGE = 4096  # bytes that are held together
-_LENGTH = struct.Struct("<Q")  # length of the file
-_SUM = struct.Struct("<I")  # checksum of the length and of the pages
-_PLACE = struct.Struct("<Q")  # before each page
+_MAGIC = b"femops\x89\n"
+_HEAD = struct.Struct("<8sQ")  # magic; length of the file
+_SUM = struct.Struct("<I")  # checksum of the head and of the entries
+_PLACE = struct.Struct("<Q")  # before the old and the new bytes of each page
 
 
 @final
@@ -110,15 +114,20 @@ class JournaledFile(io.RawIOBase):
     def commit(self) -> None:
         """Overwrite old bytes, by way of the journal."""
         os.fsync(self._file.fileno())
-        entries = b"".join(  # without new bytes in the last page
-            _PLACE.pack(number * _PAGE) + bytes(page[: self._old_end - number * _PAGE])
-            for number, page in sorted(self._pages.items())
+        entries = b"".join(
+            self._entry(number * _PAGE, page) for number, page in sorted(self._pages.items())
         )
-        length = _LENGTH.pack(self._length)
+        head = _HEAD.pack(_MAGIC, self._length)
         with writing(self._journal, durable=True) as file:
-            file.write(length + _SUM.pack(zlib.crc32(length + entries)) + entries)
+            file.write(head + _SUM.pack(zlib.crc32(head + entries)) + entries)
         to_disk(self._journal.parent)
         _finish(self._journal, self._file)
+
+    def _entry(self, place: int, page: bytearray) -> bytes:
+        """Entry of the journal for a page, without the page's bytes behind the old end."""
+        size = min(_PAGE, self._old_end - place)
+        self._file.seek(place)
+        return _PLACE.pack(place) + self._file.read(size).ljust(size, b"\0") + bytes(page[:size])
 
 
 def _real(path: Path) -> tuple[Path, Path]:
@@ -157,30 +166,42 @@ def recover(path: Path) -> None:
         journal.unlink()
 
 
+def discard_journal(path: Path) -> None:
+    """Remove the journal of a file that was replaced, if there is one."""
+    remove([_real(path)[1]])
+
+
 def _finish(journal: Path, file: IO[bytes]) -> None:
     """Make the change that a journal holds in an open file, and remove the journal.
 
     The file is not opened again: another user could put a link in its place meanwhile.
     """
     with _opened_journal(journal, file) as entries:
-        head = entries.read(_LENGTH.size).ljust(_LENGTH.size, b"\0")
+        head = entries.read(_HEAD.size).ljust(_HEAD.size, b"\0")
         (checksum,) = _SUM.unpack(entries.read(_SUM.size).ljust(_SUM.size, b"\0"))
-        (length,), found = _LENGTH.unpack(head), zlib.crc32(head)
+        (magic, length), found = _HEAD.unpack(head), zlib.crc32(head)
         for entry in _entries(entries):
             found = zlib.crc32(entry, found)
-        # a change never makes a file longer here: new bytes were written before the journal
-        if found != checksum or not 0 < length <= os.fstat(file.fileno()).st_size:
+        if (magic, found) != (_MAGIC, checksum):
             raise FileError(
                 f"'{journal}' is damaged, so the change of '{file.name}' that it holds cannot be "
                 "finished: take a copy of the series, or remove the journal and check the file"
             )
-        entries.seek(_LENGTH.size + _SUM.size)
         with os.fdopen(os.dup(file.fileno()), "r+b") as target:
-            for entry in _entries(entries):
-                (place,) = _PLACE.unpack(entry[: _PLACE.size].ljust(_PLACE.size, b"\xff"))
+            entries.seek(_HEAD.size + _SUM.size)
+            # a change never makes a file longer here: new bytes were written before the journal
+            same = 0 < length <= os.fstat(file.fileno()).st_size
+            if not same or not all(_holds(target, *_parts(each)) for each in _entries(entries)):
+                raise FileError(
+                    f"'{journal}' holds the change of another file than '{file.name}', which was "
+                    "replaced since then: bring back the file that was beside the journal, or "
+                    "remove the journal if this file is whole"
+                )
+            entries.seek(_HEAD.size + _SUM.size)
+            for place, _, new in map(_parts, _entries(entries)):
                 if place < length:
                     target.seek(place)
-                    target.write(entry[_PLACE.size :])
+                    target.write(new)
             target.truncate(length)
             target.flush()
             os.fsync(target.fileno())
@@ -188,8 +209,22 @@ def _finish(journal: Path, file: IO[bytes]) -> None:
 
 
 def _entries(journal: IO[bytes]) -> Iterator[bytes]:
-    """Read the entries of a journal, from its place on: a place and a page each."""
-    return iter(lambda: journal.read(_PLACE.size + _PAGE), b"")
+    """Read the entries of a journal, from its place on. The last page may be shorter."""
+    return iter(lambda: journal.read(_PLACE.size + 2 * _PAGE), b"")
+
+
+def _parts(entry: bytes) -> tuple[int, bytes, bytes]:
+    """Place, old bytes and new bytes of an entry."""
+    half = (len(entry) - _PLACE.size) // 2
+    return _PLACE.unpack_from(entry)[0], entry[_PLACE.size : -half], entry[-half:]
+
+
+def _holds(file: IO[bytes], place: int, old: bytes, new: bytes) -> bool:
+    """True if each byte of a file is the old or the new one: it may be half overwritten."""
+    file.seek(place)
+    found = np.frombuffer(file.read(len(new)), np.uint8)
+    before, after = (np.frombuffer(part, np.uint8)[: len(found)] for part in (old, new))
+    return bool(((found == before) | (found == after)).all())
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,7 @@ def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
             written = own.stat().st_size
         sizes = comm.gather_all(piece.sizes)
         lengths = comm.gather_all(np.array([written]))
-        with check(comm):
+        with check(comm), refused(target):
             if comm.rank == 0:
                 _check_there(target, parts, lengths)
                 _join(target, head(piece, list(sizes)), parts)
@@ -69,19 +69,20 @@ def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
         files = [folder / f"{folder.name}_{time}_{rank}.vtu" for rank in range(comm.size)]
         own = files[comm.rank]
         try:
-            with check(comm):
+            with check(comm), refused(own):
                 with writing(own, durable=True) as file:
                     write_vtu(file, piece)
                 written = own.stat().st_size
             lengths = comm.gather_all(np.array([written]))
-            with check(comm):
+            with check(comm), refused(target):
                 if comm.rank == 0:
                     _check_there(target, files, lengths)
                     with writing(target, durable=True) as file:
                         names = [f"{folder.name}/{f.name}" for f in files]
                         file.write(index(piece, names).encode())
         except Exception:
-            own.unlink(missing_ok=True)
+            with suppress(OSError):
+                own.unlink(missing_ok=True)
             raise
         with check(comm):
             remove(earlier)

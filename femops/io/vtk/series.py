@@ -48,7 +48,7 @@ from femops.io.vtk.hdf_file import (
     stored_mesh,
     write_empty,
 )
-from femops.io.vtk.journal import recover
+from femops.io.vtk.journal import discard_journal, recover
 from femops.io.vtk.pieces import piece_files
 from femops.io.vtk.store import Existing, Store, check_steps, check_times
 from femops.io.vtk.vtu import Owner, file_names, first_space, lagrange_piece, same_fields, save
@@ -198,16 +198,21 @@ class HdfFile(Store):
         """See `Store.begin`. Rank 0 reads and writes."""
         with check(self._comm):
             if self._comm.rank == 0:
-                recover(self.path)
-            if self._comm.rank == 0 and existing == "continue" and self.path.exists():
-                self._read()
-                self._keep(until)
-            if self._comm.rank == 0 and not self._times:
-                with replacing(self.path) as temporary:
-                    write_empty(temporary, series=True)
-                    to_disk(temporary)
+                self._begin(existing, until)
         found = self._times, self._mesh, self._fields
         self._times, self._mesh, self._fields = self._comm.broadcast(found)
+
+    def _begin(self, existing: Existing, until: float) -> None:
+        """Read an existing series, or replace it."""
+        if existing == "continue" and self.path.exists():
+            recover(self.path)
+            self._read()
+            self._keep(until)
+        if not self._times:
+            with replacing(self.path) as temporary:
+                write_empty(temporary, series=True)
+                to_disk(temporary)
+            discard_journal(self.path)
 
     def _read(self) -> None:
         """Read the times and fields of an existing series, and the hash of its last mesh."""

@@ -11,16 +11,19 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import L2
-from femops_common.arguments import shown
+from femops_common.arguments import checked
 
 
 @final
+@checked(OperatorError)
 class History:
     """Numbers at the quadrature points of a residual: plastic strains, damage, ages.
 
     A residual takes a history as a coefficient. The result of its function has an entry "history"
     with the next values, by the name of the coefficient. `commit` makes them the present ones.
     Between commits a residual keeps the values that it was made with.
+
+    An update of the residual with another history, or a `GridFunction`, sets its values.
 
     The points are the nodes of an `L2` space. So the values are a vector of this space: it can be
     saved, also by ranks, interpolated, drawn, and set.
@@ -31,8 +34,8 @@ class History:
         Space of the residual's field, or of one of its fields.
     ncomp : int
         Numbers at each point.
-    quadrature : int, optional
-        Points of the residual's rule (Gauss) in each direction; by default those of
+    quadrature : int or Quadrature1D, optional
+        The residual's rule, of Gauss: its points in each direction. By default that of
         ``V.quadrature()``.
 
     Attributes
@@ -45,12 +48,26 @@ class History:
     Raises
     ------
     OperatorError
-        V is no space, or the rule is not of Gauss.
+        V is no space (of a product give that of one field), or the rule is not of Gauss.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((4, 4)), order=2)
+    >>> worst = femops.History(V)
+    >>> def load(u, x, worst):
+    ...     now = femops.maximum(worst, u.grad @ u.grad)
+    ...     return {"grad": u.grad / (1 + now), "history": {"worst": now}}
+    >>> F = femops.residual(load, V, worst=worst)
+    >>> for stretch in (1.0, 3.0, 2.0):
+    ...     F = worst.commit(F, V.interpolate(lambda x: stretch * x[0]))
+    >>> round(float(worst.vector.max()), 9), round(float(worst.vector.min()), 9)
+    (9.0, 9.0)
     """
 
-    def __init__(self, V: Space, ncomp: int = 1, quadrature: int | None = None) -> None:
-        if not isinstance(V, Space):
-            raise OperatorError(f"V is {shown(V)}: give a space, of a product that of one field")
+    def __init__(
+        self, V: Space, ncomp: int = 1, quadrature: int | Quadrature1D | None = None
+    ) -> None:
         rule = V.quadrature(quadrature)
         self.space: Space = L2(V.mesh, order=rule.q1d - 1, ncomp=ncomp)
         self.vector: NDArray[Any] = self.space.zeros()
@@ -62,6 +79,7 @@ class History:
         """The values as a function of x, to interpolate, save or draw."""
         return GridFunction(self.space, self.vector)
 
+    @checked(OperatorError)
     def commit(self, F: Any, u: NDArray[Any]) -> Any:
         """End a step: give all histories of a residual their next values. Collective.
 

@@ -72,8 +72,9 @@ class NonlinearIntegral:
         *,
         of_energy: bool = False,
         level: str = "partial",
+        symmetric: bool = False,
     ) -> None:
-        self._level = level
+        self._level, self._symmetric = level, symmetric
         self.functionals, self.of_energy, self.factor = functionals, of_energy, 1.0
         self.kind, (self.dtype, self.width) = kind, kind
         self.form = Integral(function, sides, sides, quadrature, coefficients)
@@ -151,24 +152,26 @@ class NonlinearIntegral:
                 )
         return {f"{NEXT}({name})": math.prod(shapes[name].shape) for name in self.histories}
 
-    def next_values(self, state: State) -> dict[str, list[NDArray[np.float64]]]:
-        """Next values of histories at a state, (n, points, ncomp) for blocks of elements.
+    def next_values(self, state: State) -> dict[str, NDArray[np.float64]]:
+        """Next values (ne, points, ncomp) of histories at a state.
 
         A `LawError` is raised where a law fails.
         """
         form = self.at(state)
         nodes = {name: self._trace.tests[f"{NEXT}({name})"].flat() for name in self.histories}
-        found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in nodes}
-        for block in form.geometry:
+        geometry, shapes = form.geometry, form.coefficient_shapes()
+        counts = {name: math.prod(shapes[name].shape) for name in nodes}
+        size = geometry.num_elements, geometry.num_points
+        found = {name: np.empty((*size, ncomp)) for name, ncomp in counts.items()}
+        for block in geometry:
             for name, wanted in nodes.items():
-                kept = wanted[: math.prod(self.form.coefficients[name].shape(block).shape)]
-                values = form.values(kept, block, check=False)
+                values = form.values(wanted[: counts[name]], block, check=False)
                 if not np.isfinite(values).all():
                     form.check_laws(self.calls, [block])
                     raise OperatorError(
                         f"{self.name}: the next values of the history {name} are not finite"
                     )
-                found[name].append(values)
+                found[name][block.start : block.stop] = values
         return found
 
     @cached_property
@@ -251,7 +254,8 @@ class NonlinearIntegral:
     @cached_property
     def _linearised(self) -> Trace:
         tests = {name: self._scaled.tests[name] for name in self.form.tests.spaces}
-        return linearised(replace(self._scaled, tests=tests), self.states)
+        scaled = replace(self._scaled, tests=tests)
+        return linearised(scaled, self.states, symmetric=self._symmetric)
 
     @cached_property
     def is_constant(self) -> bool:

@@ -153,18 +153,22 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     Without ``wait`` it is an error if another process holds the lock.
     """
     with _kept(path.parent), ExitStack() as stack:
-        # for reading too: a writer of a pipe waits for a reader
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others could lock it for ever
-        stack.callback(os.close, handle)
-        if fcntl is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not wait:
-                    raise
-                _wait(handle, path)
-            # a process forked meanwhile has the handle too
-            stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
+        while True:
+            # for reading too: a writer of a pipe waits for a reader
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others could lock it for ever
+            stack.callback(os.close, handle)
+            if fcntl is not None:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if not wait:
+                        raise
+                    _wait(handle, path)
+                # a process forked meanwhile has the handle too
+                stack.callback(fcntl.flock, handle, fcntl.LOCK_UN)
+            with suppress(FileNotFoundError):  # removed, with an old kernel, before it was locked
+                if os.path.samestat(os.fstat(handle), path.stat()):
+                    break
         yield
 
 

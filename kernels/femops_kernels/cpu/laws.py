@@ -21,28 +21,45 @@ _PIECE = 2**12  # points that a thread works on at a time
 
 def evaluated(law: Law, *numbers: Any) -> tuple[NDArray[np.float64], ...]:
     """Results of a law for arrays or numbers, which are broadcast; all have the same shape."""
-    arrays = np.broadcast_arrays(*(np.asarray(one, dtype=np.float64) for one in numbers))
-    shape, count = arrays[0].shape, arrays[0].size
+    given = [np.asarray(one, dtype=np.float64) for one in numbers]
+    shape = np.broadcast_shapes(*(one.shape for one in given))
+    found = [np.empty(shape) for _ in range(law.results)]
+    rows = [one.reshape(-1) for one in found]
+    fixed = [one.size == 1 for one in given]
+    columns = [
+        np.full(_PIECE, one.reshape(-1)[0])
+        if alone
+        else np.ascontiguousarray(np.broadcast_to(one, shape)).reshape(-1)
+        for one, alone in zip(given, fixed, strict=True)
+    ]
     width = machine.lane_width()
-    size = -(-count // width) * width
-    # slots left over have the numbers of the last point, for which the law ends
-    given = np.empty((law.inputs, size))
-    for row, one in zip(given, arrays, strict=True):
-        row[:count] = one.reshape(-1)
-        row[count:] = row[count - 1 : count]
-    found = np.empty((law.results, size))
     run = _compiled(law, width).run
 
     def work(begin: int) -> None:
-        end = min(begin + _PIECE, size)
-        places = [row[begin:].ctypes.data for row in (*given, *found)]
-        table = np.array(places, np.int64)
-        run((end - begin) // width, table.ctypes.data)
+        end = min(begin + _PIECE, rows[0].size)
+        count, whole = end - begin, (end - begin) // width * width
+        inputs = [
+            column if alone else column[begin:end]
+            for column, alone in zip(columns, fixed, strict=True)
+        ]
+        outputs = [row[begin:end] for row in rows]
+        _run(run, inputs, outputs, whole // width)
+        if whole < count:  # slots left over have the numbers of the last point
+            last = np.minimum(np.arange(whole, whole + width), count - 1)
+            tails = [np.empty(width) for _ in outputs]
+            _run(run, [one[last] for one in inputs], tails, 1)
+            for one, tail in zip(outputs, tails, strict=True):
+                one[whole:] = tail[: count - whole]
 
-    deque(in_order(work, range(0, size, _PIECE)), maxlen=0)
-    results = (row[:count].reshape(shape) for row in found)
+    deque(in_order(work, range(0, rows[0].size, _PIECE)), maxlen=0)
     kinds = [one for one in numbers if isinstance(one, np.ndarray) and type(one) is not np.ndarray]
-    return tuple(kinds[0].__array_wrap__(one) if kinds else one for one in results)
+    return tuple(kinds[0].__array_wrap__(one) if kinds else one for one in found)
+
+
+def _run(run: Any, inputs: list[Any], outputs: list[Any], lanes: int) -> None:
+    places = [one.ctypes.data for one in (*inputs, *outputs)]
+    table = np.array(places, np.int64)
+    run(lanes, table.ctypes.data)
 
 
 @cache

@@ -48,8 +48,8 @@ _PLAIN = (
 )
 _EXPANDED = re.compile(r"@llvm\.(u(?:add|sub)\.with\.overflow|usub\.sat|[su]cmp\.i\d+)\.(i\d+)\(")
 _MOVED = re.compile(  # the address of a constant, and an offset
-    r"getelementptr (?:\w+ )*\((double|float|i8|i16|i32|i64), ptr "
-    r"@(?:\"(.*?)\"|([^\s,]+)), i64 (-?\d+)\)"
+    r"getelementptr (?:\w+ )*\((double|float|i8|i16|i32|i64), "
+    r"ptr @(?:\"(.*?)\"|([^\s,]+)), i64 (-?\d+)\)"
 )
 _RESULT, _ERROR = "result", "error"
 _FORMATS = {"f64": "d", "f32": "f", "i64": "q", "i32": "i", "i16": "h", "i8": "b"}

@@ -1,16 +1,19 @@
 """Functions of lane vectors that q-functions call: ``lane_sqrt`` and the like.
 
-A function that LLVM has for vectors is one instruction. The others call the C library for each
-slot.
+A function that LLVM has for vectors is one instruction. Some others are written from such
+instructions (`femops_kernels.simd.elementary`), and the rest call the C library for each slot.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 from llvmlite import ir
 
+from femops_kernels.simd.elementary import cosine, exponential, logarithm, power, sine
 from femops_kernels.simd.lanes import Lane, as_vector, call_llvm
 from femops_kernels.simd.values import Traced, build, declared
 
@@ -50,21 +53,51 @@ def _instruction(llvm_name: str) -> Any:
     return emit
 
 
+def of_library(c_name: str, *values: Any) -> Any:
+    """Emit a function of the C library for vectors of LLVM, slot by slot."""
+    vector = values[0].type
+    real = vector.element
+    name = c_name + "f" * isinstance(real, ir.FloatType)
+    function = declared(ir.FunctionType(real, [real] * len(values)), name)
+    out = ir.Constant(vector, ir.Undefined)
+    for at in map(ir.IntType(32), range(vector.count)):
+        called = build().call(function, [build().extract_element(v, at) for v in values])
+        out = build().insert_element(out, called, at)
+    return out
+
+
+ELEMENTARY: dict[str, Callable[..., Any]] = {
+    "exp": exponential,
+    "log": logarithm,
+    "sin": lambda x: sine(x, partial(of_library, "sin")),
+    "cos": lambda x: cosine(x, partial(of_library, "cos")),
+    "pow": lambda x, y: power(x, y, partial(of_library, "pow")),
+}
+"""Functions of vectors of float64, as LLVM's values."""
+
+
+def _elementary(name: str) -> Any:
+    """Function that is computed in float64."""
+
+    def emit(*operands: Any) -> Traced:
+        lane = lane_of(*operands)
+        values = [as_vector(lane, operand) for operand in operands]
+        if lane.itemsize == 8:
+            return Traced(lane, ELEMENTARY[name](*values))
+        wide = ir.VectorType(ir.DoubleType(), lane.width)
+        found = ELEMENTARY[name](*(build().fpext(value, wide) for value in values))
+        return Traced(lane, build().fptrunc(found, lane.llvm))
+
+    return emit
+
+
 def _library(c_name: str) -> Any:
     """Function that calls the C library for each slot."""
 
     def emit(*operands: Any) -> Traced:
         lane = lane_of(*operands)
-        real = lane.real.llvm
-        name = c_name if lane.itemsize == 8 else c_name + "f"
-        function = declared(ir.FunctionType(real, [real] * len(operands)), name)
-        values = [as_vector(lane, operand) for operand in operands]
-        out = ir.Constant(lane.llvm, ir.Undefined)
-        for slot in range(lane.width):
-            at = ir.IntType(32)(slot)
-            called = build().call(function, [build().extract_element(v, at) for v in values])
-            out = build().insert_element(out, called, at)
-        return Traced(lane, out)
+        values = (as_vector(lane, operand) for operand in operands)
+        return Traced(lane, of_library(c_name, *values))
 
     return emit
 
@@ -90,15 +123,15 @@ lane_sqrt = _instruction("sqrt")
 lane_fabs = _instruction("fabs")
 lane_minimum = _instruction("minimum")
 lane_maximum = _instruction("maximum")
-lane_exp = _library("exp")
+lane_exp = _elementary("exp")
 lane_exp2 = _library("exp2")
 lane_expm1 = _library("expm1")
-lane_log = _library("log")
+lane_log = _elementary("log")
 lane_log2 = _library("log2")
 lane_log10 = _library("log10")
 lane_log1p = _library("log1p")
-lane_sin = _library("sin")
-lane_cos = _library("cos")
+lane_sin = _elementary("sin")
+lane_cos = _elementary("cos")
 lane_tan = _library("tan")
 lane_tanh = _library("tanh")
 lane_sinh = _library("sinh")
@@ -108,7 +141,7 @@ lane_arccos = _library("acos")
 lane_arctan = _library("atan")
 lane_arctan2 = _library("atan2")
 lane_hypot = _library("hypot")
-lane_pow = _library("pow")
+lane_pow = _elementary("pow")
 lane_lt = _comparison("<")
 lane_le = _comparison("<=")
 lane_gt = _comparison(">")

@@ -15,7 +15,7 @@ from llvmlite import ir
 from femops_kernels.errors import KernelError
 from femops_kernels.laws.law import Block, Choice, Instruction, Law, Operand
 from femops_kernels.simd.compiling import body_of
-from femops_kernels.simd.lane_math import lane_of
+from femops_kernels.simd.lane_math import ELEMENTARY, lane_of, of_library
 from femops_kernels.simd.lanes import as_vector
 from femops_kernels.simd.values import TRUTH, Traced, build, declared, on_stack, writing
 
@@ -273,19 +273,9 @@ class _Body:
             sort = ir.FunctionType(vector, [vector] * len(values) + rest)
             called = declared(sort, f"llvm.{_VECTORS[name]}.{_suffix(vector)}")
             return build().call(called, [*values, *(one(0) for one in rest)])
-        real = _scalar(kind)
-        function = declared(
-            ir.FunctionType(real, [real] * len(values)), name + "f" * (kind == "f32")
-        )
-        return self._each(kind, lambda *given: build().call(function, given), values)
-
-    def _each(self, kind: str, function: Callable[..., Any], values: Sequence[Any]) -> Any:
-        """Emit a function slot by slot."""
-        found = ir.Constant(self._type(kind), ir.Undefined)
-        for slot in map(ir.IntType(32), range(self.width)):
-            one = function(*(build().extract_element(value, slot) for value in values))
-            found = build().insert_element(found, one, slot)
-        return found
+        if name in ELEMENTARY and kind == "f64":
+            return ELEMENTARY[name](*values)
+        return of_library(name, *values)
 
     def _table(self, one: Instruction) -> Any:
         """Entries of an array of constants; the first operand has their offsets in bytes."""
@@ -305,10 +295,12 @@ class _Body:
         self._fail(build().not_(inside))
         index = build().select(inside, index, self._constant("i64", 0))
 
-        def entry(k: Any) -> Any:
-            return build().load(build().gep(here.tables[key], [word(0), k], inbounds=True))
-
-        return self._each(one.kind, entry, [index])
+        found = ir.Constant(self._type(one.kind), ir.Undefined)
+        for slot in map(ir.IntType(32), range(self.width)):
+            k = build().extract_element(index, slot)
+            entry = build().load(build().gep(here.tables[key], [word(0), k], inbounds=True))
+            found = build().insert_element(found, entry, slot)
+        return found
 
 
 _Region = tuple[int, ...] | int

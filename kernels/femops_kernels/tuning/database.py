@@ -11,7 +11,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -108,7 +108,7 @@ def record(found: Mapping[TuningKey, Settings]) -> Path:
 def _add(path: Path, found: Mapping[TuningKey, Settings]) -> Path:
     today = datetime.now(UTC).date().isoformat()
     with kernel_cache.locked(path.with_suffix(".lock")):
-        entries = _table(path) | {key: Entry(one, today) for key, one in found.items()}
+        entries = _table(path, locked=True) | {key: Entry(one, today) for key, one in found.items()}
         rows = (asdict(key) | asdict(entry) for key, entry in entries.items())
         kernel_cache.write_whole(path, _lines(rows).encode())
     return path
@@ -119,32 +119,43 @@ def _lines(rows: Iterable[dict[str, Any]]) -> str:
     return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
 
 
-def _table(path: Path) -> dict[TuningKey, Entry]:
+def _table(path: Path, *, locked: bool = False) -> dict[TuningKey, Entry]:
+    """Entries of a table. With ``locked`` this process has its lock."""
     try:
         state = path.lstat()
         # time stamps stand still for some milliseconds: a new file has another inode or size
+        stamp = state.st_mtime_ns, state.st_ino, state.st_size
         with _reading:  # only one thread renames a damaged table and warns
-            return _read(path, (state.st_mtime_ns, state.st_ino, state.st_size))
+            found = _read(path, stamp)
+            if isinstance(found, str):
+                _set_aside(path, stamp, found, locked=locked)
+                return {}
+            return found
     except FileNotFoundError:  # or another process has just renamed it
         return {}
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path, changed: tuple[int, ...]) -> dict[TuningKey, Entry]:  # noqa: ARG001  (read again if changed)
+def _read(path: Path, stamp: tuple[int, ...]) -> dict[TuningKey, Entry] | str:  # noqa: ARG001  (read again if changed)
+    """Entries of a table, or why it can't be read."""
     content = path.read_bytes() if path == SHIPPED else read_private(path)
     try:
         rows = json.loads(content.decode())
         return {TuningKey(str(row["machine"]), str(row["kernel"])): _entry(row) for row in rows}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        _set_aside(path, error)
-        return {}
+        return str(error)
 
 
-def _set_aside(path: Path, error: Exception) -> None:
-    """Rename a damaged table of the user, if the system allows it, and warn."""
+@lru_cache(maxsize=8)
+def _set_aside(path: Path, stamp: tuple[int, ...], error: str, *, locked: bool) -> None:
+    """Rename a damaged table of the user, if the system allows it, and warn once."""
     aside, done = path.with_suffix(".damaged"), "it is not used"
     if path != SHIPPED:
-        with suppress(OSError):  # the folder is read-only, or another process was quicker
+        lock = kernel_cache.locked(path.with_suffix(".lock"), wait=False)
+        with suppress(OSError), nullcontext() if locked else lock:
+            state = path.lstat()
+            if (state.st_mtime_ns, state.st_ino, state.st_size) != stamp:
+                return  # another process has written a new one
             os.replace(path, aside)
             done = f"it is now {aside.name}"
     warnings.warn(

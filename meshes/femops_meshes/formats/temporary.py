@@ -49,7 +49,8 @@ def temporary_file(target: Path, shared: str | None = None, mode: int = 0o666) -
     try:
         yield path
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # or another user's folder in its place would hide the error
+            path.unlink(missing_ok=True)
         if handle is not None:
             os.close(handle)
 

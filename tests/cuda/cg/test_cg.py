@@ -211,6 +211,18 @@ def test_many_right_hand_sides(natural: bool, device: HostDevice) -> None:
     assert counts[2] == counts[4] == 0 < counts[0]
 
 
+@pytest.mark.parametrize("natural", [False, True])
+def test_no_iterations(natural: bool, device: HostDevice) -> None:
+    """The residual was said to be zero, as its norm was not waited for."""
+    found = []
+    for where in (None, device):
+        A, b, M = problem("jacobi", where)
+        solver = femops.CGSolver(A, M=M, natural=natural)
+        found.append(solver.solve(b, maxiter=0, warn=False)[1])
+    assert found[0].residual > 0.0
+    assert found[1].residual == pytest.approx(found[0].residual)
+
+
 def test_the_state_is_laid_out_as_on_the_host() -> None:
     text = (files("femops_kernels.cuda") / "src" / "solver" / "cg_state.cuh").read_text()
     there = {name: float(k) for name, k in re.findall(r"\b([A-Z_]+) = ([\d.e-]+)\b", text)}

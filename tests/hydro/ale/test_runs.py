@@ -110,7 +110,7 @@ def test_a_bad_mesh_is_relaxed_at_once():
 def test_wrong_arguments():
     for options, message in (
         ({"every": 0}, "every is 0: give a whole number"),
-        ({"length": 0.0}, "length is 0.0: give a number above 0"),
+        ({"length": 0.0}, "length is 0.0: give a number from 1e-06"),
         ({"least": -1.0}, "least is -1.0: give a number above 0"),
     ):
         with pytest.raises(HydroError, match=message):

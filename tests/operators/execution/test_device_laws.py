@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import femops
+from femops_kernels.cuda.compiler import nvrtc
+from femops_kernels.errors import DeviceError
 from support.cuda import guarded
 from support.cuda.guarded import GuardedDevice
+from support.cuda.paper import PaperDevice
 
 device = guarded.small_device
 pytest.importorskip("numba")
@@ -32,6 +35,27 @@ def test_residuals_and_operators(dtype: Any, device: GuardedDevice) -> None:
         found.append([V.memory.get(one) for one in results])
     for host, there in zip(*found, strict=True):
         cases.close(there, host, tol)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_nvidias_compiler_takes_the_text(arch: str) -> None:
+    """Loops and branches are labels there; no number goes to memory."""
+    try:
+        if arch not in nvrtc.archs():
+            pytest.skip(f"the compiler does not know {arch}")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    there = PaperDevice(arch)
+    V = femops.H1(cases.mesh_of(3), 2, device=there)
+    function = cases.reaction(cases.root, cases.pair)
+    F = femops.residual(function, V, kappa=lambda x: x[0] - 0.4)
+    F.compiled.apply(V.zeros(), V.zeros())
+    J = F.jacobian(V.zeros())
+    J.apply(V.zeros())
+    found = [one for one in there.functions.values() if one.shapes]
+    assert len(found) >= 2
+    assert all(not one.report.spill_bytes and one.registers <= one.bound for one in found)
+    assert any("block1:" in source for source in there.functions)
 
 
 WHOLE = np.array([3, -92, 2**63 - 1, -(2**63), 5], np.int64)

@@ -357,6 +357,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "multigrid": of(femops.multigrid, A),
         "newton": of(femops.newton, F, u),
         "GridFunction": of(femops.GridFunction, V, u),
+        "History": of(femops.History, V),
         "H1": of(femops.H1, mesh, 2),
         "L2": of(femops.L2, mesh, 2),
         "Product": of(femops.Product, u=V, p=Q),
