@@ -426,6 +426,8 @@ def _compiled_for(f: Any, arguments: tuple[Any, ...]) -> Any:
 @cache
 def _on_lanes(f: Any, dim: int, vectors: int, parameters: int) -> Law | None:
     """Law of a function that takes tuples for its vectors. None if it does not, or is no law."""
+    if not _takes_entries(f, vectors):
+        return None
 
     def normal_too(numbers: Any) -> Any:
         return f(numbers[:dim], numbers[dim : 2 * dim], *numbers[2 * dim :])
@@ -436,13 +438,29 @@ def _on_lanes(f: Any, dim: int, vectors: int, parameters: int) -> Law | None:
     at = numba.njit(normal_too if vectors == 2 else point_alone)
     count = dim * vectors + parameters
     signature = (numba.types.UniTuple(numba.float64, count),)
+    title = str(f.py_func.__name__)
     try:
-        returned = _compiled_for(at, signature)
-        name, text = at.overloads[signature].fndesc.mangled_name, at.inspect_llvm(signature)
-        title = str(f.py_func.__name__)
-        return read(title, text, name, count, [*_places(title, returned)])
+        with _no_vectors():
+            returned = _compiled_for(at, signature)
+            name, text = at.overloads[signature].fndesc.mangled_name, at.inspect_llvm(signature)
+            return read(title, text, name, count, [*_places(title, returned)])
     except (KernelError, OperatorError):
         return None
+
+
+def _takes_entries(f: Any, vectors: int) -> bool:
+    """True if a function uses its vectors by their entries alone: tuples add in another way."""
+    code = numba.core.compiler.run_frontend(f.py_func)
+    names = {*code.arg_names[:vectors]}
+    for one in (one for block in code.blocks.values() for one in block.body):
+        used = {variable.name for variable in one.list_vars()} & names
+        value: Any = getattr(one, "value", None)
+        if not used or isinstance(one, numba.core.ir.Del) or isinstance(value, numba.core.ir.Arg):
+            continue
+        entry = getattr(value, "op", None) in ("getitem", "static_getitem")
+        if not entry or one.target.name in names or used != {value.value.name}:
+            return False
+    return True
 
 
 @cache

@@ -13,6 +13,7 @@ import pytest
 import femops
 from femops.errors import LawError, OperatorError, TraceError
 from femops_kernels.cpu.laws import evaluated
+from femops_kernels.laws.reader import read
 
 numba = pytest.importorskip("numba")
 law = pytest.importorskip("femops.numba").law
@@ -84,6 +85,23 @@ def test_a_branch_for_each_of_some_integers():
         return 0.5
 
     np.testing.assert_array_equal(one(np.arange(5.0)), [1.0, 7.1, -math.inf, 2.0, 0.5])
+
+
+HOLES = """
+@table = private constant [3 x double] [double 1.5, double poison, double -2.0]
+define i32 @f(ptr %result, ptr %error, double %a) {
+  %n = fptosi double %a to i64
+  %place = getelementptr inbounds double, ptr @table, i64 %n
+  %entry = load double, ptr %place
+  store double %entry, ptr %result
+  ret i32 0
+}
+"""
+
+
+def test_tables_with_entries_that_are_not_read():
+    one = read("f", HOLES, "f", 1, [(0, "f64")])
+    np.testing.assert_array_equal(evaluated(one, np.array([0.0, 2.0]))[0], [1.5, -2.0])
 
 
 def test_integers_of_any_width():
@@ -234,7 +252,9 @@ def test_an_index_far_outside_of_a_table():
     """The function itself would read memory there, and end the process."""
     one, V = law(lambda a: ENTRIES[int(a)]), femops.H1(femops.box((3,)), 1)
     F = femops.residual(lambda u, x: {"value": one(u)}, V)
-    with pytest.raises(LawError, match="an index is outside of a table"):
+    with pytest.raises(
+        LawError, match=r"IndexError: (an index is outside of a table|index is out of bounds)"
+    ):
         F.residual(np.full(V.size, 1e15))
 
 
@@ -296,9 +316,9 @@ def test_arguments_that_are_no_numbers(given, what):
 
 @pytest.mark.parametrize("function", [np.sin, math.sin, float, numba.vectorize(lambda a: a), "a"])
 def test_functions_that_numba_does_not_compile(function):
-    with pytest.raises(OperatorError, match="no function of Python or Numba: define one that"):
+    with pytest.raises(OperatorError, match="is not a function of numbers: give one"):
         law(function)
-    with pytest.raises(OperatorError, match=r"no function of Python or Numba|derivatives is 'a'"):
+    with pytest.raises(OperatorError, match=r"is not a function of numbers|derivatives is 'a'"):
         law(lambda a: a, derivatives=function)
 
 

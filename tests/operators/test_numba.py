@@ -420,3 +420,12 @@ def test_points_and_normals_of_other_shapes():
 def test_an_index_beyond_the_dimension_is_an_error():
     with pytest.raises(IndexError, match="out of bounds"):
         pointwise(lambda x: x[2])(np.ones((2, 3)))
+
+
+def test_functions_of_whole_vectors():
+    """A tuple of the entries would be joined to another one, not added."""
+    x = np.array([[1.0, 2.0], [10.0, 20.0]])
+    found = femops.numba.pointwise(lambda x: (x + x)[0])(x)
+    np.testing.assert_array_equal(found, 2.0 * x[0])
+    found = femops.numba.pointwise(lambda x: x[0] + x[int(x[0]) % 2])(x)
+    np.testing.assert_array_equal(found, [11.0, 4.0])

@@ -485,7 +485,7 @@ def _constant_parts(text: str) -> dict[tuple[int, ...], tuple[str, Operand]]:
             leaf = kind
             for k in index[len(place) :]:
                 leaf = leaf[k]
-            parts[index] = leaf, 0 if value in _ZEROS else _number(value)
+            parts[index] = leaf, _number(value)
 
     parts: dict[tuple[int, ...], tuple[str, Operand]] = {}
     put(sort(), ())
@@ -518,6 +518,6 @@ def _number(text: str) -> float:
     """Number as LLVM writes it; of one whose digits would not do, the bits."""
     if text.startswith("0x"):
         return float(struct.unpack(">d", bytes.fromhex(text[2:]))[0])
-    if text == "true":
-        return 1
+    if text in _ZEROS or text == "true":
+        return int(text == "true")
     return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
