@@ -252,9 +252,7 @@ def test_an_index_far_outside_of_a_table():
     """The function itself would read memory there, and end the process."""
     one, V = law(lambda a: ENTRIES[int(a)]), femops.H1(femops.box((3,)), 1)
     F = femops.residual(lambda u, x: {"value": one(u)}, V)
-    with pytest.raises(
-        LawError, match=r"IndexError: (an index is outside of a table|index is out of bounds)"
-    ):
+    with pytest.raises(LawError, match=r"index is out of bounds|an index is outside of a table"):
         F.residual(np.full(V.size, 1e15))
 
 
@@ -316,7 +314,7 @@ def test_arguments_that_are_no_numbers(given, what):
 
 @pytest.mark.parametrize("function", [np.sin, math.sin, float, numba.vectorize(lambda a: a), "a"])
 def test_functions_that_numba_does_not_compile(function):
-    with pytest.raises(OperatorError, match="is not a function of numbers: give one"):
+    with pytest.raises(OperatorError, match="is not a function of numbers"):
         law(function)
     with pytest.raises(OperatorError, match=r"is not a function of numbers|derivatives is 'a'"):
         law(lambda a: a, derivatives=function)

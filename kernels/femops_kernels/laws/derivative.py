@@ -295,7 +295,7 @@ def _angle(w: _Factors, value: Operand, y: Operand, x: Operand) -> Sequence[Oper
 
 
 def _extreme(w: _Factors, value: Operand, a: Operand, b: Operand) -> Sequence[Operand]:  # noqa: ARG001
-    """Return whether the result is the first number, as a factor 0 does not hide NaN."""
+    """Write a choice, not a factor: a factor of 0 would not hide a derivative that is NaN."""
     return (w.equal(str(value), a),)
 
 
