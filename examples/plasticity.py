@@ -39,7 +39,7 @@ def return_mapping(exx, eyy, exy, pxx, pyy, pxy, age, saturation, rate):
             excess -= math.sqrt(2.0 / 3.0) * (YIELD + saturation * (1.0 - grown))
             change = excess / (2.0 * SHEAR + 2.0 / 3.0 * saturation * rate * grown)
             flow += change
-            if abs(change) <= 1e-13 * flow:
+            if 2.0 * SHEAR * abs(change) <= 1e-14 * size:
                 break
         else:
             raise ValueError("no return to the yield surface")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
-from femops.errors import OperatorError
+from femops.errors import Errors, OperatorError
 from femops.fields.norms import exact_sum, least_element
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
@@ -386,6 +386,18 @@ class Residual(Summable):
         for name, one in given:
             one.set(found[name])
         return self.update(**dict(given))
+
+    def failure_of_laws(self, u: NDArray[Any]) -> str:
+        """Words about a law that fails at u, itself or its derivative, or none. Collective."""
+        state = self._state(self._given(u))
+        try:
+            with check(self.space.comm):
+                for part in self._parts:
+                    part.check_laws(state)
+                    part.check_slopes(state)
+        except Errors as error:
+            return str(error)
+        return ""
 
     # --- copies with changes ---------------------------------------------------------------------
 

@@ -208,6 +208,7 @@ def newton(
         if warn and len(norms) == 1:
             warn_of_setup(J)
         step, failure = steps.solve(J, -residual, forcing)
+        failure = failure and (F.failure_of_laws(u) or failure)
         level = J.level  # "auto" is chosen once
         found = None if failure else _search(F, u, step, load, residual, sums)
         if found is None:

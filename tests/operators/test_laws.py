@@ -317,6 +317,20 @@ def test_cfuncs_dispatchers_integers_and_booleans():
     np.testing.assert_array_equal(short, [float(np.float32(one[2])) for one in expected])
 
 
+def test_newton_names_a_derivative_that_fails():
+    def slope(a):
+        if a > 0.4:
+            raise ValueError("no slope")
+        return 2.0 * a
+
+    square = law(lambda a: a * a, derivatives=slope)
+    V = femops.H1(femops.box((4,)), 2)
+    F = femops.residual(lambda u, x: {"value": square(u) + u - 1.0, "grad": u.grad}, V)
+    _, info = femops.newton(F, V.zeros() + 0.5, warn=False)
+    assert not info.converged
+    assert "slope(0.5) fails in element 0" in info.reason
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 

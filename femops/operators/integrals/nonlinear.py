@@ -235,6 +235,13 @@ class NonlinearIntegral:
             form = self.at(state)
             form.check_laws(self.calls, form.geometry)
 
+    def check_slopes(self, state: State) -> None:
+        """Raise a `LawError` if the derivative of a law fails at a point of this rank."""
+        if not self.is_constant:
+            form = self.derivative(lambda: state)
+            calls = failing(form.qfunction.entries.flat)
+            form.check_laws(calls, form.geometry if calls else ())
+
     def at(self, state: State) -> Integral:
         """The integral at a state, to evaluate nodes of its trace at points."""
         static = dict(self._trace.static)
