@@ -22,14 +22,17 @@ _PIECE = 2**12  # points that a thread works on at a time
 def evaluated(law: Law, *numbers: Any) -> tuple[NDArray[np.float64], ...]:
     """Results of a law for arrays or numbers, which are broadcast; all have the same shape."""
     given = [np.asarray(one, dtype=np.float64) for one in numbers]
-    shape = np.broadcast_shapes(*(one.shape for one in given))
+    shapes = {one.shape for one in given}
+    shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
     found = [np.empty(shape) for _ in range(law.results)]
     rows = [one.reshape(-1) for one in found]
     fixed = [one.size == 1 for one in given]
     columns = [
         np.full(_PIECE, one.reshape(-1)[0])
         if alone
-        else np.ascontiguousarray(np.broadcast_to(one, shape)).reshape(-1)
+        else np.ascontiguousarray(
+            one if one.shape == shape else np.broadcast_to(one, shape)
+        ).reshape(-1)
         for one, alone in zip(given, fixed, strict=True)
     ]
     width = machine.lane_width()
@@ -51,13 +54,16 @@ def evaluated(law: Law, *numbers: Any) -> tuple[NDArray[np.float64], ...]:
             for one, tail in zip(outputs, tails, strict=True):
                 one[whole:] = tail[: count - whole]
 
-    deque(in_order(work, range(0, rows[0].size, _PIECE)), maxlen=0)
+    if rows[0].size <= _PIECE:  # in this thread, without further ado
+        work(0)
+    else:
+        deque(in_order(work, range(0, rows[0].size, _PIECE)), maxlen=0)
     kinds = [one for one in numbers if isinstance(one, np.ndarray) and type(one) is not np.ndarray]
     return tuple(kinds[0].__array_wrap__(one) if kinds else one for one in found)
 
 
 def _run(run: Any, inputs: list[Any], outputs: list[Any], lanes: int) -> None:
-    places = [one.ctypes.data for one in (*inputs, *outputs)]
+    places = [one.__array_interface__["data"][0] for one in (*inputs, *outputs)]
     table = np.array(places, np.int64)
     run(lanes, table.ctypes.data)
 
