@@ -4,8 +4,10 @@ import ctypes
 import math
 import pickle
 import random
+import runpy
 import subprocess
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -715,3 +717,30 @@ def test_the_text_in_cuda(count, tmp_path):
             getattr(functions, f"run{k}")(*(ctypes.c_void_p(a.ctypes.data) for a in (row, out)))
         # exponentials and the like are the lanes' own, within two units in the last place
         np.testing.assert_allclose(found.T, evaluated(one, *given.T), rtol=1e-12, atol=1e-14)
+
+
+# --- plasticity -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def example():
+    return runpy.run_path(str(Path(__file__).parents[2] / "examples" / "plasticity.py"))
+
+
+def test_the_perforated_strip_is_that_of_scikit_fem(example):
+    """Forces and the largest plastic strain by scikit-fem 12.0.2, with the same mesh and points."""
+    *_, history, forces, _ = example["strip"]()
+    expected = [0.032131735369, 0.080329338422, 0.152853430652]
+    expected += [0.171229997592, 0.179466368441, 0.189862309832]
+    np.testing.assert_allclose(forces, expected, rtol=1e-10)
+    age = history.space.components(history.vector)[:, 3]
+    assert age.max() == pytest.approx(0.062251591571, rel=1e-9)
+    assert (age > 0).mean() == pytest.approx(0.553819, abs=1e-6)
+
+
+def test_the_thick_cylinder_reaches_its_limit(example):
+    """The limit is 2 / sqrt(3) times the yield stress and the logarithm of the radii's ratio."""
+    pressure, steps = example["cylinder"]()
+    assert abs(pressure[-1] - 1.0) < 1e-4
+    assert (np.diff(pressure) > 0).all()
+    assert max(steps) <= 4  # as the tangent is consistent
