@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from femops.errors import FileError
+from femops_common.arguments import shown
 from femops_meshes.formats.temporary import temporary_file, unlinked
 
 try:
@@ -25,6 +26,8 @@ LONGEST_WAIT = 600.0
 
 def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
     """Return `path` after a check of its suffix and of its folder."""
+    if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
+        raise FileError(f"the path is {shown(path)}: give the name of a file, a text or a Path")
     target = Path(path)
     if "\0" in str(target):
         raise FileError(f"cannot write {str(target)!r}: leave the zero character out of the name")

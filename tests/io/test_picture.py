@@ -510,3 +510,9 @@ assert picture._repr_png_().startswith(bytes([137]) + b"PNG")
     assert "vtk" in page
     assert len(page) > 1e6
     assert not re.findall(r'(?:src|href)="https?:', page)
+
+
+@pytest.mark.parametrize("path", [1, None, b"a.png", ["a.png"]])
+def test_what_is_no_path(path):
+    with pytest.raises(femops.errors.FileError, match=r"the path is .*: give the name of a file"):
+        femops.plot(femops.box((2, 2))).save(path)
