@@ -177,9 +177,9 @@ def law(
     Notes
     -----
     Where elements do not fill the last SIMD vector, a law also runs for slots whose numbers are
-    zero, and their results are not used. So every loop has to end for zeros, and for numbers that
-    are no numbers: give it a largest number of steps, as ``for _ in range(50)``. Nothing ends a
-    ``while`` loop that does not end.
+    zero, and their results are not used. A loop that does not end there is left after 2**20
+    rounds, which takes its time: give loops a largest number of steps, as ``for _ in range(50)``.
+    At a point of the mesh the law has failed then. (Devices leave no loop.)
 
     Products of two numbers and sums are not fused, so that all lanes have the same bits. Karrenberg
     and Hack (2011) describe how whole functions run on SIMD vectors.

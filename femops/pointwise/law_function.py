@@ -95,8 +95,8 @@ def failures(law: Law, *numbers: Any) -> NDArray[np.bool_]:
 def raised(law: Law, numbers: Sequence[float]) -> Exception:
     """The error with which a law fails for some numbers."""
     if np.isnan(evaluated(law.failure(of_tables=True), *numbers)[0]):
-        # the function itself would read memory that is no table
-        return IndexError("an index is outside of a table")
+        # the function itself would read memory that is no table, or never end
+        return IndexError("an index is outside of a table, or a loop does not end")
     made = _made.get(law.name)
     try:
         if made is not None:

@@ -319,6 +319,23 @@ def test_cfuncs_dispatchers_integers_and_booleans():
     np.testing.assert_array_equal(short, [float(np.float32(one[2])) for one in expected])
 
 
+def endless(a):
+    while a != 1.0:  # zeros of slots without a point stay below
+        a = min(2.0 * a, 1.0) if a < 1.0 else max(a / 2.0, 1.0)
+    return a
+
+
+def test_loops_that_do_not_end():
+    one, V = law(endless), femops.H1(femops.box((5, 3)), 1)
+    assert one.law.failing
+    assert not law(lambda a: max(a, 1.0) if a > 0 else a).law.failing
+    F = femops.residual(lambda u, x: {"value": one(u)}, V)
+    mass = femops.mass(V) @ np.ones(V.size)
+    close(F.residual(np.full(V.size, 3.0)), mass)  # in slots without a point it is left
+    with pytest.raises(femops.errors.LawError, match=r"endless\(0\) fails .* a loop does not end"):
+        F.residual(V.zeros())
+
+
 def test_newton_names_a_derivative_that_fails():
     def slope(a):
         if a > 0.4:

@@ -120,11 +120,18 @@ class Law:
 
     @cached_property
     def failing(self) -> bool:
-        """True if the law may fail."""
+        """True if the law may fail: at an end, at a table, or in a loop that lasts too long."""
         ends = any(block.end[0] == "end" and block.end[1] != 0 for block in self.blocks)
-        return ends or any(
-            one.operation == "table" for block in self.blocks for one in block.instructions
-        )
+        tables = (one.operation == "table" for block in self.blocks for one in block.instructions)
+        return ends or any(tables) or self._has_loops
+
+    @property
+    def _has_loops(self) -> bool:
+        left = {k: set(block.followers) for k, block in enumerate(self.blocks)}
+        while ended := [k for k, followers in left.items() if not followers & left.keys()]:
+            for k in ended:
+                del left[k]
+        return bool(left)
 
     @cached_property
     def known(self) -> tuple[tuple[bool, Any], ...]:
@@ -149,7 +156,8 @@ class Law:
     def failure(self, *, of_tables: bool = False) -> Law:
         """Law with one result, which is NaN where this law fails, and else zero.
 
-        With ``of_tables`` it is NaN only where an index is outside of a table.
+        With ``of_tables`` it is NaN only where an index is outside of a table, or where a loop
+        lasts too long.
         """
         blocks = tuple(
             replace(

@@ -20,6 +20,8 @@ from femops_kernels.simd.lanes import as_vector
 from femops_kernels.simd.values import TRUTH, Traced, build, declared, on_stack, writing
 
 _SCALARS = {"f64": ir.DoubleType(), "f32": ir.FloatType()}
+MOST_ROUNDS = 2**20
+"""Rounds of a loop after which a law fails: for slots without a point it may never end."""
 _LEFT_OUT = 6
 """Instructions from which on a block is left out while no slot has it."""
 
@@ -120,14 +122,27 @@ class _Body:
             if isinstance(region, int):
                 self._maybe(region)
                 continue
-            again = build().append_basic_block("loop")
-            build().branch(again)
-            build().position_at_end(again)
-            self._maybe(region[0])
-            self._emit(frozenset(region[1:]))
-            after = build().append_basic_block("after")
-            build().cbranch(self._any(build().load(self.masks[region[0]])), again, after)
-            build().position_at_end(after)
+            self._loop(region[0], frozenset(region[1:]))
+
+    def _loop(self, header: int, rest: frozenset[int]) -> None:
+        """Emit a loop. Slots that are in it for too long leave it, and fail."""
+        count, place = ir.IntType(64), self.masks[header]
+        rounds = on_stack(count)
+        build().store(count(MOST_ROUNDS), rounds)
+        again = build().append_basic_block("loop")
+        build().branch(again)
+        build().position_at_end(again)
+        self._maybe(header)
+        self._emit(rest)
+        left = build().sub(build().load(rounds), count(1))
+        build().store(left, rounds)
+        some = build().icmp_unsigned("!=", left, count(0))
+        after = build().append_basic_block("after")
+        build().cbranch(build().and_(self._any(build().load(place)), some), again, after)
+        build().position_at_end(after)
+        inside = build().load(place)
+        build().store(build().or_(build().load(self.failed), inside), self.failed)
+        build().store(self._constant("i1", 0), place)
 
     def _maybe(self, k: int) -> None:
         """Emit a block, which is left out while no slot has it."""
