@@ -26,7 +26,8 @@ class History:
     An update of the residual with another history, or a `GridFunction`, sets its values.
 
     The points are the nodes of an `L2` space. So the values are a vector of this space: it can be
-    saved, also by ranks, interpolated, drawn, and set.
+    saved, also by ranks, interpolated, drawn, and set. A residual on another mesh refuses it; the
+    values go there by ``femops.Probe(mesh, new.space.dof_coordinates())(old.space, old.vector)``.
 
     Parameters
     ----------

@@ -382,12 +382,16 @@ class _Reader:
         """Note an address that is another one and an offset."""
         operands = list(one.operands)
         made = self.offsets[str(one.name)] = []
-        element = re.search(r"getelementptr (?:\w+ )*?(\w+), ptr", str(one))
-        size = _SIZES.get(element.group(1)) if element else None
-        if size is None or len(operands) != 2:
+        # LLVM 20 writes [n x T] with an index 0 in front, where later ones write T
+        element = re.search(r"getelementptr (?:\w+ )*?(?:\[\d+ x (\w+)\]|(\w+)), ptr", str(one))
+        kind = (element.group(1) or element.group(2)) if element else ""
+        first, last = str(operands[1]), operands[-1]
+        plain = len(operands) == (3 if element and element.group(1) else 2)
+        if kind not in _SIZES or not plain or (len(operands) == 3 and first != "i64 0"):
             raise self.failed("it uses memory: let it take and return numbers")
+        size = _SIZES[kind]
         base, offset = self._address(operands[0])
-        step = self._operand(operands[1])
+        step = self._operand(last)
         if not isinstance(step, str):
             step *= size
         elif size > 1:
