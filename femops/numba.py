@@ -32,6 +32,11 @@ try:
     from numba.core.compiler_lock import global_compiler_lock as _lock
 except ImportError as error:
     raise MissingExtraError(f"femops.numba needs Numba ({error}): pip install numba") from error
+if numba.version_info.short < (0, 62):
+    raise MissingExtraError(
+        f"femops.numba needs Numba 0.62 or newer, and this is {numba.__version__}: "
+        'pip install "numba>=0.62"'
+    )
 
 history = History
 __all__ = ["applier", "history", "law", "pointwise"]

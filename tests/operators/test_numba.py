@@ -2,6 +2,7 @@
 
 import gc
 import multiprocessing
+import subprocess
 import sys
 import threading
 import time
@@ -429,3 +430,16 @@ def test_functions_of_whole_vectors():
     np.testing.assert_array_equal(found, 2.0 * x[0])
     found = femops.numba.pointwise(lambda x: x[0] + x[int(x[0]) % 2])(x)
     np.testing.assert_array_equal(found, [11.0, 4.0])
+
+
+def test_a_numba_that_is_too_old():
+    program = (
+        "import numba; numba.__version__ = '0.61.2'\n"
+        "numba.version_info = numba.version_info._replace(short=(0, 61))\n"
+        "import femops.numba"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert run.returncode
+    assert "MissingExtraError: femops.numba needs Numba 0.62 or newer, and this is" in run.stderr
