@@ -46,7 +46,7 @@ def columns_of(A: Operator | ComplexOperator, B: Any, X0: Any, about: str) -> li
 def joined(
     A: Operator | ComplexOperator, found: Sequence[Found]
 ) -> tuple[NDArray[Any], Info, Found]:
-    """Join solutions to X (size, nvec), with their report and the worst of them."""
+    """Return all solutions as X (size, nvec), a report for all of them, and the worst one."""
     worst = max(
         found, key=lambda f: (not f[1].converged, f[1].residual / (f[1].tolerance or _TINY))
     )
@@ -104,9 +104,10 @@ class Call:
         most: int = 1,
         together: Callable[[Call, Sequence[Column]], Found] | None = None,
     ) -> tuple[NDArray[Any], Info]:
-        """Solve for the columns of B, up to ``most`` of them ``together``. Collective.
+        """Solve for the columns of B, in groups of up to ``most`` columns. Collective.
 
-        The solve of several gives the number of the column, among these, that its report is of.
+        ``together`` solves a group. It returns the number, in the group, of the column to which its
+        report belongs.
         """
         if self.reports[2] is not None:
             raise SolverError("b has many columns: leave out callback")

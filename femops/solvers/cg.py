@@ -233,7 +233,7 @@ class Driver:
     def report(
         self, problem: LinearProblem, end: End, norms: tuple[float, ...] = ()
     ) -> tuple[Vector, Info]:
-        """Return the solution of the problem as it was given, and its report. Collective."""
+        """Return the solution and its report, both before the problem was scaled. Collective."""
         A, x, residual, fields = self.A, end.x, end.residual, dict[str, tuple[float, float]]()
         by_loop = self.loop and not self._exact
         tolerance = self.goal(problem) if by_loop else problem.tolerance

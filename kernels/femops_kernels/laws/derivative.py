@@ -165,7 +165,7 @@ class _Dual:
         return Block(tuple(choices), tuple(self.made), block.end)
 
     def _slope(self, number: Operand, j: int) -> Operand:
-        """Derivative of a number by input ``j`` of those that count."""
+        """Derivative of a number by number ``j`` of the inputs in ``by``."""
         if not isinstance(number, str) or number not in self.moving:
             return 0.0
         if number in self.unit:

@@ -509,7 +509,7 @@ def _indices(kind: Any, place: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _bytes(text: str) -> bytes:
-    """Bytes that LLVM writes as a text, some of them with a backslash."""
+    """Convert a text of LLVM, in which some bytes have a backslash and two digits, to bytes."""
 
     def plain(escaped: re.Match[bytes]) -> bytes:
         digits = escaped.group(1)

@@ -140,13 +140,13 @@ def logarithm(x: Any) -> Any:
 
 
 def _product(a: Any, b: Any) -> tuple[Any, Any]:
-    """Emit a product, and what its rounding has lost."""
+    """Emit a product, and the error of its rounding."""
     high = build().fmul(a, b)
     return high, _fma(a, b, build().fneg(high))
 
 
 def _sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Emit a sum, and what its rounding has lost, where a is zero or the larger one."""
+    """Emit a sum, and the error of its rounding; a is zero, or the larger number."""
     high = build().fadd(a, b)
     return high, build().fsub(b, build().fsub(high, a))
 
