@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from femops_kernels.laws.law import Block, Instruction, Law
+from femops_kernels.laws.law import SIGNS, Block, Instruction, Law
 
 _TYPES = {
     "f64": "double",
@@ -36,7 +36,6 @@ _OF_ONE = {
     **dict.fromkeys(("zext", "uitofp", "trunc"), "({kind}){unsigned}"),
     "fptoui": "({kind})(unsigned long long){0}",
 }
-_SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 _CHOICES = {"smin": ("<", ""), "smax": (">", ""), "umin": ("<", "u"), "umax": (">", "u")}
 _CLASSES = (
@@ -204,7 +203,7 @@ def _expression(law: Law, one: Instruction, kind: str) -> str:
             return _compared(one.detail, *given)
         case "icmp":
             a, b = unsigned if one.detail[0] == "u" else given
-            return f"{a} {_SIGNS[one.detail.lstrip('us')]} {b}"
+            return f"{a} {SIGNS[one.detail.lstrip('us')]} {b}"
         case "class":
             return _of_class(one.detail, given[0], source)
         case "call":
@@ -250,5 +249,5 @@ def _compared(predicate: str, a: str, b: str) -> str:
     if predicate == "ueq":
         return f"!({a} < {b} || {a} > {b})"
     if predicate[0] == "o" or predicate == "une":
-        return f"{a} {_SIGNS[predicate[1:]]} {b}"
-    return f"!({a} {_SIGNS[_OPPOSITE[predicate[1:]]]} {b})"
+        return f"{a} {SIGNS[predicate[1:]]} {b}"
+    return f"!({a} {SIGNS[_OPPOSITE[predicate[1:]]]} {b})"

@@ -16,6 +16,8 @@ from typing import Any, final
 
 Operand = str | int | float
 """The name of a number (``%3``), or a constant."""
+SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+"""Signs of comparisons, by the last letters of LLVM's names."""
 
 
 @final

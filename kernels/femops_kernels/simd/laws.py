@@ -13,7 +13,7 @@ from typing import Any, final
 from llvmlite import ir
 
 from femops_kernels.errors import KernelError
-from femops_kernels.laws.law import Block, Choice, Instruction, Law, Operand
+from femops_kernels.laws.law import SIGNS, Block, Choice, Instruction, Law, Operand
 from femops_kernels.simd.compiling import body_of
 from femops_kernels.simd.lane_math import ELEMENTARY, lane_of, of_library
 from femops_kernels.simd.lanes import as_vector
@@ -262,7 +262,7 @@ class _Body:
             return _compared(one.detail, *values)
         if operation == "icmp":
             compare = make.icmp_unsigned if one.detail[0] == "u" else make.icmp_signed
-            return compare(_SIGNS[one.detail.lstrip("us")], *values)
+            return compare(SIGNS[one.detail.lstrip("us")], *values)
         if operation == "class":
             return self._of_class(one.detail, values[0])
         if operation == "call":
@@ -362,7 +362,6 @@ _CASTS = (
     *("zext", "sext", "trunc", "bitcast"),
 )
 _NAMES = {"and": "and_", "or": "or_"}  # llvmlite's names
-_SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _VECTORS = {
     name: name
     for name in (
@@ -375,7 +374,7 @@ _VECTORS = {
 
 def _compared(predicate: str, a: Any, b: Any) -> Any:
     compare = build().fcmp_ordered if predicate[0] == "o" else build().fcmp_unordered
-    return compare(_SIGNS.get(predicate[1:], predicate), a, b)
+    return compare(SIGNS.get(predicate[1:], predicate), a, b)
 
 
 def _scalar(kind: str) -> Any:
