@@ -113,11 +113,11 @@ def _touch(topology: Topology) -> tuple[NDArray[Any], Codes, Codes]:
     kinds = np.array([digits.count(1) for _, digits in codes], dtype=np.uint8)
     offsets = entity_offsets(topology)
     kept = np.int32 if offsets[-1] < 2**31 else np.int64
-    entities = (topology.entity[:, columns] + offsets[kinds]).astype(kept).ravel()
+    entity, orientation = topology.carrying
+    entities = (entity[:, columns] + offsets[kinds]).astype(kept).ravel()
     first = first_positions(entities, int(offsets[-1]))
     at = np.flatnonzero(first[entities] == np.arange(entities.size))
-    orientation = topology.orientation[:, columns].reshape(-1)[at]
-    return entities[at], kinds[at % len(codes)], orientation
+    return entities[at], kinds[at % len(codes)], orientation[:, columns].reshape(-1)[at]
 
 
 def node_dofs(
@@ -128,6 +128,7 @@ def node_dofs(
     Shapes: `starts`, `seen` (n,).
     """
     dim, offsets = topology.dim, entity_offsets(topology)
+    carrying = topology.carrying
     indices = np.empty((len(topology.entity), (p + 1) ** dim), dtype=np.int64)
     relative = {kind: _relative_permutations(kind, p - 1, parity) for kind in range(1, dim)}
     flipped = None if parity is None else np.zeros(indices.shape, dtype=np.bool_)
@@ -140,7 +141,7 @@ def node_dofs(
 
     def fill(begin: int) -> None:
         some = slice(begin, begin + step)  # the rows stay in cache
-        entity, orientation = topology.entity[some], topology.orientation[some]
+        entity, orientation = (each[some] for each in carrying)
         for code, kind, nodes in parts:
             entities = entity[:, code] + offsets[kind]
             inside = np.arange(nodes.size)

@@ -6,7 +6,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, final
 
@@ -34,6 +34,7 @@ from femops_common import html
 from femops_common.arguments import checked, names_checked, whole_numbers
 from femops_common.hints import did_you_mean
 from femops_kernels.device import Device
+from femops_meshes.coordinates.hanging import nodal_halves
 from femops_meshes.coordinates.interpolation import equispaced
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
@@ -463,11 +464,10 @@ class Space(DomainSpace, ABC):
         elements may place the node elsewhere. Nodes of a Bernstein basis are Gauss-Lobatto points.
         """
         result = np.empty((self.ndofs, self.dim))
-        n = self.element.size
-        touched, owner = self.restriction.first_touch, self.restriction.owner
+        n, owner = self.element.size, self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
             x = positions(self.mesh.coordinates[start:stop], self.element.nodes)
-            new = slice(touched[start], touched[stop])
+            new = self.restriction.owned_by(start, stop)
             result[new] = x.reshape(-1, self.dim)[owner[new] - start * n]
         return result
 
@@ -532,17 +532,24 @@ class Space(DomainSpace, ABC):
         """Return the vector (size,), on the host, of the function with nodal values (size,)."""
         if self._apart:
             raise SpaceError("dofs with signs have no nodes: give a function to V.interpolate")
-        table = self.l_vec(values)
-        return self._coefficients(lambda some: self.restriction.entries(table, some))
+        table, hanging = self.l_vec(values), self.restriction.hanging
+
+        def nodal(some: slice) -> Floats:
+            found = self.restriction.entries(table, some)
+            if hanging is None:
+                return found
+            return replace(hanging, halves=nodal_halves(self.order)).interpolated(found, some)
+
+        return self._coefficients(nodal)
 
     def _coefficients(self, nodal: Callable[[slice], Floats]) -> Floats:
         """Vector (size,) of the function with nodal values (n, nodes[, ncomp]) in elements."""
         result, n = np.empty((self.ndofs, *self._trailing)), self.element.size
-        touched, owner = self.restriction.first_touch, self.restriction.owner
+        owner = self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
             # elements that share a face compute the same values on it, from the face's nodes alone
             block = self.element.from_nodal(nodal(slice(start, stop)))
-            new = slice(touched[start], touched[stop])
+            new = self.restriction.owned_by(start, stop)
             result[new] = block.reshape(-1, *self._trailing)[owner[new] - start * n]
         return result.reshape(-1)
 

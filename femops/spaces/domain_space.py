@@ -140,7 +140,7 @@ class DomainSpace(ABC):
         total = restriction.summed(wide, signs=signs)
         if not self.volume.any_width:
             return self._summed(total).astype(e_vec.dtype, copy=False)
-        wide, table = restriction.with_signs(wide) if signs else wide, total[:owned].copy()
+        wide, table = restriction.at_dofs(wide) if signs else wide, total[:owned].copy()
         nodes = restriction.indices.ravel()
         theirs = np.flatnonzero(nodes >= owned)
         entries = wide.reshape(restriction.indices.size, *wide.shape[2:])[theirs]

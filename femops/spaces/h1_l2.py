@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Family
+from femops.element import TensorElement
 from femops.errors import SpaceError
 from femops.geometry.boundary import asked_attributes, chosen, listed_faces
 from femops.geometry.outer import outer_faces
@@ -25,6 +26,7 @@ from femops.spaces.functions import Predicate, selected
 from femops.spaces.memory import DeviceLike
 from femops.spaces.restriction import ElementRestriction
 from femops_common.arguments import checked
+from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.formats.mfem import mfem_h1_dofs
 
 __all__ = ["H1", "L2", "Space"]
@@ -91,7 +93,7 @@ class H1(Space):
     def _restriction(self) -> ElementRestriction:
         topology, parity = self.mesh.topology, self.element.parity
         indices, ndofs, flipped = h1_numbering(topology, self.order, parity)
-        return ElementRestriction(indices, ndofs, flipped=flipped)
+        return ElementRestriction(indices, ndofs, None, flipped, hanging_nodes(self))
 
     def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
         return h1_rank_numbering(mesh.part, self.order, mesh.comm, self.element.parity)
@@ -157,6 +159,18 @@ class H1(Space):
                 "tolerance, as abs(x[0] - 1) < 1e-9"
             )
         return found
+
+
+def hanging_nodes(space: Space) -> HangingNodes | None:
+    """Nodes of a continuous space on hanging entities, see `Carriers`; None if there are none."""
+    carriers, element = space.mesh.topology.carriers, space.element
+    if carriers is None or not len(carriers.hanging):
+        return None
+    if not isinstance(element, TensorElement) or len({*element.bases}) > 1:
+        raise SpaceError("this element has no functions on locally refined meshes yet")
+    basis = element.bases[0]
+    halves = [basis.from_nodal @ basis.interpolation((basis.nodes + k) / 2) for k in (0, 1)]
+    return HangingNodes(space.dim, space.mesh.num_elements, carriers.hanging, np.stack(halves))
 
 
 @final

@@ -17,6 +17,7 @@ from femops.numbering import distinct, first_positions
 from femops_common.arguments import array_of, checked, refusal, refuse_masked, shown
 from femops_common.memory import check_memory
 from femops_kernels.cpu.in_order import in_order
+from femops_meshes.coordinates.hanging import HangingNodes
 
 Ints = NDArray[np.int64]
 Vector = NDArray[Any]
@@ -131,6 +132,8 @@ class ElementRestriction:
     flipped : (ne, n) bool, optional
         Where an element's dof is minus the dof. The first element that touches a dof has it as it
         is.
+    hanging : HangingNodes, optional
+        Nodes of elements whose values are interpolated from the dofs in their places.
 
     Raises
     ------
@@ -144,7 +147,9 @@ class ElementRestriction:
         ndofs: int,
         owned: int | None = None,
         flipped: NDArray[np.bool_] | None = None,
+        hanging: HangingNodes | None = None,
     ) -> None:
+        self.hanging = hanging
         table = array_of(indices, "indices", SpaceError)
         if table.ndim != 2 or table.dtype.kind not in "iu":
             raise SpaceError(
@@ -201,7 +206,23 @@ class ElementRestriction:
                 f"l_vec has shape {l_vec.shape}, the restriction {self.ndofs} dofs: give shape "
                 f"({self.ndofs},) or ({self.ndofs}, ncomp), as V.l_vec(u) is"
             )
-        return self.with_signs(np.asarray(l_vec[self.indices]))
+        return self.at_nodes(np.asarray(l_vec[self.indices]))
+
+    def at_nodes(self, e_vec: NDArray[Any], elements: Chosen = EVERY) -> NDArray[Any]:
+        """Values (n, nodes[, ...]) at the nodes of some elements, from the dofs in their places."""
+        e_vec = self.with_signs(e_vec, elements)
+        return e_vec if self.hanging is None else self.hanging.interpolated(e_vec, elements)
+
+    def at_dofs(self, e_vec: NDArray[Any], elements: Chosen = EVERY) -> NDArray[Any]:
+        """Transpose of `at_nodes`."""
+        if self.hanging is not None:
+            e_vec = self.hanging.transposed(e_vec, elements)
+        return self.with_signs(e_vec, elements)
+
+    @cached_property
+    def free(self) -> NDArray[np.bool_] | None:
+        """False (ne, n) where a node has no dof of its own; None if all have one."""
+        return None if self.hanging is None else self.hanging.free()
 
     def with_signs(self, e_vec: NDArray[Any], *places: Any) -> NDArray[Any]:
         """Multiply element values (n, k[, ...]) at the places of `entries` by their signs."""
@@ -224,16 +245,22 @@ class ElementRestriction:
     def of(self, l_vec: NDArray[Any]) -> Callable[..., NDArray[np.float64]]:
         """Function that gathers an l_vec, in float64, at those nodes that `entries` takes."""
 
-        def values(*places: Any) -> NDArray[np.float64]:
-            found = self.entries(l_vec, *places).astype(np.float64, copy=False)
-            return self.with_signs(found, *places)
+        def values(elements: Chosen = EVERY, nodes: Ints | None = None) -> NDArray[np.float64]:
+            if self.hanging is not None and nodes is not None:
+                every = values(elements)
+                return np.asarray(every[np.arange(len(every))[:, np.newaxis], nodes])
+            found = self.entries(l_vec, elements, nodes).astype(np.float64, copy=False)
+            if nodes is not None:
+                return self.with_signs(found, elements, nodes)
+            return self.at_nodes(found, elements)
 
         return values
 
     def assigned(self, e_vec: NDArray[Any]) -> NDArray[Any]:
         """Table (ndofs[, ...]) of facts (ne, n[, ...]) that agree at shared dofs."""
         table = np.zeros((self.ndofs, *e_vec.shape[2:]), e_vec.dtype)
-        table[self.indices] = e_vec
+        some = EVERY if self.free is None else self.free
+        table[self.indices[some]] = e_vec[some]
         return table
 
     def marked(self, flags: NDArray[np.bool_], elements: Chosen = EVERY) -> NDArray[np.bool_]:
@@ -283,14 +310,18 @@ class ElementRestriction:
         shape : tuple of int
             () for one component, or (ncomp,).
         signs : bool
-            False for squares and counts, as entries of a diagonal, which have no signs.
+            False for squares and counts, as entries of a diagonal, which have no signs. They are
+            left out at hanging nodes.
         """
         sums = np.zeros((math.prod(shape), self.ndofs))
         for start, values in blocks:
             some = slice(start, start + len(values))
             flat = self.indices[some].reshape(-1)
-            if self.flipped is not None and signs:
-                values = self.with_signs(values, some)  # noqa: PLW2901
+            if signs:
+                values = self.at_dofs(values, some)  # noqa: PLW2901
+            elif self.free is not None:
+                at_dofs = self.free[some].reshape(values.shape[:2] + (1,) * len(shape))
+                values = np.where(at_dofs, values, 0)  # noqa: PLW2901
             for total, column in zip(sums, values.reshape(flat.size, len(sums)).T, strict=True):
                 np.add.at(total, flat, column.astype(np.float64, copy=False))
         return np.ascontiguousarray(sums.T).reshape(self.ndofs, *shape)
@@ -298,7 +329,7 @@ class ElementRestriction:
     def shares(self, dtype: DTypeLike) -> Vector:
         """Inverse (ndofs,) of `multiplicity`, in any type."""
         count = np.zeros(self.ndofs, dtype)
-        np.add.at(count, self.indices.reshape(-1), count.dtype.type(1))
+        np.add.at(count, self._own_nodes, count.dtype.type(1))
         np.divide(1, count, out=count)
         return count
 
@@ -307,12 +338,31 @@ class ElementRestriction:
 
         It is the diagonal of the transposed restriction times the restriction.
         """
-        return np.bincount(self.indices.ravel(), minlength=self.ndofs)
+        return np.bincount(self._own_nodes, minlength=self.ndofs)
+
+    @property
+    def _own_nodes(self) -> Ints:
+        """Dofs of all nodes that have one of their own, flat, element by element."""
+        return np.asarray(self.indices.ravel() if self.free is None else self.indices[self.free])
 
     @cached_property
     def owner(self) -> Ints:
         """First position (ndofs,) of each dof in an e_vec: element * n + local node."""
-        return _frozen(first_positions(self.indices.ravel(), self.ndofs))
+        found = first_positions(self._own_nodes, self.ndofs)
+        return _frozen(found if self.free is None else np.flatnonzero(self.free)[found])
+
+    def owned_by(self, start: int, stop: int) -> Ints | slice:
+        """Dofs (k,) whose `owner` lies in the elements from `start` up to `stop`."""
+        if self.hanging is None:
+            return slice(int(self.first_touch[start]), int(self.first_touch[stop]))
+        order, n = self._by_owner, self.num_nodes
+        ends = np.searchsorted(self.owner[order], [start * n, stop * n])
+        return order[slice(*ends)]
+
+    @cached_property
+    def _by_owner(self) -> Ints:
+        """Dofs that this rank owns, in the order of their owners."""
+        return np.argsort(self.owner[: self.owned], kind="stable")
 
     @cached_property
     def first_touch(self) -> Ints:

@@ -29,6 +29,8 @@ class Coarsening:
     low: Halves
     high: Halves
     coarser: Coarsening | None = None  # the coarsening of the coarse elements, or None
+    # whether the elements are the halves of the coarse ones because a mesh was refined
+    split: bool = False
 
     def reordered(self, order: Ints) -> Coarsening:
         """Coarsening of some or all elements in another order (n,): new element i is order[i]."""
@@ -57,4 +59,4 @@ def halved(
     children = np.arange(2**dim)[:, np.newaxis] >> np.arange(dim) & 1
     low = np.tile(children.astype(np.int8), (count, 1))
     parent = np.repeat(np.arange(count, dtype=np.int64), 2**dim)
-    return Coarsening(elements, num_vertices, parent, low, low + np.int8(1), coarser)
+    return Coarsening(elements, num_vertices, parent, low, low + np.int8(1), coarser, split=True)

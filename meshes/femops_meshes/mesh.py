@@ -1,6 +1,6 @@
 """The mesh: elements, their coordinates, attributes and boundary."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -27,20 +27,27 @@ from femops_meshes.coordinates.mapping import (
     positions,
 )
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError
-from femops_meshes.names import Named, Names, listing, named_parts
+from femops_meshes.forest import Forest, whole_trees
+from femops_meshes.names import Named, Names, listing, named_parts, where_true, with_numbers
 from femops_meshes.topology.entities import VTK_CORNERS
+from femops_meshes.topology.sides import outward_corners
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Attributes = NDArray[np.int32]
 PointMap = Callable[[Floats], ArrayLike]
+Chosen = ArrayLike | Callable[[Floats], Any]
+Parts = int | str | Iterable[int | str] | None
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Mesh:
-    """An immutable conforming mesh of segments, quadrilaterals or hexahedra.
+    """An immutable mesh of segments, quadrilaterals or hexahedra.
+
+    It conforms, unless elements were refined locally, by `refined`: then elements may be half as
+    large as their neighbours.
 
     Every vertex number from 0 to num_vertices - 1 is used by an element. The physical dimension is
     that of the elements. Coordinates are stored element by element, so neighbours may have
@@ -69,6 +76,8 @@ class Mesh:
         Attributes by name, {name: (number, ...)}; empty if the file has no names.
     coarser
         Coarsening of a refined mesh or a generated grid, which multigrid methods use; else None.
+    forest
+        Trees of a mesh that was refined locally; else None.
 
     See Also
     --------
@@ -85,6 +94,7 @@ class Mesh:
     element_names: Names = field(default_factory=dict)
     boundary_names: Names = field(default_factory=dict)
     coarser: Coarsening | None = None
+    forest: Forest | None = None
     _given_as = "a mesh, as femops.box(counts) or femops.read_mesh(path)"
 
     def __post_init__(self) -> None:
@@ -228,6 +238,8 @@ class Mesh:
     @cached_property
     def topology(self) -> Topology:
         """Edges and faces, their orientations, and the elements at each face."""
+        if self.forest is not None:
+            return self.forest.topology(self.elements, self.num_vertices, self.boundary)
         return Topology.build(self.elements, self.num_vertices, self.boundary)
 
     @cached_property
@@ -279,6 +291,8 @@ class Mesh:
         return mesh
 
     def _refined_once(self) -> "Mesh":
+        if self.forest is not None:
+            return self._halved(np.ones(self.num_elements, dtype=np.bool_))
         count = 2**self.dim
         boundary, parents = refinement.split_boundary(self.topology, 2)
         return replace(
@@ -293,6 +307,142 @@ class Mesh:
             coarser=halved(
                 self.elements, self.num_vertices, self.num_elements, self.dim, self.coarser
             ),
+        )
+
+    @checked(MeshArgumentError)
+    def refined(self, elements: Chosen | None = None, *, attributes: Parts = None) -> "Mesh":
+        """Halve some elements in all directions, without changing the geometry.
+
+        Elements that touch a new one, even at a vertex, and are more than one level above it are
+        halved too; ``mesh.forest.level`` has the level of each element. So the mesh no longer
+        conforms, but spaces on it do: functions of `H1` are continuous, and no dofs hang. The
+        halves of an element take its place one after the other. Attributes and names are inherited.
+
+        Parameters
+        ----------
+        elements
+            Numbers of elements, a mask (ne,), or a predicate of the middles x (dim, n) of all
+            elements that returns n booleans. None, without `attributes`, for all elements.
+        attributes
+            Attributes or names of elements, or several: elements that have one are halved, too.
+
+        Returns
+        -------
+        Mesh
+            The mesh itself if nothing is chosen.
+
+        Raises
+        ------
+        MeshArgumentError
+            If there are no such elements or attributes, or a tree would have too many levels.
+        """
+        chosen = chosen_elements(self, elements, attributes)
+        if chosen.all() and self.forest is None:
+            return self.refine(bool(len(chosen)))
+        mesh = self
+        while chosen.any():
+            mesh = mesh._halved(chosen)
+            assert mesh.forest is not None
+            chosen = mesh.forest.unbalanced()
+        return mesh
+
+    @checked(MeshArgumentError)
+    def coarsened(self, elements: Chosen | None = None, *, attributes: Parts = None) -> "Mesh":
+        """Undo refinements: give way to the parents of some elements.
+
+        A parent comes back if all its halves are elements, and are chosen, and if it is not more
+        than one level above an element that touches it. Its geometry is that of the halves at its
+        nodes: the same, unless they were moved apart. The parent has the attribute of its first
+        half, and takes its place.
+
+        Parameters
+        ----------
+        elements, attributes
+            As for `refined`.
+
+        Returns
+        -------
+        Mesh
+            The mesh itself if no parent can come back.
+
+        Raises
+        ------
+        MeshArgumentError
+            If there are no such elements or attributes, or the mesh was never refined.
+        """
+        chosen = chosen_elements(self, elements, attributes)
+        forest = self._trees()
+        if not forest.depth:
+            raise MeshArgumentError(
+                "the mesh was never refined, so nothing can be coarsened: `refine` and `refined` "
+                "make meshes that remember their parents; files and generators do not"
+            )
+        families = forest.families(chosen)
+        while len(families):
+            coarse, source = forest.merged(families)
+            far = source[coarse.unbalanced()]
+            bad = np.isin(families.min(axis=1), far)
+            if not bad.any():
+                return self._merged(coarse, source, families)
+            families = families[~bad]
+        return self
+
+    def _trees(self) -> Forest:
+        """Trees of the mesh; those of a mesh that was refined as a whole are made anew."""
+        if self.forest is not None:
+            return self.forest
+        return whole_trees(self.elements, self.num_vertices, self.coarser)
+
+    def _halved(self, chosen: NDArray[np.bool_]) -> "Mesh":
+        """Mesh in which the chosen elements (ne,) are halved, whatever their neighbours are."""
+        forest = self._trees().split(chosen)
+        count = np.where(chosen, 2**self.dim, 1)
+        source, start = np.repeat(np.arange(len(count)), count), np.cumsum(count) - count
+        coordinates = self.coordinates[source]
+        coordinates[chosen[source]] = refinement.split_coordinates(self.coordinates[chosen], 2)
+        child = np.arange(len(source)) - start[source]
+        faces, parents = refinement.split_faces(
+            self.dim, self.topology.boundary_faces, chosen, start
+        )
+        return self._on_trees(
+            forest,
+            faces,
+            coordinates=coordinates,
+            element_attributes=self.element_attributes[source],
+            boundary_attributes=self.boundary_attributes[parents],
+            file_elements=_ranks(child, self.file_elements[source]),
+        )
+
+    def _merged(self, forest: Forest, source: Ints, families: Ints) -> "Mesh":
+        """Mesh in which families (n, 2**dim) of elements give way to their parents."""
+        coordinates = self.coordinates[source]
+        at = np.searchsorted(source, families.min(axis=1))
+        coordinates[at] = refinement.joined_coordinates(self.coordinates[families])
+        new = np.searchsorted(source, np.arange(self.num_elements), side="right") - 1
+        new[families] = at[:, np.newaxis]
+        faces = self.topology.boundary_faces
+        numbers = np.stack([new[faces[:, 0]], faces[:, 1], self.boundary_attributes], axis=1)
+        kept = np.sort(np.unique(numbers[:, :2], axis=0, return_index=True)[1])
+        return self._on_trees(
+            forest,
+            numbers[kept, :2],
+            coordinates=coordinates,
+            element_attributes=self.element_attributes[source],
+            boundary_attributes=self.boundary_attributes[kept],
+            file_elements=_ranks(self.file_elements[source]),
+        )
+
+    def _on_trees(self, forest: Forest, faces: Ints, **changes: Any) -> "Mesh":
+        """Mesh of the leaves of trees, with boundary entries at faces (nb, 2)."""
+        elements, num_vertices = forest.elements
+        return replace(
+            self,
+            elements=elements,
+            boundary=outward_corners(elements, faces),
+            num_vertices=num_vertices,
+            coarser=None,
+            forest=forest,
+            **changes,
         )
 
     @checked(MeshArgumentError)
@@ -321,6 +471,7 @@ class Mesh:
             element_attributes=self.element_attributes[order],
             file_elements=self.file_elements[order],
             coarser=None if self.coarser is None else self.coarser.reordered(order),
+            forest=None if self.forest is None else self.forest.reordered(order),
         )
 
     @checked(MeshArgumentError)
@@ -471,6 +622,53 @@ class Mesh:
 
     def _repr_html_(self) -> str:
         return html.table("Mesh", _contents(self))
+
+
+def chosen_elements(mesh: Mesh, elements: Chosen | None, attributes: Parts) -> NDArray[np.bool_]:
+    """Mask (ne,) of the elements that a user chose; see `Mesh.refined`."""
+    count = mesh.num_elements
+    chosen = np.full(count, elements is None and attributes is None)
+    if attributes is not None:
+        numbers = with_numbers(attributes, mesh.element_names) or []
+        known = np.unique(mesh.element_attributes).tolist()
+        unknown = [one for one in numbers if one not in known]
+        if unknown:
+            raise MeshArgumentError(
+                f"the mesh has no element attribute {unknown[0]!r}: it has "
+                f"{listing(mesh.element_attributes, mesh.element_names)}"
+            )
+        chosen |= np.isin(mesh.element_attributes, [int(one) for one in numbers])
+    if elements is None:
+        return chosen
+    if callable(elements):
+        elements = where_true(
+            "the predicate of elements", elements, mesh.element_centers().T.copy()
+        )
+    given = np.asarray(elements)
+    if given.dtype == np.bool_:
+        if given.shape != (count,):
+            raise MeshArgumentError(
+                f"the mask has shape {given.shape}: give one flag for each of {count} elements"
+            )
+        return np.asarray(chosen | given)
+    if given.size and given.dtype.kind not in "iu":
+        raise MeshArgumentError(
+            f"elements have type {given.dtype}: give numbers, a mask or a predicate of x"
+        )
+    if given.size and (given.min() < 0 or given.max() >= count):
+        raise MeshArgumentError(
+            f"elements run from {given.min()} to {given.max()}: the mesh has elements 0 to "
+            f"{count - 1}"
+        )
+    chosen[given.astype(np.int64)] = True
+    return chosen
+
+
+def _ranks(*keys: Ints) -> Ints:
+    """Rank (n,) of each element by some keys, the last one first."""
+    ranks = np.empty(len(keys[0]), dtype=np.int64)
+    ranks[np.lexsort(keys)] = np.arange(len(ranks))
+    return ranks
 
 
 def _contents(mesh: Mesh) -> list[tuple[str, str]]:

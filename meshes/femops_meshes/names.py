@@ -60,7 +60,7 @@ def named_parts(
 def _check_listed(rules: Mapping[str, Predicate], x: NDArray[np.float64]) -> None:
     """Raise if a predicate is true at the middle x (dim, m) of a face that is not listed."""
     for name, rule in rules.items() if x.size else ():
-        count = int(_where(name, rule, x).sum())
+        count = int(where_true(f"the predicate of {name!r}", rule, x).sum())
         if count:
             raise MeshArgumentError(
                 f"the predicate of {name!r} is true at the middle of {count} outer faces that are "
@@ -71,7 +71,7 @@ def _check_listed(rules: Mapping[str, Predicate], x: NDArray[np.float64]) -> Non
 
 def _chosen(name: str, rule: Predicate, x: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Evaluate a predicate at positions x (dim, n). Raise if it is true nowhere."""
-    chosen = _where(name, rule, x)
+    chosen = where_true(f"the predicate of {name!r}", rule, x)
     if not chosen.any():
         raise MeshArgumentError(
             f"the predicate of {name!r} is true at the middle of no element or face: correct it, "
@@ -80,9 +80,8 @@ def _chosen(name: str, rule: Predicate, x: NDArray[np.float64]) -> NDArray[np.bo
     return chosen
 
 
-def _where(name: str, rule: Predicate, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+def where_true(what: str, rule: Predicate, x: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Evaluate a predicate at positions x (dim, n), and return n booleans."""
-    what = f"the predicate of {name!r}"
     check_takes(rule, (x,), lambda why: MeshArgumentError(f"{what} takes x: {why}"))
     result = call_with_arrays(
         rule,

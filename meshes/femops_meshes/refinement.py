@@ -13,11 +13,13 @@ from femops_common.memory import check_memory
 from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.coordinates.mapping import geometry_degree
 from femops_meshes.errors import MeshArgumentError
+from femops_meshes.topology.entities import entity_codes, entity_corners
 from femops_meshes.topology.sides import outward_order
-from femops_meshes.topology.topology import Topology, entity_codes
+from femops_meshes.topology.topology import Topology
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 def _lattice_children(dim: int, m: int) -> Ints:
@@ -33,6 +35,18 @@ def split_elements(topology: Topology, m: int) -> Ints:
     """Vertex numbers (ne * m**dim, 2**dim) of the parts. An element's parts are consecutive."""
     lattice = topology.lattice(m)
     return lattice[:, _lattice_children(topology.dim, m)].reshape(-1, 2**topology.dim)
+
+
+def children_of(topology: Topology, chosen: Ints, num_vertices: int) -> tuple[Ints, int]:
+    """Vertex numbers (n * 2**dim, 2**dim) of the halves of n chosen cells, and their count.
+
+    Vertices keep their numbers. New vertices that halves have follow them.
+    """
+    children = topology.lattice(2)[chosen][:, _lattice_children(topology.dim, 2)]
+    new, number = np.unique(children, return_inverse=True)
+    added = int((new >= num_vertices).sum())
+    place = np.where(new < num_vertices, new, num_vertices + np.arange(len(new)) - len(new) + added)
+    return place[number].reshape(-1, 2**topology.dim), num_vertices + added
 
 
 def split_boundary(topology: Topology, m: int) -> tuple[Ints, Ints]:
@@ -53,6 +67,22 @@ def split_boundary(topology: Topology, m: int) -> tuple[Ints, Ints]:
     return parts.reshape(-1, 2 ** (dim - 1)), parents
 
 
+def split_faces(dim: int, faces: Ints, chosen: Flags, start: Ints) -> tuple[Ints, Ints]:
+    """Faces (m, 2), elements and codes, that faces (n, 2) become when elements are halved.
+
+    The first half of a chosen element e is element start[e]; another element becomes start[e]. Also
+    return the face (m,) of which each is a part.
+    """
+    halves = chosen[faces[:, 0]]
+    parents = np.repeat(np.arange(len(faces)), np.where(halves, 2 ** (dim - 1), 1))
+    parts = np.stack([start[faces[parents, 0]], faces[parents, 1]], axis=1)
+    for code in entity_codes(dim, dim - 1):
+        mine = halves[parents] & (faces[parents, 1] == code)
+        children = np.array(entity_corners(dim, code))
+        parts[mine, 0] += np.tile(children, int(mine.sum()) // len(children))
+    return parts, parents
+
+
 def _face_lattice(dim: int, code: int, m: int) -> Ints:
     """Lexicographic lattice nodes of a whole face: its interior, edges and corners."""
     digits = [code // 3**d % 3 for d in range(dim)]
@@ -70,6 +100,25 @@ def split_coordinates(coordinates: Floats, m: int) -> Floats:
     for child, index in enumerate(product(range(m), repeat=dim)):
         result[:, child] = tensor_apply([parts[i] for i in reversed(index)], coordinates)
     return result.reshape(-1, num_nodes, dim)
+
+
+def joined_coordinates(parts: Floats) -> Floats:
+    """Coordinates (n, (g + 1)**dim, dim) of elements from those of their halves, at their nodes.
+
+    Shapes: `parts` (n, 2**dim, (g + 1)**dim, dim).
+    """
+    count, _, num_nodes, dim = parts.shape
+    p = geometry_degree(num_nodes, dim)
+    nodes = gauss_lobatto(p + 1)[0]
+    ends = np.array([0, int((nodes <= 0.5).sum()), p + 1])
+    rows = [lagrange_matrix(nodes, 2 * nodes[slice(*ends[k : k + 2])] - k) for k in (0, 1)]
+    result = np.empty((count, *(p + 1,) * dim, dim))  # z, y, x
+    for child, index in enumerate(product(range(2), repeat=dim)):
+        at = tuple(slice(*ends[k : k + 2]) for k in index)
+        part = tensor_apply([rows[k] for k in reversed(index)], parts[:, child])
+        shape = [int(ends[k + 1] - ends[k]) for k in index]
+        result[(slice(None), *at)] = part.reshape(count, *shape, dim)
+    return result.reshape(count, num_nodes, dim)
 
 
 def check_refined(shape: tuple[int, ...], times: int) -> None:

@@ -36,6 +36,8 @@ def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool
 
     With ``tabulated`` the values are a table, for functions that are no products.
     """
+    if space.restriction.hanging is not None:
+        raise OperatorError("locally refined meshes have no operators yet")
     bases: tuple[Floats, ...] = ()
     if points is not None and not tabulated:
         bases = tuple(space.tensor.matrices(points))

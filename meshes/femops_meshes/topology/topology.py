@@ -9,7 +9,7 @@ edge runs from its smaller to its larger vertex number. A quadrilateral has its 
 smallest vertex number, and its first direction leads to the smaller of that corner's neighbours.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import final
 
@@ -114,6 +114,27 @@ def _entries(boundary: Ints, number: Ints, ways: list[tuple[int, ...]]) -> Ints 
 
 
 Codes = NDArray[np.uint8]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Carriers:
+    """Entities that carry the dofs of elements where some are parts of larger entities.
+
+    An entity that is part of a larger one, which another element has as a whole, *hangs*. An
+    element reads dofs of the larger entity in its place, and interpolates them.
+    """
+
+    # entity and orientation: as in `Topology`, with the larger entity in place of a hanging one,
+    # and its edges and vertices in place of those of the hanging one
+    entity: Ints
+    orientation: Codes
+    # shape (n, 3): element, code of a face that hangs or of an edge in no such face, and the part:
+    # bit d is set if the element is in the high half of its parent in direction d. By element;
+    # edges before faces.
+    hanging: Ints
+
+
 MAX_VERTICES = 2**31
 _SHOWN = 5
 
@@ -189,6 +210,12 @@ class Topology:
     # shape (nb, 2) int64: an element and a code for each boundary entry. If two elements have the
     # face, it is the one that the entry looks out of (see `femops_meshes.topology.sides`).
     boundary_faces: Ints
+    # of locally refined meshes, else None. Their rows of `faces` have a larger element beside a
+    # smaller one, with the smaller one's face. In the row of the larger element's own face the
+    # first smaller one stands beside it.
+    carriers: Carriers | None = None
+    # shape (n,): ascending numbers of the faces of larger elements that smaller ones share
+    divided: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @classmethod
     def build(cls, elements: Ints, num_vertices: int, boundary: Ints | None = None) -> "Topology":
@@ -212,6 +239,12 @@ class Topology:
             array.setflags(write=False)
         return cls(dim, entity, orientation, counts, faces, face_codes, boundary_faces)
 
+    @property
+    def carrying(self) -> tuple[Ints, Codes]:
+        """Entities that carry the dofs of each element, and their orientations; see `Carriers`."""
+        of = self.carriers or self
+        return of.entity, of.orientation
+
     def lattice(self, p: int) -> Ints:
         """Global numbers (ne, (p + 1)**dim) of a lattice with p intervals per direction.
 
@@ -224,6 +257,13 @@ class Topology:
     def lattice_size(self, p: int) -> int:
         """Count the nodes of `lattice` (p)."""
         return sum(count * (p - 1) ** kind for kind, count in enumerate(self.num_entities))
+
+    @property
+    def pairs(self) -> Ints:
+        """Faces (n,) between two elements, each part of a divided face by itself."""
+        inner = self.faces[:, 1] >= 0
+        inner[self.divided] = False
+        return np.flatnonzero(inner)
 
     def unlisted_faces(self) -> Ints:
         """Element and code (n, 2) of the outer faces that are not among the boundary entries."""
@@ -264,6 +304,25 @@ def _sorted_entities(
         inside = len(elements) * len(codes)
         entity[:, codes], entries = number[:inside].reshape(-1, len(codes)), number[inside:]
     return entity, tuple(counts), entries
+
+
+def with_carriers(plain: Topology, carriers: Carriers, hanging: Ints) -> Topology:
+    """Join the smaller and larger elements of a topology in which their faces stand alone.
+
+    ``hanging`` (n, 4): smaller element and code, larger element and code.
+    """
+    faces, codes = plain.faces.copy(), plain.face_codes.copy()
+    small, small_code, large, large_code = hanging.T
+    sides, side_codes = np.stack([small, large], axis=1), np.stack([small_code, large_code], axis=1)
+    order = np.argsort(sides, axis=1)
+    sides = np.take_along_axis(sides, order, axis=1)
+    side_codes = np.take_along_axis(side_codes, order, axis=1)
+    divided, first = np.unique(plain.entity[large, large_code], return_index=True)
+    for at, rows in ((plain.entity[small, small_code], slice(None)), (divided, first)):
+        faces[at], codes[at] = sides[rows], side_codes[rows]
+    for array in (faces, codes, divided, carriers.entity, carriers.orientation, carriers.hanging):
+        array.setflags(write=False)
+    return replace(plain, faces=faces, face_codes=codes, carriers=carriers, divided=divided)
 
 
 def exterior_boundary(elements: Ints, topology: Topology) -> Ints:

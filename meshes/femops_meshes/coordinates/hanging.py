@@ -1,0 +1,104 @@
+"""Values at the nodes of elements where some entities are parts of larger ones; see `Carriers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+from femops_meshes.topology.entities import code_digits
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@lru_cache
+def closed_nodes(dim: int, code: int, p: int) -> Ints:
+    """Lexicographic numbers of an element's nodes on an entity and on its boundary."""
+    nodes = np.zeros(1, dtype=np.int64)
+    for d, digit in enumerate(code_digits(code, dim)):
+        line = np.arange(p + 1) if digit == 1 else np.array([p * digit // 2])
+        nodes = np.add.outer(line * (p + 1) ** d, nodes).ravel()
+    nodes.setflags(write=False)
+    return nodes
+
+
+def nodal_halves(p: int) -> Floats:
+    """Matrices (2, p + 1, p + 1) from values at Gauss-Lobatto points to values on each half."""
+    nodes = gauss_lobatto(p + 1)[0]
+    return np.stack([lagrange_matrix(nodes, (nodes + half) / 2) for half in (0, 1)])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class HangingNodes:
+    """Interpolation of the nodes on hanging entities, from dofs of the larger entities.
+
+    An element first has the dofs of the larger entities in the places of these nodes. Each hanging
+    entity is interpolated from them, and where two share an edge they agree.
+    """
+
+    dim: int
+    ne: int  # number of elements
+    hanging: Ints  # shape (n, 3): element, code, half; see `Carriers`
+    halves: Floats  # shape (2, p + 1, p + 1): matrices from dofs of an edge to those of its halves
+
+    @property
+    def p(self) -> int:
+        """Degree."""
+        return int(self.halves.shape[1]) - 1
+
+    def interpolated(self, e_vec: NDArray[Any], elements: Ints | slice) -> NDArray[Any]:
+        """Interpolate element values (k, nodes[, ...]) of some elements (k,)."""
+        result = e_vec
+        for places, code, matrices in self._groups(elements):
+            if result is e_vec:
+                result = e_vec.copy()
+            at = places[:, np.newaxis], closed_nodes(self.dim, code, self.p)
+            result[at] = tensor_apply(matrices, e_vec[at])
+        return result
+
+    def transposed(self, e_vec: NDArray[Any], elements: Ints | slice) -> NDArray[Any]:
+        """Transpose of `interpolated`."""
+        groups = [*self._groups(elements)]
+        if not groups:
+            return e_vec
+        rest, sums = e_vec.copy(), np.zeros_like(e_vec)
+        for places, code, matrices in reversed(groups):
+            at = places[:, np.newaxis], closed_nodes(self.dim, code, self.p)
+            sums[at] += tensor_apply([matrix.T for matrix in matrices], rest[at])
+            rest[at] = 0  # what two entities share was interpolated by the later one
+        return np.asarray(rest + sums)
+
+    def free(self, elements: Ints | slice = slice(None)) -> NDArray[np.bool_]:
+        """False (k, nodes) at the nodes of hanging entities of some elements (k,)."""
+        numbers = np.arange(self.ne)[elements]
+        result = np.ones((len(numbers), (self.p + 1) ** self.dim), dtype=np.bool_)
+        for places, code, _ in self._groups(numbers):
+            result[places[:, np.newaxis], closed_nodes(self.dim, code, self.p)] = False
+        return result
+
+    def _groups(self, elements: Ints | slice) -> Iterator[tuple[Ints, int, list[Floats]]]:
+        """Places (m,) among the elements, code and matrices of hanging entities, edges first."""
+        numbers = np.arange(self.ne)[elements]
+        first = self._first[numbers], self._first[numbers + 1]
+        counts = first[1] - first[0]
+        places = np.repeat(np.arange(len(numbers)), counts)
+        rows = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts - first[0], counts)
+        found = self.hanging[rows]
+        keys, group = np.unique(found[:, 1] << 3 | found[:, 2], return_inverse=True)
+        ways = [[d for d, t in enumerate(code_digits(k >> 3, self.dim)) if t == 1] for k in keys]
+        for k in sorted(range(len(keys)), key=lambda k: (len(ways[k]), keys[k])):
+            code, half = divmod(int(keys[k]), 8)
+            matrices = [self.halves[half >> d & 1] for d in ways[k]]
+            yield places[group.reshape(-1) == k], code, matrices
+
+    @cached_property
+    def _first(self) -> Ints:
+        """First row of each element, then the number of rows: (ne + 1,)."""
+        return np.searchsorted(self.hanging[:, 0], np.arange(self.ne + 1))
