@@ -36,8 +36,6 @@ def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool
 
     With ``tabulated`` the values are a table, for functions that are no products.
     """
-    if space.restriction.hanging is not None:
-        raise OperatorError("locally refined meshes have no operators yet")
     bases: tuple[Floats, ...] = ()
     if points is not None and not tabulated:
         bases = tuple(space.tensor.matrices(points))
@@ -54,6 +52,7 @@ def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool
         broken=space.volume.element.broken or space.element.size == 1,
         on_faces=not space.domain.covers,
         ghosts=space.halo is not None,  # that of a side of faces has neighbours
+        halves=None if space.restriction.hanging is None else space.restriction.hanging.halves,
     )
 
 

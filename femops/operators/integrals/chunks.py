@@ -22,6 +22,7 @@ from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.plan import (
     CHUNK_BYTES,
     FEWEST_CHUNKS,
+    HangingBatches,
     Plan,
     elements_per_chunk,
     equal_chunks,
@@ -225,6 +226,17 @@ def _layers(space: DomainSpace) -> int:
 
 def _make_plan(
     space: DomainSpace, width: int, chunks: _Chunks, single: bool = False, layers: int = 0
+) -> Plan:
+    plan = _conforming_plan(space, width, chunks, single, layers)
+    hanging = space.restriction.hanging
+    if hanging is None:
+        return plan
+    ne = space.domain.num_elements
+    return replace(plan, hanging=HangingBatches.of(hanging.hanging, ne, width, plan.runs))
+
+
+def _conforming_plan(
+    space: DomainSpace, width: int, chunks: _Chunks, single: bool, layers: int
 ) -> Plan:
     behind = space if isinstance(space, FaceSpace) and space.has_end else None
     runs = space.element.runs(single=single, layers=layers)

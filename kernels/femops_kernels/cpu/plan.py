@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -118,6 +119,48 @@ def copies(
     return copies, chunk_start
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class HangingBatches:
+    """Hanging entities of batches, as ``skeletons/batch/hanging.py`` reads them."""
+
+    starts: Int  # (nbatch + 1,): first entity of each batch, and their number
+    entities: Int  # (n,): slot + 256 code + 65536 half, by ascending elements
+    nodes: Int  # (nodes, 3): run, place in it, position run by run
+    # (codes, 6): nodes across, first node, two steps, two directions
+    codes: Int
+
+    @classmethod
+    def of(cls, hanging: Int, ne: int, width: int, runs: DofRuns) -> HangingBatches:
+        """Batches of ``width`` elements; ``hanging`` (n, 3) is element, code and half."""
+        element, code, half = hanging.T
+        nbatch = -(-ne // width)
+        starts = np.searchsorted(element // width, np.arange(nbatch + 1))
+        run, place = np.empty((2, runs.num_nodes), dtype=np.int64)
+        begin = np.zeros(runs.num_nodes, dtype=np.int64)
+        before = 0
+        for number, nodes in enumerate(runs.nodes):
+            run[nodes], place[nodes], begin[nodes] = number, np.arange(len(nodes)), before
+            before += len(nodes)
+        p, dim = runs.p1d, runs.dim
+        codes = np.zeros((3**dim, 6), dtype=np.int64)
+        for row, of in enumerate(itertools.product(range(3), repeat=dim)):
+            digits = of[::-1]
+            along = [d for d, t in enumerate(digits) if t == 1]
+            if len(along) in (1, 2):
+                first = sum(p**d * (p - 1) for d, t in enumerate(digits) if t == 2)
+                a, b = along[0], along[-1]
+                codes[row] = 1 if a == b else p, first, p**a, p**b, a, b
+        entities = element % width + 256 * code + 65536 * half
+        return cls(starts, entities, np.stack([run, place, begin + place], axis=1), codes)
+
+    @cached_property
+    def addresses(self) -> Int:
+        """Addresses of the arrays."""
+        arrays = self.starts, self.entities, self.nodes, self.codes
+        return np.array([array.ctypes.data for array in arrays], dtype=np.int64)
+
+
 # Most bytes of a chunk's dofs in x and y: they must stay in a second-level cache beside the work
 # arrays.
 CHUNK_BYTES = 512 * 1024
@@ -169,6 +212,7 @@ class Plan:
     # send their values, and get the contributions to them.
     ndofs: int
     runs: DofRuns
+    hanging: HangingBatches | None = None  # on locally refined meshes
 
     @property
     def nchunks(self) -> int:
