@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.assembly.diagonal import assemble_diagonal
+from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.execution.backend import Backend, Step
 from femops.operators.execution.kernels import planned, plans_of, sweep
 from femops.operators.execution.ranks import compiled_steps
@@ -61,6 +63,9 @@ def _sweepable(term: Term) -> bool:
 
 def _kernel(term: Term) -> DiagonalKernel:
     points, spec = term.quadrature.points, point_spec(term)
+    if spec.hanging:  # the entries of hanging nodes are added by `_swept`
+        masked = replace(spec.source, masked=True)
+        spec = replace(spec, sources=(masked,), targets=(masked,))
     slopes = (basis.gradient(points) for basis in term.trial.tensor.bases)
     return DiagonalKernel(spec, *planned(spec, plans_of(term)), term.width, tuple(slopes))
 
@@ -79,6 +84,12 @@ def _swept(backend: Backend, term: Term) -> NDArray[Any]:
     compiled = compiled_steps(backend, [step], sides, FREE, term.dtype)
     unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
     compiled.apply(unread, result)
+    free = space.restriction.free
+    if free is not None:
+        e_vec = np.zeros((*free.shape, space.ncomp))
+        ElementAssembly(term).replace_hanging(e_vec, free, 0, len(free))
+        scaled = space.sum_elements(e_vec, signs=False) * term.scale
+        result += scaled.astype(result.dtype)
     if term.scale != 1.0:
         result = result.astype(np.float64, copy=False) / term.scale
     return np.asarray(result)

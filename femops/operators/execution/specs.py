@@ -100,7 +100,11 @@ def point_spec(term: KernelTerm) -> PointSpec:
 
 def matrix_spec(term: KernelTerm) -> MatrixSpec:
     """Specification of the kernel that multiplies by stored matrices of the elements."""
-    return MatrixSpec(**of_term(term))
+    given = of_term(term)
+    if any(side.halves is not None for side in (*given["sources"], *given["targets"])):
+        made = {side: replace(side, halves=None) for side in (*given["sources"], *given["targets"])}
+        given |= {key: tuple(made[side] for side in given[key]) for key in ("sources", "targets")}
+    return MatrixSpec(**given)
 
 
 def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
