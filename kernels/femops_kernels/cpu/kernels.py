@@ -112,7 +112,7 @@ class SweepKernel(ABC):
     @property
     def around(self) -> tuple[str, ...]:
         """Names of the skeletons around the work on one batch."""
-        return (*["hanging"] * self.spec.hanging, "batches")
+        return (*["entities", "hanging"] * self.spec.hanging, "batches")
 
     def chunk(self, signed: bool) -> CompiledKernel:
         """Compiled module of the code around the batches of a chunk, see `chunk_parts`."""
@@ -211,7 +211,8 @@ class OperatorKernel(SweepKernel, ABC):
         settings = find(vector_key(self))
         before = "vector_table", "weights", "broadcast", "rows_ahead"
         rows = {"ROWS_AHEAD": settings.get("rows_ahead", ROWS_AHEAD)}
-        skeletons = *before, *batch, "vector_groups", "vector_rows", "multivector"
+        hanging = ["entities", "vector_hanging"] * self.spec.hanging
+        skeletons = *before, *batch, "vector_groups", "vector_rows", *hanging, "multivector"
         return specialize(skeletons, constants | rows, program)
 
     def vector_sums(self) -> CompiledKernel:

@@ -18,7 +18,7 @@ from femops_kernels.compiled import CompiledOperator, Launch, Places
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.exchange import Contributions
 from femops_kernels.cpu.kernels import SweepKernel
-from femops_kernels.cpu.plan import HangingBatches, Plan
+from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
 from femops_kernels.simd.runs import DofRuns
@@ -256,8 +256,8 @@ class Sweep(ElementSweep):
             layout.OUT_ORIGIN: dofs.first_out * size,
             layout.IN_TURNS: turn_table(dofs.turns_in, dofs.source),
             layout.OUT_TURNS: turn_table(dofs.turns_out, dofs.target),
-            layout.IN_HANGING: _addresses(dofs.source.hanging),
-            layout.OUT_HANGING: _addresses(plan.hanging),
+            layout.IN_HANGING: hanging_addresses(dofs.source),
+            layout.OUT_HANGING: hanging_addresses(plan),
         }
 
     @property
@@ -267,9 +267,9 @@ class Sweep(ElementSweep):
         return by_slot[:, : self.num_elements]
 
 
-def _addresses(hanging: HangingBatches | None) -> NDArray[np.int64] | int:
-    """Addresses of the arrays that ``batch/hanging.py`` reads; 0 if nothing hangs."""
-    return 0 if hanging is None else hanging.addresses
+def hanging_addresses(plan: Plan) -> NDArray[np.int64] | int:
+    """Addresses of a plan's lists for ``batch/entities.py``; 0 if nothing hangs."""
+    return 0 if plan.hanging is None else plan.hanging.addresses
 
 
 def _without_dofs(plan: Plan) -> Plan:

@@ -6,12 +6,6 @@ on the element's part of the entity. The nodes are stored in room of the element
 places of their runs are then set. So the batch knows nothing of it. Results go to such room too,
 and their transpose is added to the dofs. A side that is *masked* reads zeros there, and its results
 are dropped.
-
-``IN_HANGING`` and ``OUT_HANGING`` are addresses of four addresses. The first two are a list of the
-batches' entities and its prefix sums. An entity is ``slot + 256 code + 65536 half``. For each node
-there are its run, its place in the run, and its position among the nodes, run by run. For each
-code: nodes along the second direction of the entity, first node, steps along both directions, and
-these directions.
 """
 
 # <defaults>
@@ -19,6 +13,7 @@ from femops_kernels.simd.addresses import PLACE_BYTES
 from femops_kernels.simd.compiling import inner, traced
 from femops_kernels.simd.lanes import fill, fma, get, load, put, put_word, store, word
 from femops_kernels.simd.lines import fill_entry
+from femops_kernels.skeletons.batch.entities import *
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -46,24 +41,9 @@ HANGING_LANES = ROW_LANES + sum([room_lanes(side) for side in (*SOURCES, *TARGET
 
 @inner
 def node_of(info, entity, a, b):
-    """Address of the entry of a node of an entity, and the run's place among all slots' places."""
-    at = word(info, 3) + (entity // 256 % 256) * 48
-    node = word(at, 1) + a * word(at, 2) + b * word(at, 3)
-    entry = word(info, 2) + node * 24
+    """Address of a node's numbers, and the place of its run among all slots' places."""
+    entry = word(info, 2) + node_at(info, entity, a, b) * 24
     return entry, word(entry, 0) * LANE_WIDTH + entity % 256
-
-
-@inner
-def across(info, entity):
-    """Number of nodes along the second direction of an entity: one if it is an edge."""
-    return word(word(info, 3) + (entity // 256 % 256) * 48, 0)
-
-
-@inner
-def half_along(info, entity, direction):
-    """The half, 0 or 1, of the entity's first (4) or second (5) direction."""
-    at = word(info, 3) + (entity // 256 % 256) * 48
-    return (entity // 65536 >> word(at, direction)) & 1
 
 
 @traced
@@ -151,12 +131,6 @@ def add_to_entity(side, info, entity, kept, rows, c):
             entry, place = node_of(info, entity, a, b)
             start, at = word(kept, place), word(entry, 1) * side.ncomp + c
             put(LANE, start, at, get(LANE, start, at) + get(LANE, result, a * numbers + b))
-
-
-@inner
-def entities_of(info, b):
-    """Range of the entities of batch b."""
-    return word(word(info, 0), b), word(word(info, 0), b + 1)
 
 
 @traced
