@@ -29,8 +29,6 @@ class FaceSpace(DomainSpace, ABC):
     def __init__(self, volume: Space, *, slopes: bool) -> None:
         if volume.signed:
             raise SpaceError("elements with signs have no integrals over faces yet")
-        if volume.mesh.topology.carriers is not None:
-            raise SpaceError("locally refined meshes have no integrals over faces yet")
         self._volume, self._slopes, self.ncomp = volume, slopes, volume.ncomp
         self.memory, self.order = volume.memory, volume.order
         self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape

@@ -36,6 +36,8 @@ class SideSpace(FaceSpace):
 
     def __init__(self, volume: Space, faces: InteriorFaces, side: int, *, slopes: bool) -> None:
         super().__init__(volume, slopes=slopes)
+        if volume.mesh.topology.carriers is not None:
+            raise SpaceError("locally refined meshes have no integrals over inner faces yet")
         self.domain, self.side = faces, side
         layers = volume.p1d if slopes else 1
         touched = _touched.get(volume, lambda: _dofs(volume, faces, side, layers), side, slopes)

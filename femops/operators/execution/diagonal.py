@@ -84,11 +84,11 @@ def _swept(backend: Backend, term: Term) -> NDArray[Any]:
     compiled = compiled_steps(backend, [step], sides, FREE, term.dtype)
     unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
     compiled.apply(unread, result)
-    free = space.restriction.free
+    free = term.trial.restriction.free
     if free is not None:
         e_vec = np.zeros((*free.shape, space.ncomp))
         ElementAssembly(term).replace_hanging(e_vec, free, 0, len(free))
-        scaled = space.sum_elements(e_vec, signs=False) * term.scale
+        scaled = term.trial.sum_elements(e_vec, signs=False) * term.scale
         result += scaled.astype(result.dtype)
     if term.scale != 1.0:
         result = result.astype(np.float64, copy=False) / term.scale

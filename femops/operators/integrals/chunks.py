@@ -17,6 +17,7 @@ from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.face_space import FaceSpace
+from femops.spaces.hanging import of_elements
 from femops_kernels.cpu.first_touch import placed_plan
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.plan import (
@@ -231,8 +232,12 @@ def _make_plan(
     hanging = space.restriction.hanging
     if hanging is None:
         return plan
-    ne = space.domain.num_elements
-    return replace(plan, hanging=HangingBatches.of(hanging.hanging, ne, width, plan.runs))
+    rows, ne = hanging.hanging, space.domain.num_elements
+    if isinstance(space, FaceSpace) and space.has_end and not single:  # in the elements' order
+        whole = space.volume.restriction.hanging
+        assert whole is not None
+        rows = of_elements(whole, space.behind)
+    return replace(plan, hanging=HangingBatches.of(rows, ne, width, plan.runs))
 
 
 def _conforming_plan(

@@ -5,7 +5,6 @@ block's own.
 """
 
 # <defaults>
-from femops_kernels.simd.addresses import PLACE_BYTES
 from femops_kernels.simd.compiling import inner, traced
 from femops_kernels.simd.lanes import fill, fma, load, store, word
 from femops_kernels.simd.lines import fill_entry
@@ -155,7 +154,10 @@ def end_block_of(table, e, offset, mask, room):
     for side, halves, masked in zip(TARGETS, HALVES_OUT, MASKED_OUT, strict=True):
         if halves is not None:
             info = word(table + side.block * BLOCK_BYTES, OUT_HANGING)
-            reads, writes = added + (before - ROWS_IN) * ROW_WORD, room + (before + ROWS_OUT) * ROW_WORD
+            reads, writes = (
+                added + (before - ROWS_IN) * ROW_WORD,
+                room + (before + ROWS_OUT) * ROW_WORD,
+            )
             own = nodes + before * LANE_BYTES
             add_side(side, halves, info, e, reads, writes, offset, mask, own, values, masked)
         before += side.ncomp * side.num_nodes
