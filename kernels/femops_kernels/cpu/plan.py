@@ -471,7 +471,7 @@ def _plan(
 
 def _sums(
     nonowned_dofs: Int, owned_start: Int, sizes: tuple[int, int], even: bool
-) -> dict[str, Int]:
+) -> dict[str, Any]:
     """Fields of a `Plan` that say which entries of the buffer are added to which dofs."""
     ndofs, ghosts = sizes
     plain = _plain(nonowned_dofs)
