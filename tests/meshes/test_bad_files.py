@@ -260,6 +260,16 @@ def test_every_truncation_is_an_error():
             assert mesh.num_elements > 0
 
 
+def test_the_last_line_of_newer_versions_is_not_left_out():
+    """MFEM requires it. Without it nobody would notice that the last number has lost digits."""
+    for version in ("v1.2", "v1.3"):
+        whole = CURVED.replace("v1.0", version).rstrip() + "\nmfem_mesh_end\n"
+        assert read_mfem(whole).num_elements > 0
+        for end in range(len(CURVED.rstrip()) - 20, len(whole) - 1):
+            with pytest.raises(MeshFormatError):
+                read_mfem(whole[:end] + "\n")
+
+
 def test_absurd_counts_allocate_nothing(tmp_path):
     path = tmp_path / "a.mesh"
     cases = product((10**9, 10**17, 10**18, 10**30), ("elements", "boundary", "vertices"))
