@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from operator import index
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -45,6 +44,7 @@ from femops.io.vtk.hdf_file import (
     opened,
     readable,
     set_mesh,
+    stored_count,
     stored_mesh,
     write_empty,
 )
@@ -300,7 +300,7 @@ class HdfFile(Store):
 def _times(root: Any) -> tuple[float, ...]:
     """Times of the steps that are complete."""
     steps = root["Steps"]
-    values, count = steps["Values"], index(steps.attrs["NSteps"])
+    values, count = steps["Values"], stored_count(steps)
     stored = values.id.get_storage_size() // values.dtype.itemsize
     if not 0 <= count <= min(len(values), stored):
         raise ValueError(f"it has {count} steps")
