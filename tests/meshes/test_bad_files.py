@@ -227,6 +227,14 @@ def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(tmp_path, monke
         read_mesh(tmp_path / "pipe")
 
 
+def test_holes_of_a_sparse_file_take_no_memory(tmp_path):
+    with (tmp_path / "a.mesh").open("wb") as file:
+        file.write(SQUARES.encode())
+        file.truncate(2**40)
+    with pytest.raises(MeshFileError, match="it has a hole from byte 1048576 on"):
+        read_mesh(tmp_path / "a.mesh")
+
+
 def test_many_names_are_read_in_proportion_to_their_number(tmp_path):
     seconds = []
     for count in (1000, 16_000):
