@@ -257,7 +257,8 @@ def type_of(stored: Any) -> np.dtype[Any]:
     found = stored.get_type()
     if found.get_class() not in (h5py().h5t.INTEGER, h5py().h5t.FLOAT, h5py().h5t.STRING):
         raise ValueError("it has numbers of another kind")
-    return np.dtype(found.dtype)
+    dtype: np.dtype[Any] = found.dtype
+    return dtype
 
 
 def stored_mesh(root: Any) -> str | None:
