@@ -230,6 +230,11 @@ def _inverse(A: AnyOperator, given: Any) -> Preconditioner:
     given = default_preconditioner(real) if given is None else given
     inverse = as_preconditioner(given, real.space, real.dtype, "preconditioner")
     assert inverse is not None
+    if not inverse.symmetric:
+        raise SolverError(
+            "the preconditioner is not symmetric, as lobpcg needs: of a product of spaces give "
+            "femops.block_diagonal(W, ...)"
+        )
     return inverse
 
 

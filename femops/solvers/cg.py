@@ -337,6 +337,11 @@ def _refined(
     C. Moler, "Iterative refinement in floating point", Journal of the ACM 14 (1967).
     """
     A, tolerance, spent, norms, is_merged = problem.A, problem.tolerance, 0, list[float](), False
+    if isinstance(problem.M, Multigrid) and problem.M.precision != SINGLE:
+        raise SolverError(
+            f"inner_dtype is float32, and M works in {problem.M.precision} ({problem.M.reason}): "
+            "leave inner_dtype out"
+        )
     short = _rounded(A)
 
     def one_round(residual: Vector, norm: float, steps: int, _: Seen | None) -> tuple[Vector, int]:

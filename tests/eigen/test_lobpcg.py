@@ -228,6 +228,11 @@ def test_bad_input(pair):
     for options, words in refused:
         with pytest.raises(SolverError, match=words.replace("168", str(n - 1))):
             lobpcg(A, M, **options)
+    W = femops.Product(u=A.space, v=A.space)
+    B = femops.form(lambda u, v: {"u": {"value": u, "grad": u.grad}, "v": {"value": v}}, W)
+    triangular = femops.block_triangular(B, u=femops.jacobi(B["u", "u"]), v=femops.jacobi(M))
+    with pytest.raises(SolverError, match="not symmetric, as lobpcg needs"):
+        lobpcg(B, preconditioner=triangular)
     with pytest.raises(SolverError, match="no dof is free"):
         lobpcg(A.unconstrained.constrained(np.arange(n)), M, 1)
     with pytest.raises(SolverError, match="not to be positive definite: give preconditioner="):
