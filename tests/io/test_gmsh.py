@@ -156,6 +156,14 @@ def test_numbers_of_groups():
     assert got == ([4, 5, 6, 3], 3, {"a": (4, 5), "2": (5, 6)})
 
 
+def test_holes_of_a_sparse_file_take_no_memory(tmp_path):
+    with (tmp_path / "a.msh").open("wb") as file:
+        file.write(b"$MeshFormat\n4.1 1 8\n")
+        file.truncate(2**40)
+    with pytest.raises(MeshError, match="it has a hole from byte 1048576 on"):
+        femops.read_mesh(tmp_path / "a.msh")
+
+
 def test_elements_listed_clockwise_and_sparse_numbers(tmp_path):
     need_gmsh()
     path = written(tmp_path, SQUARE, [(3, 1, 1, *LEFT), (3, 1, 1, *RIGHT[::-1])])

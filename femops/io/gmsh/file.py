@@ -24,6 +24,7 @@ from femops.io.gmsh.nodes import KINDS, Kind
 from femops.io.gmsh.periodic import Link, new_links, old_links
 from femops.io.gmsh.sections import Binary, Cursor, Section, Text, decoded, sections_of
 from femops_meshes import MeshFileError, MeshFormatError
+from femops_meshes.formats.files import content_of
 from femops_meshes.formats.scanner import printable
 from femops_meshes.formats.temporary import regular
 
@@ -115,8 +116,7 @@ def read_arrays(path: str | os.PathLike[str], name: str = "") -> GmshArrays:
     """Read a file. `name` stands for its path in errors."""
     file = name or printable(os.fspath(path))
     try:
-        with open(path, "rb", opener=regular) as source:
-            data = source.read()
+        data = content_of(path)
     except (OSError, ValueError) as error:
         raise MeshFileError(
             f"{file} can't be read ({printable(str(error))}): check path and rights"
