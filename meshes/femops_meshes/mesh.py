@@ -338,7 +338,7 @@ class Mesh:
         """
         chosen = chosen_elements(self, elements, attributes)
         if chosen.all() and self.forest is None:
-            return self.refine(bool(len(chosen)))
+            return self.refine(1 if len(chosen) else 0)
         mesh = self
         while chosen.any():
             mesh = mesh._halved(chosen)
@@ -644,16 +644,17 @@ def chosen_elements(mesh: Mesh, elements: Chosen | None, attributes: Parts) -> N
         elements = where_true(
             "the predicate of elements", elements, mesh.element_centers().T.copy()
         )
-    given = np.asarray(elements)
+    given = checks.array(elements, "elements")
     if given.dtype == np.bool_:
         if given.shape != (count,):
             raise MeshArgumentError(
                 f"the mask has shape {given.shape}: give one flag for each of {count} elements"
             )
         return np.asarray(chosen | given)
-    if given.size and given.dtype.kind not in "iu":
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise MeshArgumentError(
-            f"elements have type {given.dtype}: give numbers, a mask or a predicate of x"
+            f"elements have shape {given.shape} and type {given.dtype}: give numbers (n,), a mask "
+            f"({count},) or a predicate of x"
         )
     if given.size and (given.min() < 0 or given.max() >= count):
         raise MeshArgumentError(
