@@ -186,7 +186,7 @@ def folds(elements: Ints, coordinates: Floats, topology: Topology) -> None:
     The elements are not inverted, and have the same positions on common faces. Then their corners
     decide: a face that looks out of both elements has both on one side, where they overlap.
     """
-    two = topology.faces[:, 1] >= 0
+    two = topology.pairs
     faces, codes = topology.faces[two], topology.face_codes[two]
     first = outward_corners(elements, np.stack([faces[:, 0], codes[:, 0]], axis=1))
     looks = looks_out(elements, first, faces, codes)
@@ -243,13 +243,21 @@ def _overlaps(elements: Ints, coordinates: Floats, topology: Topology) -> Ints:
     return np.zeros((0, 2), dtype=np.int64)
 
 
-def gaps(coordinates: Floats, topology: Topology) -> NDArray[np.bool_]:
-    """True (ne,) for elements whose position of a shared node differs from a neighbour's."""
+def gaps(
+    coordinates: Floats, topology: Topology, larger: Floats, interpolated: Floats
+) -> NDArray[np.bool_]:
+    """True (ne,) for elements whose position of a shared node differs from a neighbour's.
+
+    ``larger`` are the coordinates with the nodes of larger entities in the places of hanging ones,
+    ``interpolated`` those that are interpolated from these nodes.
+    """
     n = geometry_degree(coordinates.shape[1], topology.dim)
-    numbers = topology.lattice(n)
+    numbers = topology.carried_lattice(n)
     shared = np.empty((topology.lattice_size(n), topology.dim))
-    shared[numbers] = coordinates
-    gap = np.abs(shared[numbers] - coordinates)
+    shared[numbers] = larger
+    gap = np.abs(shared[numbers] - larger)
+    if interpolated is not coordinates:
+        np.maximum(gap, np.abs(interpolated - coordinates), out=gap)
     # relative to the element's extent in each direction: one period may be far shorter than another
     size = np.ptp(coordinates, axis=1, keepdims=True)
     round_off = 8 * np.finfo(np.float64).eps * np.abs(coordinates)

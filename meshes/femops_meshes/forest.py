@@ -104,6 +104,16 @@ class Forest:
             elements[level.leaf[some]] = level.cells[some]
         return elements, last.topology.num_entities[0]
 
+    @cached_property
+    def siblings(self) -> Ints:
+        """Leaves (ne, 2**dim) that halve the same cell as each leaf; -1 where a half is no leaf."""
+        found = np.full((len(self.root), 2**self.dim), -1, dtype=np.int64)
+        for level in self.levels[1:]:
+            leaves = level.leaf >= 0
+            family = np.repeat(level.leaf.reshape(-1, 2**self.dim), 2**self.dim, axis=0)
+            found[level.leaf[leaves]] = family[leaves]
+        return found
+
     def split(self, chosen: Flags) -> Forest:
         """Forest whose chosen leaves (ne,) are halved. The halves follow each other."""
         if (self.level[chosen] >= 62 // self.dim).any():

@@ -13,6 +13,7 @@ from femops_common.arguments import Degree, call_with_arrays, check_takes, check
 from femops_common.hints import OF_MESHES
 from femops_meshes import checks, refinement
 from femops_meshes.coarsening import Coarsening, halved
+from femops_meshes.coordinates.hanging import HangingNodes, nodal_halves, with_larger_nodes
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
     gauss_lobatto,
@@ -26,7 +27,7 @@ from femops_meshes.coordinates.mapping import (
     jacobians,
     positions,
 )
-from femops_meshes.errors import MeshArgumentError, MeshGeometryError
+from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.forest import Forest, whole_trees
 from femops_meshes.names import Named, Names, listing, named_parts, where_true, with_numbers
 from femops_meshes.topology.entities import VTK_CORNERS
@@ -245,7 +246,25 @@ class Mesh:
     @cached_property
     def continuous(self) -> bool:
         """True if neighbours have the same positions on shared faces; False for periodic meshes."""
-        return not checks.gaps(self.coordinates, self.topology).any()
+        larger = self._with_larger_nodes()
+        interpolated = self._interpolated(larger)
+        return not checks.gaps(self.coordinates, self.topology, larger, interpolated).any()
+
+    def _with_larger_nodes(self) -> Floats:
+        """Coordinates with the nodes of larger entities in the places of hanging ones."""
+        carriers = self.topology.carriers
+        if self.forest is None or carriers is None or not len(carriers.hanging):
+            return self.coordinates
+        return with_larger_nodes(self.coordinates, carriers.hanging, self.forest.siblings)
+
+    def _interpolated(self, larger: Floats) -> Floats:
+        """Coordinates of hanging entities from those of the larger ones in their places."""
+        carriers = self.topology.carriers
+        if carriers is None or not len(carriers.hanging):
+            return larger
+        halves = nodal_halves(geometry_degree(larger.shape[1], self.dim))
+        hanging = HangingNodes(self.dim, self.num_elements, carriers.hanging, halves)
+        return hanging.interpolated(larger, slice(None))
 
     def bounding_box(self) -> tuple[Floats, Floats]:
         """Smallest and largest coordinates (dim,) of the nodes. Curved sides may bulge further.
@@ -351,9 +370,11 @@ class Mesh:
         """Undo refinements: give way to the parents of some elements.
 
         A parent comes back if all its halves are elements, and are chosen, and if it is not more
-        than one level above an element that touches it. Its geometry is that of the halves at its
-        nodes: the same, unless they were moved apart. The parent has the attribute of its first
-        half, and takes its place.
+        than one level above an element that touches it. Its nodes are where its halves have them:
+        the geometry is the same, unless the mesh was moved after the refinement. Then smaller
+        neighbours take the faces of the parent. The parent has the attribute of its first half, its
+        faces those of the first halves with boundary entries, and it takes the place of its first
+        half.
 
         Parameters
         ----------
@@ -369,6 +390,8 @@ class Mesh:
         ------
         MeshArgumentError
             If there are no such elements or attributes, or the mesh was never refined.
+        MeshGeometryError
+            If a mesh that was moved after its refinement would have inverted elements.
         """
         chosen = chosen_elements(self, elements, attributes)
         forest = self._trees()
@@ -423,7 +446,7 @@ class Mesh:
         faces = self.topology.boundary_faces
         numbers = np.stack([new[faces[:, 0]], faces[:, 1], self.boundary_attributes], axis=1)
         kept = np.sort(np.unique(numbers[:, :2], axis=0, return_index=True)[1])
-        return self._on_trees(
+        mesh = self._on_trees(
             forest,
             numbers[kept, :2],
             coordinates=coordinates,
@@ -431,6 +454,14 @@ class Mesh:
             boundary_attributes=self.boundary_attributes[kept],
             file_elements=_ranks(self.file_elements[source]),
         )
+        # beside a parent its smaller neighbours take its faces: they may have been moved on their own
+        mesh = mesh._replaced(coordinates=mesh._interpolated(mesh._with_larger_nodes()))
+        changed = np.flatnonzero((mesh.coordinates != self.coordinates[source]).any(axis=(1, 2)))
+        checks.geometry(
+            mesh.coordinates[changed],
+            "; coarsening moved them, as the mesh was moved after its refinement",
+        )
+        return mesh
 
     def _on_trees(self, forest: Forest, faces: Ints, **changes: Any) -> "Mesh":
         """Mesh of the leaves of trees, with boundary entries at faces (nb, 2)."""
@@ -498,6 +529,9 @@ class Mesh:
     def mapped(self, function: PointMap, order: Degree | None = None) -> "Mesh":
         """Move every node x to function(x).
 
+        A locally refined mesh stays without gaps: where elements are smaller than a neighbour, they
+        take its new face or edge.
+
         Parameters
         ----------
         function
@@ -511,7 +545,8 @@ class Mesh:
             If the function returns another shape, or positions that invert elements.
         """
         mesh = self if order is None else self.curved(order)
-        flat = mesh.coordinates.reshape(-1, self.dim).T.copy()
+        nodes = mesh._with_larger_nodes()
+        flat = nodes.reshape(-1, self.dim).T.copy()
         check_takes(function, (flat,), lambda why: MeshArgumentError(f"function takes x: {why}"))
         result = call_with_arrays(
             function,
@@ -527,7 +562,8 @@ class Mesh:
                 f"the function returned shape {moved.shape} for positions of shape {flat.shape}: "
                 "return one row per coordinate, of the same length"
             )
-        coordinates = np.ascontiguousarray(moved.T).reshape(mesh.coordinates.shape)
+        moved = np.ascontiguousarray(moved.T).reshape(mesh.coordinates.shape)
+        coordinates = mesh._interpolated(moved)
         checks.geometry(coordinates)
         return self._replaced(coordinates=coordinates)
 
@@ -615,6 +651,14 @@ class Mesh:
         """
         Topology.build(self.elements, self.num_vertices, self.boundary)
         checks.geometry(self.coordinates)
+        if self.forest is not None:
+            elements, count = self.forest.elements
+            same = count == self.num_vertices and np.array_equal(elements, self.elements)
+            if not same or self.forest.unbalanced().any():
+                raise MeshTopologyError(
+                    "the elements are not the leaves of the mesh's trees, or neighbours differ by "
+                    "more than one level: leave `elements` and `forest` as `refined` made them"
+                )
 
     def __repr__(self) -> str:
         rows = "\n".join(f"  {name:<9} {value}" for name, value in _contents(self))
@@ -672,6 +716,14 @@ def _ranks(*keys: Ints) -> Ints:
     return ranks
 
 
+def _levels(forest: Forest) -> str:
+    """Levels of the elements of trees, and whether nodes hang."""
+    least, most = int(forest.level.min(initial=forest.depth)), forest.depth
+    if least == most:
+        return f"all refined {most} times"
+    return f"{least} to {most}" + (", with hanging nodes" if forest.dim > 1 else "")
+
+
 def _contents(mesh: Mesh) -> list[tuple[str, str]]:
     """Names and values of a small table of the mesh's contents."""
     lower, upper = mesh.bounding_box()
@@ -683,6 +735,7 @@ def _contents(mesh: Mesh) -> list[tuple[str, str]]:
     outside = listing(mesh.boundary_attributes, mesh.boundary_names)
     return [
         ("elements", f"{mesh.num_elements} {shape}, attributes {inside}"),
+        *([("levels", _levels(mesh.forest))] if mesh.forest is not None else []),
         ("boundary", f"{mesh.num_boundary} faces, attributes {outside}"),
         ("vertices", f"{mesh.num_vertices}"),
         ("geometry", f"degree {mesh.order}, in {spans}"),

@@ -1,6 +1,7 @@
 """Meshes whose elements are refined and coarsened one by one: what must hold on any tree."""
 
 import pickle
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
@@ -8,7 +9,13 @@ import numpy as np
 import pytest
 
 import femops
-from femops_meshes import Mesh, MeshArgumentError, scrambled
+from femops_meshes import (
+    Mesh,
+    MeshArgumentError,
+    MeshGeometryError,
+    MeshTopologyError,
+    scrambled,
+)
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.topology.entities import entity_codes
 
@@ -380,3 +387,135 @@ def test_periodic_spaces_have_no_dofs_at_the_seam(name):
     u = V.interpolate(lambda x: np.sin(2 * np.pi * x[0]))
     corners = V.restriction.gather(u)[:, [0, 2]]
     assert np.isfinite(corners).all()
+
+
+@trees
+def test_refined_meshes_are_continuous_unless_periodic(name, seed):
+    assert tree(name, seed).continuous == (name not in PERIODIC)
+    assert tree(name, seed).curved(4).continuous == (name not in PERIODIC)
+
+
+def wavy(x):
+    return x + 0.03 * np.sin(2.0 * np.pi * x[::-1] + 1.0)  # of period one
+
+
+def on_faces(mesh, elements, codes, points):
+    """Positions (n, points**(dim - 1), dim) of points on faces, lexicographic."""
+    result = np.empty((len(elements), len(points) ** (mesh.dim - 1), mesh.dim))
+    for code in np.unique(codes):
+        mine = codes == code
+        digits = [int(code) // 3**d % 3 for d in range(mesh.dim)]
+        grid = [points if t == 1 else np.array([t / 2]) for t in digits]
+        result[mine] = positions(mesh.coordinates[elements[mine]], grid)
+    return result
+
+
+def gap(mesh, periodic):
+    """Largest distance of points on a face as its two sides have them."""
+    topology, level, faces = mesh.topology, mesh.forest.level, mesh.topology.pairs
+    elements, codes = topology.faces[faces], topology.face_codes[faces].astype(int)
+    order = np.argsort(level[elements], axis=1, kind="stable")
+    (large, small), (large_code, small_code) = (
+        np.take_along_axis(a, order, axis=1).T for a in (elements, codes)
+    )
+    k, m, divided = mesh.dim - 1, len(faces), level[small] > level[large]
+    points = on_faces(mesh, small, small_code, np.linspace(0, 1, 5)).reshape(m, *(5,) * k, -1)
+    larger = on_faces(mesh, large, large_code, np.linspace(0, 1, 9)).reshape(m, *(9,) * k, -1)
+    slices = [(slice(0, 9, 2),) * k, *product((slice(0, 5), slice(4, 9)), repeat=k)]
+    least = np.full(m, np.inf)
+    for part, at in enumerate(slices):
+        for flips, swap in product(product((1, -1), repeat=k), range(k)):
+            turned = larger[(slice(None), *at)]
+            turned = turned[(slice(None), *(slice(None, None, flip) for flip in flips))]
+            away = (np.swapaxes(turned, 1, k) if swap else turned) - points
+            away = away.reshape(m, -1, mesh.dim)
+            if periodic:  # sides are a shift apart
+                away -= away[:, :1]
+            away = np.abs(away).max(axis=(1, 2))
+            least = np.where(divided == (part > 0), np.minimum(least, away), least)
+    return least.max()
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 5])
+@trees
+def test_moved_meshes_have_no_gaps(name, seed, order):
+    mesh = tree(name, seed)
+    if order < mesh.order or (mesh.dim == 3 and seed) or mesh.dim == 1:
+        return
+    moved = mesh.mapped(wavy, order)
+    assert moved.continuous == (name not in PERIODIC)
+    assert gap(moved, name in PERIODIC) < 1e-14
+    nodes, raised = moved.coordinates, mesh.curved(order).coordinates
+    whole = ~np.isin(np.arange(len(nodes)), mesh.topology.carriers.hanging[:, 0])
+    expected = wavy(raised[whole].reshape(-1, mesh.dim).T).T.reshape(raised[whole].shape)
+    assert np.allclose(nodes[whole], expected, atol=1e-14)
+
+
+def test_refinement_and_coarsening_after_a_move_leave_no_gaps():
+    rng = np.random.default_rng(4)
+    for make in (lambda: femops.box((3, 3)), lambda: femops.box((2, 2, 2)), star):
+        mesh = make().refined([0]).mapped(wavy, 2)
+        for step in range(4):
+            chosen = rng.random(mesh.num_elements) < 0.2
+            mesh = mesh.refined(chosen) if step % 2 == 0 else mesh.coarsened(~chosen)
+            assert mesh.continuous
+            assert gap(mesh, periodic=False) < 1e-14
+            mesh = mesh.mapped(lambda x: x + 0.01 * np.cos(4 * x[::-1]))
+            assert gap(mesh, periodic=False) < 1e-14
+        assert gap(mesh.coarsened(), periodic=False) < 1e-14
+
+
+def test_a_mesh_with_a_gap_is_not_continuous():
+    mesh = femops.box((2, 2)).refined([0])
+    hangs, code, _ = mesh.topology.carriers.hanging[0]
+    moved = mesh.coordinates.copy()
+    moved[hangs] += 0.001
+    assert code in (3, 5)
+    assert mesh.continuous
+    assert not mesh._replaced(coordinates=moved).continuous
+
+
+def test_coarsening_refuses_elements_that_it_would_invert():
+    """The halves are proper, but the corners of their parent are those of no convex element."""
+    mesh = femops.box((1, 1)).refined([0]).refined([3])
+    to = {
+        (0, 0): (0.61,) * 2,
+        (0.5, 0): (0.85, 0.4),
+        (0, 0.5): (0.4, 0.85),
+        (0.5, 0.5): (0.74,) * 2,
+    }
+
+    def function(x):
+        return np.array([to.get((a, b), (a, b)) for a, b in x.T.tolist()]).T
+
+    bent = mesh.coarsened().mapped(function)
+    with pytest.raises(MeshGeometryError, match="coarsening moved them"):
+        bent.coarsened()
+
+
+def test_validate_finds_elements_of_other_trees():
+    mesh = femops.box((2, 2)).refined([0])
+    other = femops.box((2, 2)).refined([1])
+    with pytest.raises(MeshTopologyError, match="leaves of the mesh's trees"):
+        replace(mesh, forest=other.forest).validate()
+    far = mesh.forest.split(np.arange(7) == 3)
+    elements, count = far.elements
+    coordinates = np.concatenate([mesh.coordinates, mesh.coordinates[:3]])
+    unbalanced = mesh._on_trees(
+        far,
+        mesh.topology.boundary_faces,
+        coordinates=coordinates,
+        element_attributes=np.ones(10, np.int32),
+        file_elements=np.arange(10),
+    )
+    assert len(elements) == 10
+    with pytest.raises(MeshTopologyError, match="more than one level"):
+        unbalanced.validate()
+
+
+def test_the_mesh_tells_its_levels():
+    assert "levels    0 to 1, with hanging nodes" in repr(femops.box((2, 2)).refined([0]))
+    assert "levels    0 to 1\n" in repr(femops.box(2).refined([0]))
+    assert "levels    all refined 1 times" in repr(femops.box(2).refined([0]).refined([2]))
+    assert "levels" not in repr(femops.box((2, 2)).refine())
+    assert "hanging nodes" in femops.box((2, 2)).refined([0])._repr_html_()

@@ -250,9 +250,16 @@ class Topology:
 
         Vertices come first (their numbers are the vertex numbers), then edges, faces and cells.
         """
+        return lattice_numbers(p, self.entity, self.orientation, self._offsets(p), self.dim)
+
+    def carried_lattice(self, p: int) -> Ints:
+        """The numbers of `lattice`, with those of larger entities in the places of hanging ones."""
+        return lattice_numbers(p, *self.carrying, self._offsets(p), self.dim)
+
+    def _offsets(self, p: int) -> list[int]:
+        """First number of the lattice's nodes in entities of each dimension."""
         sizes = [count * (p - 1) ** kind for kind, count in enumerate(self.num_entities)]
-        offsets = [sum(sizes[:kind]) for kind in range(self.dim + 1)]
-        return lattice_numbers(p, self.entity, self.orientation, offsets, self.dim)
+        return [sum(sizes[:kind]) for kind in range(self.dim + 1)]
 
     def lattice_size(self, p: int) -> int:
         """Count the nodes of `lattice` (p)."""
