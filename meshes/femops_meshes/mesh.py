@@ -253,18 +253,24 @@ class Mesh:
     def _with_larger_nodes(self) -> Floats:
         """Coordinates with the nodes of larger entities in the places of hanging ones."""
         carriers = self.topology.carriers
-        if self.forest is None or carriers is None or not len(carriers.hanging):
+        if self.forest is None or carriers is None or self.conforming:
             return self.coordinates
         return with_larger_nodes(self.coordinates, carriers.hanging, self.forest.siblings)
 
     def _interpolated(self, larger: Floats) -> Floats:
         """Coordinates of hanging entities from those of the larger ones in their places."""
         carriers = self.topology.carriers
-        if carriers is None or not len(carriers.hanging):
+        if carriers is None or self.conforming:
             return larger
         halves = nodal_halves(geometry_degree(larger.shape[1], self.dim))
         hanging = HangingNodes(self.dim, self.num_elements, carriers.hanging, halves)
         return hanging.interpolated(larger, slice(None))
+
+    @property
+    def conforming(self) -> bool:
+        """False if smaller elements share part of a face or edge of a larger one; see `refined`."""
+        carriers = self.topology.carriers
+        return carriers is None or not len(carriers.hanging)
 
     def bounding_box(self) -> tuple[Floats, Floats]:
         """Smallest and largest coordinates (dim,) of the nodes. Curved sides may bulge further.
@@ -394,7 +400,7 @@ class Mesh:
             If a mesh that was moved after its refinement would have inverted elements.
         """
         chosen = chosen_elements(self, elements, attributes)
-        forest = self._trees()
+        forest = self.trees
         if not forest.depth:
             raise MeshArgumentError(
                 "the mesh was never refined, so nothing can be coarsened: `refine` and `refined` "
@@ -410,7 +416,8 @@ class Mesh:
             families = families[~bad]
         return self
 
-    def _trees(self) -> Forest:
+    @property
+    def trees(self) -> Forest:
         """Trees of the mesh; those of a mesh that was refined as a whole are made anew."""
         if self.forest is not None:
             return self.forest
@@ -418,7 +425,7 @@ class Mesh:
 
     def _halved(self, chosen: NDArray[np.bool_]) -> "Mesh":
         """Mesh in which the chosen elements (ne,) are halved, whatever their neighbours are."""
-        forest = self._trees().split(chosen)
+        forest = self.trees.split(chosen)
         count = np.where(chosen, 2**self.dim, 1)
         source, start = np.repeat(np.arange(len(count)), count), np.cumsum(count) - count
         coordinates = self.coordinates[source]
@@ -454,7 +461,7 @@ class Mesh:
             boundary_attributes=self.boundary_attributes[kept],
             file_elements=_ranks(self.file_elements[source]),
         )
-        # beside a parent its smaller neighbours take its faces: they may have been moved on their own
+        # smaller neighbours take the faces of parents: their own may have been moved apart
         mesh = mesh._replaced(coordinates=mesh._interpolated(mesh._with_larger_nodes()))
         changed = np.flatnonzero((mesh.coordinates != self.coordinates[source]).any(axis=(1, 2)))
         checks.geometry(
@@ -707,6 +714,15 @@ def chosen_elements(mesh: Mesh, elements: Chosen | None, attributes: Parts) -> N
         )
     chosen[given.astype(np.int64)] = True
     return chosen
+
+
+def check_conforming(mesh: Mesh, what: str, error: type[Exception] = MeshArgumentError) -> None:
+    """Raise if elements of two sizes meet. ``what`` begins the message."""
+    if not mesh.conforming:
+        raise error(
+            f"{what}: smaller elements of this mesh share part of a face or edge of a larger one; "
+            "take a mesh whose elements are all split, by mesh.refine()"
+        )
 
 
 def _ranks(*keys: Ints) -> Ints:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import femops
+import femops.parallel
+import femops_meshes
 from femops_meshes import (
     Mesh,
     MeshArgumentError,
@@ -17,6 +19,7 @@ from femops_meshes import (
     scrambled,
 )
 from femops_meshes.coordinates.mapping import positions
+from femops_meshes.parents import parents_of
 from femops_meshes.topology.entities import entity_codes
 
 
@@ -130,11 +133,11 @@ def faces_by_position(name, mesh):
                 table.setdefault(key, []).append((element, code))
     pairs, alone = [], set()
     for key, sides in whole.items():
-        sides = sides + quarters.get(key, [])
-        if len(sides) == 1:
-            alone |= {*sides}
+        both = sides + quarters.get(key, [])
+        if len(both) == 1:
+            alone |= {*both}
         else:
-            pairs.append(tuple(sorted(sides)))
+            pairs.append(tuple(sorted(both)))
     return sorted(pairs), alone.difference(*pairs)
 
 
@@ -499,7 +502,6 @@ def test_validate_finds_elements_of_other_trees():
     with pytest.raises(MeshTopologyError, match="leaves of the mesh's trees"):
         replace(mesh, forest=other.forest).validate()
     far = mesh.forest.split(np.arange(7) == 3)
-    elements, count = far.elements
     coordinates = np.concatenate([mesh.coordinates, mesh.coordinates[:3]])
     unbalanced = mesh._on_trees(
         far,
@@ -508,7 +510,6 @@ def test_validate_finds_elements_of_other_trees():
         element_attributes=np.ones(10, np.int32),
         file_elements=np.arange(10),
     )
-    assert len(elements) == 10
     with pytest.raises(MeshTopologyError, match="more than one level"):
         unbalanced.validate()
 
@@ -519,3 +520,77 @@ def test_the_mesh_tells_its_levels():
     assert "levels    all refined 1 times" in repr(femops.box(2).refined([0]).refined([2]))
     assert "levels" not in repr(femops.box((2, 2)).refine())
     assert "hanging nodes" in femops.box((2, 2)).refined([0])._repr_html_()
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "refined"])
+def test_finer_trees_know_their_parents(name):
+    rng = np.random.default_rng(8)
+    start = ALL[name]()
+    coarse = start.refined(rng.random(start.num_elements) < 0.3).refined([0])
+    coarse = coarse.reordered(rng.permutation(coarse.num_elements))
+    fine = coarse.refined(rng.random(coarse.num_elements) < 0.3).refined([1])
+    fine = fine.reordered(rng.permutation(fine.num_elements))
+    for mesh in (coarse, start):
+        parents = parents_of(fine, mesh)
+        grid = positions(fine.coordinates, np.array([0.0, 1.0]))
+        for element in range(fine.num_elements):
+            low, width = parents.low[element], parents.width[element]
+            of = mesh.coordinates[[parents.elements[element]]]
+            inside = [at + width * np.array([0.0, 1.0]) for at in low]
+            assert np.allclose(positions(of, inside)[0], grid[element], atol=1e-13)
+    assert parents_of(coarse, fine) is None
+    # moved meshes have other positions
+    assert parents_of(fine, coarse.mapped(lambda x: 1.001 * x)) is None
+
+
+def test_fields_of_coarser_trees_are_exact_on_finer_ones():
+    coarse = femops.box((3, 3), periodic=True).refined([0, 4])
+    fine = coarse.refined([2, 5]).refined([9])
+    W, V = femops.H1(coarse, 3), femops.H1(fine, 3)
+    u = np.random.default_rng(1).standard_normal(W.size)
+    v = V.interpolate((W, u))
+    parents = parents_of(fine, coarse)
+    e_vec = W.restriction.gather(u)[parents.elements]
+    points = V.quadrature().points
+    for element in range(fine.num_elements):
+        at = [low + parents.width[element] * points for low in parents.low[element]]
+        exact = W.element.values(at, e_vec[[element]])
+        assert np.allclose(V.values(v)[element], exact, atol=1e-12)
+
+
+def test_fields_go_to_meshes_that_are_finer_here_and_coarser_there():
+    mesh = femops.box((4, 4)).refined(lambda x: np.abs(x.sum(axis=0) - 1) > 0.7)
+    there = mesh.refined([1]).coarsened(lambda x: x.sum(axis=0) > 1.5)
+    assert mesh.num_elements == 22
+    assert there.num_elements == 22 + 3 + 3 - 3
+    assert parents_of(there, mesh) is None
+    W, V = femops.H1(mesh, 2), femops.H1(there, 2)
+    u = W.interpolate(lambda x: x[0] ** 2 - x[0] * x[1])
+    assert np.allclose(V.interpolate((W, u)), V.interpolate(lambda x: x[0] ** 2 - x[0] * x[1]))
+
+
+def test_what_needs_conforming_meshes_refuses_by_name():
+    mesh = femops.box((4, 4)).refined([0])
+    assert not mesh.conforming
+    assert mesh.coarsened().conforming
+    assert femops.box(3).refined([0]).conforming
+    for call in (
+        lambda: femops.partition(mesh, 2),
+        lambda: femops_meshes.Partition.of(mesh, [0] * mesh.num_elements, 1),
+        lambda: femops_meshes.part_of(mesh, femops.partition(femops.box(19), 2), 0),
+        lambda: femops.distribute(mesh, femops.parallel.Serial()),
+    ):
+        with pytest.raises(MeshArgumentError, match=r"not distributed yet.*mesh.refine\(\)"):
+            call()
+
+
+def test_points_on_hanging_faces_are_found():
+    mesh = femops.box((2, 2, 2)).refined([0])
+    rng = np.random.default_rng(3)
+    x = rng.random((40, 3)) * 0.5
+    x[:, 0] = 0.5  # the face between the small elements and a larger one
+    x[:10, 1] = 0.25
+    x[:5, 2] = 0.25
+    V = femops.H1(mesh, 2)
+    u = V.interpolate(lambda x: x[0] * x[1] - x[2] ** 2)
+    assert np.allclose(femops.Probe(mesh, x)(V, u), x[:, 0] * x[:, 1] - x[:, 2] ** 2)

@@ -54,7 +54,8 @@ def with_larger_nodes(values: Floats, hanging: Ints, families: Ints) -> Floats:
         places = closed_nodes(dim, code, p)
         grid = places.reshape((p + 1,) * len(along))  # the last direction first
         for part in product((0, 1), repeat=len(along)):
-            sibling, at = half, []
+            sibling = half
+            at: list[slice] = []
             for d, k in zip(along, part, strict=True):
                 sibling = sibling & ~(1 << d) | k << d
                 at.insert(0, slice(ends[k], ends[k + 1]))
