@@ -21,6 +21,7 @@ from femops_meshes.errors import MeshArgumentError
 from femops_meshes.refinement import children_of
 from femops_meshes.topology.entities import code_digits, entity_codes, entity_dimension
 from femops_meshes.topology.topology import Carriers, Topology, with_carriers
+from femops_meshes.topology.tree_order import leaf_order
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -43,7 +44,8 @@ class Level:
 class Forest:
     """Leaves of trees over the elements of a coarse mesh, in the order of the mesh's elements."""
 
-    roots: Ints  # shape (nr, 2**dim): vertex numbers, lexicographic corners
+    # shape (nr, 2**dim): vertex numbers, lexicographic corners, in the order of the mesh's file
+    roots: Ints
     num_vertices: int  # number of vertices of the roots
     root: Ints  # shape (ne,): the root of each leaf
     level: NDArray[np.int8]  # shape (ne,): number of halvings
@@ -93,6 +95,14 @@ class Forest:
                 cells, count = children_of(topology, refined, count)
                 parent = np.repeat(refined, 2**self.dim)
         return found
+
+    @property
+    def file_elements(self) -> Ints:
+        """Place (ne,) of each leaf in MFEM's order of the leaves."""
+        places = np.empty(len(self.root), dtype=np.int64)
+        order = leaf_order(self.dim, self.root, self.level, self.path)
+        places[order] = np.arange(len(order))
+        return places
 
     @property
     def elements(self) -> tuple[Ints, int]:
@@ -232,8 +242,13 @@ class Forest:
         return with_carriers(plain, Carriers(carrier, orientation, _maximal(rows, self.dim)), faces)
 
 
-def whole_trees(elements: Ints, num_vertices: int, coarser: Coarsening | None) -> Forest:
-    """Trees of a mesh that conforms, of which `Mesh.refine` has halved all elements, or none."""
+def whole_trees(
+    elements: Ints, num_vertices: int, coarser: Coarsening | None, file_elements: Ints
+) -> Forest:
+    """Trees of a mesh that conforms, of which `Mesh.refine` has halved all elements, or none.
+
+    ``file_elements`` (ne,) are the places of the elements in the mesh's file.
+    """
     dim, count = elements.shape[1].bit_length() - 1, len(elements)
     root, path, level = np.arange(count), np.zeros(count, dtype=np.int64), 0
     while coarser is not None and coarser.split:
@@ -241,7 +256,13 @@ def whole_trees(elements: Ints, num_vertices: int, coarser: Coarsening | None) -
         path |= child[root] << dim * level
         root, level = coarser.parent[root], level + 1
         elements, num_vertices, coarser = coarser.elements, coarser.num_vertices, coarser.coarser
-    return Forest(elements, num_vertices, root, np.full(count, level, dtype=np.int8), path)
+    first = np.full(len(elements), np.iinfo(np.int64).max)
+    np.minimum.at(first, root, file_elements)
+    order = np.argsort(first, kind="stable")
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    levels = np.full(count, level, dtype=np.int8)
+    return Forest(elements[order], num_vertices, number[root], levels, path)
 
 
 def _touched(dim: int, inner: int, last: int) -> list[int]:

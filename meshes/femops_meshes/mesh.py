@@ -72,7 +72,8 @@ class Mesh:
     file_elements
         Shape (ne,) int64: position of each element in the order of its file (or generator). After a
         refinement, child c (lexicographic) of the element at position k has position
-        k * 2**dim + c.
+        k * 2**dim + c. Once elements were refined locally, the elements of each tree follow a
+        Hilbert curve, as MFEM orders them.
     element_names, boundary_names
         Attributes by name, {name: (number, ...)}; empty if the file has no names.
     coarser
@@ -364,11 +365,17 @@ class Mesh:
         chosen = chosen_elements(self, elements, attributes)
         if chosen.all() and self.forest is None:
             return self.refine(1 if len(chosen) else 0)
-        mesh = self
+        return self._halved(chosen).balanced() if chosen.any() else self
+
+    def balanced(self) -> "Mesh":
+        """Refine elements of trees that are more than one level above an element that touches them.
+
+        `refined` does so by itself.
+        """
+        mesh, chosen = self, self.trees.unbalanced()
         while chosen.any():
             mesh = mesh._halved(chosen)
-            assert mesh.forest is not None
-            chosen = mesh.forest.unbalanced()
+            chosen = mesh.trees.unbalanced()
         return mesh
 
     @checked(MeshArgumentError)
@@ -421,7 +428,7 @@ class Mesh:
         """Trees of the mesh; those of a mesh that was refined as a whole are made anew."""
         if self.forest is not None:
             return self.forest
-        return whole_trees(self.elements, self.num_vertices, self.coarser)
+        return whole_trees(self.elements, self.num_vertices, self.coarser, self.file_elements)
 
     def _halved(self, chosen: NDArray[np.bool_]) -> "Mesh":
         """Mesh in which the chosen elements (ne,) are halved, whatever their neighbours are."""
@@ -430,7 +437,6 @@ class Mesh:
         source, start = np.repeat(np.arange(len(count)), count), np.cumsum(count) - count
         coordinates = self.coordinates[source]
         coordinates[chosen[source]] = refinement.split_coordinates(self.coordinates[chosen], 2)
-        child = np.arange(len(source)) - start[source]
         faces, parents = refinement.split_faces(
             self.dim, self.topology.boundary_faces, chosen, start
         )
@@ -440,7 +446,6 @@ class Mesh:
             coordinates=coordinates,
             element_attributes=self.element_attributes[source],
             boundary_attributes=self.boundary_attributes[parents],
-            file_elements=_ranks(child, self.file_elements[source]),
         )
 
     def _merged(self, forest: Forest, source: Ints, families: Ints) -> "Mesh":
@@ -459,7 +464,6 @@ class Mesh:
             coordinates=coordinates,
             element_attributes=self.element_attributes[source],
             boundary_attributes=self.boundary_attributes[kept],
-            file_elements=_ranks(self.file_elements[source]),
         )
         # smaller neighbours take the faces of parents: their own may have been moved apart
         mesh = mesh._replaced(coordinates=mesh._interpolated(mesh._with_larger_nodes()))
@@ -478,6 +482,7 @@ class Mesh:
             elements=elements,
             boundary=outward_corners(elements, faces),
             num_vertices=num_vertices,
+            file_elements=forest.file_elements,
             coarser=None,
             forest=forest,
             **changes,
@@ -723,13 +728,6 @@ def check_conforming(mesh: Mesh, what: str, error: type[Exception] = MeshArgumen
             f"{what}: smaller elements of this mesh share part of a face or edge of a larger one; "
             "take a mesh whose elements are all split, by mesh.refine()"
         )
-
-
-def _ranks(*keys: Ints) -> Ints:
-    """Rank (n,) of each element by some keys, the last one first."""
-    ranks = np.empty(len(keys[0]), dtype=np.int64)
-    ranks[np.lexsort(keys)] = np.arange(len(ranks))
-    return ranks
 
 
 def _levels(forest: Forest) -> str:

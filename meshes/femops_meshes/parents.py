@@ -6,8 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.coordinates.hanging import nodal_halves
-from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.coordinates.hanging import halved_along
 from femops_meshes.forest import Forest
 from femops_meshes.mesh import Mesh
 
@@ -101,12 +100,6 @@ def _in_trees(fine: Forest, coarse: Forest) -> _Found | None:
 
 def _same_positions(fine: Mesh, coarse: Mesh, parents: Ints, child: Ints, levels: Ints) -> bool:
     """True if all elements lie where their parents have them."""
-    dim, at = fine.dim, coarse.coordinates[parents]
-    halves = nodal_halves(fine.order)
-    for step in reversed(range(int(levels.max(initial=0)))):
-        digit = np.where(levels > step, child >> dim * step & 2**dim - 1, -1)
-        for half in range(2**dim):
-            some = digit == half
-            at[some] = tensor_apply([halves[half >> d & 1] for d in range(dim)], at[some])
+    at = halved_along(coarse.coordinates[parents], child, levels)
     gap = np.abs(at - fine.coordinates).max(axis=(1, 2))
     return bool((gap <= _SAME * np.ptp(fine.coordinates, axis=1).max(axis=1)).all())

@@ -508,7 +508,6 @@ def test_validate_finds_elements_of_other_trees():
         mesh.topology.boundary_faces,
         coordinates=coordinates,
         element_attributes=np.ones(10, np.int32),
-        file_elements=np.arange(10),
     )
     with pytest.raises(MeshTopologyError, match="more than one level"):
         unbalanced.validate()

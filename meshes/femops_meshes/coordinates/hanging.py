@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+from femops_meshes.coordinates.mapping import geometry_degree
 from femops_meshes.topology.entities import code_digits
 
 Ints = NDArray[np.int64]
@@ -33,6 +34,22 @@ def nodal_halves(p: int) -> Floats:
     """Matrices (2, p + 1, p + 1) from values at Gauss-Lobatto points to values on each half."""
     nodes = gauss_lobatto(p + 1)[0]
     return np.stack([lagrange_matrix(nodes, (nodes + half) / 2) for half in (0, 1)])
+
+
+def halved_along(values: Floats, path: Ints, levels: NDArray[Any]) -> Floats:
+    """Coordinates (ne, (p + 1)**dim, dim) of parts of elements, from those of the elements.
+
+    Each element is halved as often as `levels` (ne,) says; for `path` see `Forest`.
+    """
+    result, dim = values.copy(), values.shape[2]
+    halves = nodal_halves(geometry_degree(values.shape[1], dim))
+    for step in reversed(range(int(levels.max(initial=0)))):
+        digit = np.where(levels > step, path >> dim * step & 2**dim - 1, -1)
+        for half in range(2**dim):
+            some = np.flatnonzero(digit == half)
+            matrices = [halves[half >> d & 1] for d in range(dim)]
+            result[some] = tensor_apply(matrices, result[some])
+    return result
 
 
 def with_larger_nodes(values: Floats, hanging: Ints, families: Ints) -> Floats:

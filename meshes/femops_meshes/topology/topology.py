@@ -272,6 +272,18 @@ class Topology:
         inner[self.divided] = False
         return np.flatnonzero(inner)
 
+    @property
+    def parts(self) -> Ints:
+        """Smaller element and code, its face, and the divided face that has this part: (n, 4)."""
+        two = self.pairs
+        sides = self.entity[self.faces[two], self.face_codes[two]]
+        rows = np.flatnonzero((sides != two[:, np.newaxis]).any(axis=1))
+        small = np.argmax(sides[rows] == two[rows, np.newaxis], axis=1)
+        at = two[rows], small
+        return np.stack(
+            [self.faces[at], self.face_codes[at], two[rows], sides[rows, 1 - small]], axis=1
+        )
+
     def unlisted_faces(self) -> Ints:
         """Element and code (n, 2) of the outer faces that are not among the boundary entries."""
         left = (self.faces[:, 0] >= 0) & (self.faces[:, 1] < 0)
