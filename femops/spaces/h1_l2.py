@@ -111,8 +111,14 @@ class H1(Space):
         Raises
         ------
         SpaceError
-            If many ranks share the space, because the numbers need the global mesh.
+            If many ranks share the space, because the numbers need the global mesh. If nodes hang,
+            because MFEM also numbers these: `femops.save` writes files that have them.
         """
+        if not self.mesh.conforming:
+            raise SpaceError(
+                "MFEM also numbers nodes that hang, and the space has no dofs there: write the "
+                "field by femops.save(path + '.gf', V, u=u), or take femops_meshes.mfem_h1_dofs"
+            )
         if self.comm.size > 1:
             raise SpaceError(
                 "the node numbers in the file count all edges of the mesh, and this rank "

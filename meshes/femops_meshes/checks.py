@@ -253,19 +253,20 @@ def _overlaps(elements: Ints, coordinates: Floats, topology: Topology) -> Ints:
 
 
 def gaps(
-    coordinates: Floats, topology: Topology, larger: Floats, interpolated: Floats
+    coordinates: Floats, topology: Topology, hanging: tuple[Floats, Floats] | None = None
 ) -> NDArray[np.bool_]:
     """True (ne,) for elements whose position of a shared node differs from a neighbour's.
 
-    ``larger`` are the coordinates with the nodes of larger entities in the places of hanging ones,
-    ``interpolated`` those that are interpolated from these nodes.
+    ``hanging``: the coordinates with the nodes of larger entities in the places of hanging ones,
+    and those that are interpolated from these nodes. None if nothing hangs.
     """
     n = geometry_degree(coordinates.shape[1], topology.dim)
     numbers = topology.carried_lattice(n)
+    larger, interpolated = hanging or (coordinates, coordinates)
     shared = np.empty((topology.lattice_size(n), topology.dim))
     shared[numbers] = larger
     gap = np.abs(shared[numbers] - larger)
-    if interpolated is not coordinates:
+    if hanging is not None:
         np.maximum(gap, np.abs(interpolated - coordinates), out=gap)
     # relative to the element's extent in each direction: one period may be far shorter than another
     size = np.ptp(coordinates, axis=1, keepdims=True)

@@ -247,9 +247,11 @@ class Mesh:
     @cached_property
     def continuous(self) -> bool:
         """True if neighbours have the same positions on shared faces; False for periodic meshes."""
-        larger = self._with_larger_nodes()
-        interpolated = self._interpolated(larger)
-        return not checks.gaps(self.coordinates, self.topology, larger, interpolated).any()
+        hanging = None
+        if not self.conforming:
+            larger = self._with_larger_nodes()
+            hanging = larger, self._interpolated(larger)
+        return not checks.gaps(self.coordinates, self.topology, hanging).any()
 
     def _with_larger_nodes(self) -> Floats:
         """Coordinates with the nodes of larger entities in the places of hanging ones."""

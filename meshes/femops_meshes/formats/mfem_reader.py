@@ -483,7 +483,8 @@ def _build_trees(content: TreeContent, positions: Floats | tuple[Collection, Flo
         checks.folds(elements, coordinates, topology)
     entries = read_boundary(topology, elements, trees.boundary, trees.boundary_attributes)
     places = np.empty(len(elements), dtype=np.int64)
-    places[leaf_order(content.dim, forest.root, forest.level, forest.path)] = np.arange(len(places))
+    order = leaf_order(content.dim, forest.root, forest.level, forest.path)
+    places[order] = np.arange(len(order))
     mesh = Mesh(
         elements,
         coordinates,
@@ -492,7 +493,7 @@ def _build_trees(content: TreeContent, positions: Floats | tuple[Collection, Flo
         checks.attribute_array(entries[:, 2], len(entries), "boundary_attributes"),
         count,
         places,
-        forest=forest,
+        forest=forest if forest.depth else None,
     )
     inside, outside = content.names
     return _told_balanced(mesh, content.where).with_names(
@@ -502,8 +503,7 @@ def _build_trees(content: TreeContent, positions: Floats | tuple[Collection, Flo
 
 def _told_balanced(mesh: Mesh, where: str) -> Mesh:
     """Refine elements until neighbours differ by one level, with a warning."""
-    assert mesh.forest is not None
-    balanced = mesh.balanced()
+    balanced = mesh if mesh.forest is None else mesh.balanced()
     if balanced is not mesh:
         more = balanced.num_elements - mesh.num_elements
         warnings.warn(

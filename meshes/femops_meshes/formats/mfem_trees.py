@@ -108,9 +108,8 @@ def root_coordinates(mesh: Mesh) -> Floats | None:
 
 def _rows(table: NDArray[np.int64]) -> Iterator[str]:
     for start in range(0, len(table), 65536):
-        yield "".join(
-            " ".join(map(str, row)) + "\n" for row in table[start : start + 65536].tolist()
-        )
+        rows = table[start : start + 65536].tolist()
+        yield "".join(" ".join(map(str, row)) + "\n" for row in rows)
 
 
 def _cell_attributes(mesh: Mesh) -> list[Ints]:
@@ -177,12 +176,9 @@ def read_boundary(topology: Topology, elements: Ints, boundary: Ints, marks: Int
         out = looks_out(elements, boundary[entries], of[:, [0, 0]], of[:, [1, 1]].astype(np.int8))
         if not out.any() and len(np.unique(marks[entries])) == 1:
             kept[entries] = False
-            small = topology.faces[mine[0, 2]].tolist().index(mine[0, 0])
-            larger = (
-                topology.faces[mine[0, 2], 1 - small],
-                topology.face_codes[mine[0, 2], 1 - small],
-            )
-            more.append(np.array([[*larger, marks[entries[0]]]]))
+            sides = np.stack([topology.faces[face], topology.face_codes[face]], axis=1)
+            larger = topology.entity[sides[:, 0], sides[:, 1]] == face
+            more.append(np.column_stack([sides[larger], marks[entries[:1]]]))
     return np.concatenate([rows[kept], *more])
 
 

@@ -1,6 +1,7 @@
 """Order of the leaves of trees in MFEM's meshes: along a Hilbert curve in each tree."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,9 @@ def curve_states(dim: int) -> tuple[Ints, Ints]:
     return places, states
 
 
-def leaf_order(dim: int, root: Ints, level: Ints, path: Ints, states: Ints | None = None) -> Ints:
+def leaf_order(
+    dim: int, root: Ints, level: NDArray[Any], path: Ints, states: Ints | None = None
+) -> Ints:
     """Leaves (ne,) in MFEM's order: by roots, and in a tree along the curve.
 
     ``states`` are MFEM's states of the roots; None for all 0. For the others see `Forest`.
