@@ -581,6 +581,8 @@ def test_what_needs_conforming_meshes_refuses_by_name():
     ):
         with pytest.raises(MeshArgumentError, match=r"not distributed yet.*mesh.refine\(\)"):
             call()
+    with pytest.raises(MeshArgumentError, match="belong to no trees"):
+        scrambled(mesh, 1)
 
 
 def test_points_on_hanging_faces_are_found():
