@@ -241,8 +241,14 @@ class Mesh:
     def topology(self) -> Topology:
         """Edges and faces, their orientations, and the elements at each face."""
         if self.forest is not None:
-            return self.forest.topology(self.elements, self.num_vertices, self.boundary)
+            known = self.__dict__.get("_sides")
+            return self.forest.topology(self.elements, self.num_vertices, self.boundary, known)
         return Topology.build(self.elements, self.num_vertices, self.boundary)
+
+    @cached_property
+    def _sides(self) -> Ints:
+        """Element and code (nb, 2) of each boundary entry."""
+        return self.topology.boundary_faces
 
     @cached_property
     def continuous(self) -> bool:
@@ -430,7 +436,7 @@ class Mesh:
         """Trees of the mesh; those of a mesh that was refined as a whole are made anew."""
         if self.forest is not None:
             return self.forest
-        return whole_trees(self.elements, self.num_vertices, self.coarser, self.file_elements)
+        return whole_trees(self.elements, self.topology, self.coarser, self.file_elements)
 
     def _halved(self, chosen: NDArray[np.bool_]) -> "Mesh":
         """Mesh in which the chosen elements (ne,) are halved, whatever their neighbours are."""
@@ -439,9 +445,7 @@ class Mesh:
         source, start = np.repeat(np.arange(len(count)), count), np.cumsum(count) - count
         coordinates = self.coordinates[source]
         coordinates[chosen[source]] = refinement.split_coordinates(self.coordinates[chosen], 2)
-        faces, parents = refinement.split_faces(
-            self.dim, self.topology.boundary_faces, chosen, start
-        )
+        faces, parents = refinement.split_faces(self.dim, self._sides, chosen, start)
         return self._on_trees(
             forest,
             faces,
@@ -457,7 +461,7 @@ class Mesh:
         coordinates[at] = refinement.joined_coordinates(self.coordinates[families])
         new = np.searchsorted(source, np.arange(self.num_elements), side="right") - 1
         new[families] = at[:, np.newaxis]
-        faces = self.topology.boundary_faces
+        faces = self._sides
         numbers = np.stack([new[faces[:, 0]], faces[:, 1], self.boundary_attributes], axis=1)
         kept = np.sort(np.unique(numbers[:, :2], axis=0, return_index=True)[1])
         mesh = self._on_trees(
@@ -479,7 +483,7 @@ class Mesh:
     def _on_trees(self, forest: Forest, faces: Ints, **changes: Any) -> "Mesh":
         """Mesh of the leaves of trees, with boundary entries at faces (nb, 2)."""
         elements, num_vertices = forest.elements
-        return replace(
+        mesh = replace(
             self,
             elements=elements,
             boundary=outward_corners(elements, faces),
@@ -489,6 +493,8 @@ class Mesh:
             forest=forest,
             **changes,
         )
+        mesh.__dict__["_sides"] = faces  # cached_property keeps its value here
+        return mesh
 
     @checked(MeshArgumentError)
     def reordered(self, permutation: ArrayLike) -> "Mesh":
@@ -509,7 +515,7 @@ class Mesh:
                 f"permutation has shape {order.shape}; it must hold each of the "
                 f"{self.num_elements} element numbers once"
             )
-        return replace(
+        mesh = replace(
             self,
             elements=self.elements[order],
             coordinates=self.coordinates[order],
@@ -518,6 +524,12 @@ class Mesh:
             coarser=None if self.coarser is None else self.coarser.reordered(order),
             forest=None if self.forest is None else self.forest.reordered(order),
         )
+        if self.forest is not None and "_sides" in self.__dict__:
+            place = np.empty(len(order), dtype=np.int64)
+            place[order] = np.arange(len(order))
+            element, code = self._sides.T
+            mesh.__dict__["_sides"] = np.stack([place[element], code], axis=1)
+        return mesh
 
     @checked(MeshArgumentError)
     def curved(self, order: Degree) -> "Mesh":
@@ -649,8 +661,9 @@ class Mesh:
     def _replaced(self, **changes: Any) -> "Mesh":
         """Return a copy of the mesh with some attributes replaced, and the same topology."""
         mesh = replace(self, **changes)
-        if "topology" in self.__dict__:
-            mesh.__dict__["topology"] = self.topology
+        for name in ("topology", "_sides"):
+            if name in self.__dict__:
+                mesh.__dict__[name] = self.__dict__[name]
         return mesh
 
     def validate(self) -> None:

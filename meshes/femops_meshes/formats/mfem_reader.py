@@ -458,13 +458,12 @@ def _read_trees(scanner: Scanner, text: str) -> Mesh:
 def _build_trees(content: TreeContent, positions: Floats | tuple[Collection, Floats]) -> Mesh:
     trees = trees_of(content)
     forest, elements, count = trees.forest, trees.elements, trees.num_vertices
-    roots = Topology.build(forest.roots, forest.num_vertices)
     if isinstance(positions, tuple):
         numbered = trees.numbers[elements]
         topology = Topology.build(numbered, count)
         coordinates = _node_coordinates(*positions, numbered, topology, content.where)
         folds = positions[0].continuous
-        checks.folded_faces(forest.roots, roots)
+        checks.folded_faces(forest.roots, trees.roots)
     else:
         if len(positions) <= trees.tops.max():
             raise MeshFormatError(
@@ -474,7 +473,7 @@ def _build_trees(content: TreeContent, positions: Floats | tuple[Collection, Flo
         of_roots = positions[trees.tops][forest.roots]
         checks.magnitude(of_roots)
         checks.geometry(of_roots)
-        checks.folds(forest.roots, of_roots, roots)
+        checks.folds(forest.roots, of_roots, trees.roots)
         coordinates, folds = of_roots[forest.root], False
         coordinates = halved_along(coordinates, forest.path, forest.level)
     checks.geometry(coordinates)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from femops_meshes.coordinates.hanging import halved_along
 from femops_meshes.errors import MeshFormatError
-from femops_meshes.forest import Forest
+from femops_meshes.forest import Entities, Forest
 from femops_meshes.formats.mfem_numbering import tree_vertices
 from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, read_sets, written_sets
 from femops_meshes.formats.scanner import Scanner, shorten
@@ -60,13 +60,13 @@ def tree_sections(mesh: Mesh) -> Iterator[str]:
     yield f"{NC_HEADER}\n\n"
     yield from named_lines(mesh)
     yield f"\ndimension\n{dim}\n\n# rank attr geom ref_type nodes/children\nelements\n"
-    starts = np.cumsum([0, *(len(level.cells) for level in levels)])
+    starts = np.cumsum([0, *(len(level.leaf) for level in levels)])
     yield f"{starts[-1]}\n"
     attributes = _cell_attributes(mesh)
     split = count - 1
     for level, start, known in zip(levels, starts[1:], attributes, strict=True):
         rank = np.cumsum(level.leaf < 0) - 1
-        table = np.empty((len(level.cells), count), dtype=np.int64)
+        table = np.empty((len(level.leaf), count), dtype=np.int64)
         some = level.leaf >= 0
         table[some] = corners[level.leaf[some]]
         table[~some] = start + rank[~some, np.newaxis] * count + np.array(VTK_CORNERS[dim])
@@ -118,7 +118,7 @@ def _cell_attributes(mesh: Mesh) -> list[Ints]:
     below = np.zeros(0, dtype=np.int64)
     for level in reversed(mesh.trees.levels):
         some = level.leaf >= 0
-        found = np.empty(len(level.cells), dtype=np.int64)
+        found = np.empty(len(level.leaf), dtype=np.int64)
         found[some] = mesh.element_attributes[level.leaf[some]]
         found[~some] = below[:: 2**mesh.dim]
         result.insert(0, found)
@@ -189,7 +189,7 @@ def _vertex_parents(forest: Forest) -> Ints:
     kinds = entity_dimension(dim)
     for level, below in zip(forest.levels[:-1], forest.levels[1:], strict=True):
         cells = np.flatnonzero(level.leaf < 0)
-        children = below.cells.reshape(len(cells), 2**dim, 2**dim)
+        children = below.cells.corners.reshape(len(cells), 2**dim, 2**dim)
         lattice = np.empty((len(cells), 3**dim), dtype=np.int64)
         for half in range(2**dim):
             for corner in range(2**dim):
@@ -263,6 +263,7 @@ class Trees:
     """A mesh of trees from a file, before the positions are known."""
 
     forest: Forest
+    roots: Topology
     elements: Ints  # shape (ne, 2**dim): vertices of the leaves, in the order of `forest`
     num_vertices: int
     attributes: Ints  # shape (ne,)
@@ -281,7 +282,9 @@ def trees_of(content: TreeContent) -> Trees:
     if order is None:
         order = leaf_order(content.dim, root, level, path, content.states)
     root, level, path, cell = (each[order] for each in (root, level, path, cell))
-    forest = Forest(roots.reshape(corners.shape), len(tops), root, level.astype(np.int8), path)
+    roots = roots.reshape(corners.shape)
+    topology = Topology.build(roots, len(tops))
+    forest = Forest(Entities.of(roots, topology), root, level.astype(np.int8), path)
     elements, count = forest.elements
     in_file = np.full(count, -1, dtype=np.int64)
     in_file[elements] = content.nodes[cell]
@@ -311,6 +314,7 @@ def trees_of(content: TreeContent) -> Trees:
     _check_parents(content, in_file)
     return Trees(
         forest,
+        topology,
         elements,
         count,
         content.attributes[cell],

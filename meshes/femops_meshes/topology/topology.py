@@ -11,7 +11,7 @@ smallest vertex number, and its first direction leads to the smaller of that cor
 
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,6 +187,17 @@ def _ranked(keys: Ints) -> tuple[Ints, int]:
     return number, int(new.sum())
 
 
+def orientations(elements: Ints) -> Codes:
+    """Orientation (ne, 3**dim) of each entity of elements; see `Topology`."""
+    dim = elements.shape[1].bit_length() - 1
+    found = np.zeros((len(elements), 3**dim), dtype=np.uint8)
+    for kind in range(1, dim):
+        codes = list(entity_codes(dim, kind))
+        corners = elements[:, [entity_corners(dim, code) for code in codes]]
+        found[:, codes] = _intrinsic_orientation(corners)
+    return found
+
+
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Topology:
@@ -234,10 +245,41 @@ class Topology:
         else:
             _check_boundary(boundary, entries, faces)
             boundary_faces = chosen_faces(elements, boundary, faces[entries], face_codes[entries])
-        arrays = (entity, orientation, faces, face_codes, boundary_faces)
+        return cls._frozen(dim, entity, orientation, counts, faces, face_codes, boundary_faces)
+
+    @classmethod
+    def of_entities(
+        cls,
+        elements: Ints,
+        entity: Ints,
+        orientation: Codes,
+        counts: tuple[int, ...],
+        boundary: Ints,
+        boundary_faces: Ints | None,
+    ) -> "Topology":
+        """Make the topology of known entities; find the faces of the boundary if they are not."""
+        dim = len(counts) - 1
+        faces, codes = _pair_faces(elements, entity, dim, counts[dim - 1])
+        if boundary_faces is None:
+            some = np.flatnonzero(faces[:, 0] >= 0)
+            sides = np.stack([faces[some, 0], codes[some, 0]], axis=1)
+            rows = np.concatenate([outward_corners(elements, sides), boundary])
+            number, count = (rows[:, 0], counts[0]) if dim == 1 else _group_rows(rows, counts[0])
+            place = np.full(count, -1, dtype=np.int64)
+            place[number[: len(some)]] = some
+            entries = place[number[len(some) :]]
+            bad = np.flatnonzero(entries < 0)
+            _check_listed(boundary, bad)
+            boundary_faces = chosen_faces(elements, boundary, faces[entries], codes[entries])
+        return cls._frozen(dim, entity, orientation, counts, faces, codes, boundary_faces)
+
+    @classmethod
+    def _frozen(cls, dim: int, *arrays: Any) -> "Topology":
+        """Make a topology, and its arrays read-only."""
         for array in arrays:
-            array.setflags(write=False)
-        return cls(dim, entity, orientation, counts, faces, face_codes, boundary_faces)
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+        return cls(dim, *arrays)
 
     @property
     def carrying(self) -> tuple[Ints, Codes]:
@@ -413,15 +455,15 @@ def _pair_faces(
             f"{corners.tolist()} to the elements {listed(element)} (counted from 0): "
             "a face joins at most two; a periodic direction needs at least 3 elements"
         )
-    order = np.argsort(number, kind="stable")
-    first = np.cumsum(uses) - uses
     faces = np.full((num_faces, 2), -1, dtype=np.int64)
     face_codes = np.full((num_faces, 2), -1, dtype=np.int8)
-    for side in (0, 1):
+    places = np.arange(len(number))
+    at = np.empty(num_faces, dtype=np.int64)
+    for side in (0, 1):  # of several writes to one entry the last one stays
+        at[number[::-1] if side == 0 else number] = places[::-1] if side == 0 else places
         has = uses > side
-        place = order[first[has] + side]
-        faces[has, side] = place // len(codes)
-        face_codes[has, side] = codes[place % len(codes)]
+        faces[has, side] = at[has] // len(codes)
+        face_codes[has, side] = codes[at[has] % len(codes)]
     return faces, face_codes
 
 
@@ -449,7 +491,10 @@ def _check_twisted(corners: Ints, number: Ints, num_elements: int) -> None:
 
 
 def _check_boundary(boundary: Ints, entries: Ints, faces: Ints) -> None:
-    bad = np.flatnonzero(faces[entries, 0] < 0)
+    _check_listed(boundary, np.flatnonzero(faces[entries, 0] < 0))
+
+
+def _check_listed(boundary: Ints, bad: Ints) -> None:
     if len(bad):
         raise MeshTopologyError(
             f"{len(bad)} boundary element(s) are not faces of any element: number(s) {listed(bad)} "
