@@ -21,6 +21,7 @@ from femops.geometry.boundary import (
 from femops.numbering import distinct, local_nodes
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
+from femops.spaces.hanging import behind_faces, on_faces
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.derived import Derived
 from femops_meshes.mesh import Mesh
@@ -49,7 +50,13 @@ class BoundarySpace(FaceSpace):
         self.domain = faces
         whole = volume.restriction
         indices = whole.indices[faces.elements[:, np.newaxis], self.turned_nodes()]
-        self.restriction = ElementRestriction(indices, whole.ndofs, whole.owned)
+        hanging = whole.hanging
+        if hanging is not None and slopes:
+            strides = self.turns()[:, [*range(1, volume.dim), 3]]
+            hanging = behind_faces(hanging, faces.elements, strides)
+        elif hanging is not None:
+            hanging = on_faces(hanging, faces.elements, faces.codes)
+        self.restriction = ElementRestriction(indices, whole.ndofs, whole.owned, hanging=hanging)
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = partial(boundary_space, slopes=self._slopes)

@@ -172,7 +172,9 @@ class DomainSpace(ABC):
 
     def multiplicity(self) -> NDArray[np.float64]:
         """Number (ndofs,) of elements, of all ranks, at each node; see `sum_elements`."""
-        ones = np.ones((self.domain.num_elements, self.restriction.num_nodes))
+        free = self.restriction.free
+        shape = self.domain.num_elements, self.restriction.num_nodes
+        ones = np.ones(shape) if free is None else free.astype(np.float64)
         return self.sum_elements(ones, signs=False)
 
     def pattern(self) -> NDArray[np.int64]:

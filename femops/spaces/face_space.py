@@ -29,8 +29,6 @@ class FaceSpace(DomainSpace, ABC):
     def __init__(self, volume: Space, *, slopes: bool) -> None:
         if volume.signed:
             raise SpaceError("elements with signs have no integrals over faces yet")
-        if volume.mesh.topology.carriers is not None:
-            raise SpaceError("locally refined meshes have no integrals over faces yet")
         self._volume, self._slopes, self.ncomp = volume, slopes, volume.ncomp
         self.memory, self.order = volume.memory, volume.order
         self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
@@ -62,6 +60,10 @@ class FaceSpace(DomainSpace, ABC):
         Only for functions with derivatives. The restriction has the nodes in this order. With
         ``layers`` only the nodes of the first layers are returned.
         """
+
+    def own_parts(self) -> Ints:
+        """Rows (n, 3) of `HangingNodes.parts` in the order of the elements' nodes."""
+        return np.zeros((0, 3), dtype=np.int64)
 
     def turns(self) -> Ints:
         """Return how the element at each face lies, (nf, 4), in the element's order of nodes.

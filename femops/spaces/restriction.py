@@ -310,8 +310,8 @@ class ElementRestriction:
         shape : tuple of int
             () for one component, or (ncomp,).
         signs : bool
-            False for squares and counts, as entries of a diagonal, which have no signs. They are
-            left out at hanging nodes.
+            False for entries of a diagonal, which have no signs and belong to the dofs in the
+            places of hanging nodes.
         """
         sums = np.zeros((math.prod(shape), self.ndofs))
         for start, values in blocks:
@@ -319,9 +319,6 @@ class ElementRestriction:
             flat = self.indices[some].reshape(-1)
             if signs:
                 values = self.at_dofs(values, some)  # noqa: PLW2901
-            elif self.free is not None:
-                at_dofs = self.free[some].reshape(values.shape[:2] + (1,) * len(shape))
-                values = np.where(at_dofs, values, 0)  # noqa: PLW2901
             for total, column in zip(sums, values.reshape(flat.size, len(sums)).T, strict=True):
                 np.add.at(total, flat, column.astype(np.float64, copy=False))
         return np.ascontiguousarray(sums.T).reshape(self.ndofs, *shape)

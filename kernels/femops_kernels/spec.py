@@ -57,6 +57,10 @@ class Side:
     # True if elements are faces. Faces of one element share dofs in every space.
     on_faces: bool = False
     ghosts: bool = False  # True if some dofs may be ghosts
+    # (2, nodes, nodes) of an edge: matrices from dofs of an edge to those of its halves, on locally
+    # refined meshes. Else None.
+    halves: Floats | None = None
+    masked: bool = False  # True if hanging nodes read zero, and their results are dropped
 
     @property
     def p1d(self) -> int:
@@ -107,6 +111,11 @@ class KernelSpec(ABC):
     def target(self) -> Side:
         """The test function, or the first one; the first field if there is no test function."""
         return self.targets[0] if self.targets else self.source
+
+    @property
+    def hanging(self) -> bool:
+        """True if a field or a test function may have hanging nodes."""
+        return any(side.halves is not None for side in (*self.sources, *self.targets))
 
     @property
     def functionals(self) -> int:

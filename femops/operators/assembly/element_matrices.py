@@ -42,6 +42,8 @@ _COMBINED = 4_000_000
 # Largest size of the matrix that leads from D to an element matrix: where contractions have two
 # points in a direction, NumPy multiplies slowly.
 _DIRECT = 5_000
+# Most elements without hanging nodes between two with them whose matrices are formed at once.
+_APART = 4
 
 
 @final
@@ -110,7 +112,23 @@ class ElementAssembly:
         return ((start, min(start + step, ne)) for start in range(0, ne, step))
 
     def matrices(self, start: int, stop: int) -> Floats:
-        """Matrices (n, rows, columns) of elements start <= e < stop, component by component."""
+        """Matrices (n, rows, columns) of elements start <= e < stop, component by component.
+
+        Rows and columns belong to the dofs in the places of an element's nodes.
+        """
+        matrices, some = self._at_nodes(start, stop), slice(start, stop)
+        for space, axis in ((self.term.test, 1), (self.term.trial, 2)):
+            hanging = space.restriction.hanging
+            if hanging is not None:
+                n, size, ncomp = len(matrices), space.element.size, space.ncomp
+                moved: Floats = np.moveaxis(matrices, axis, 1)
+                by_node = moved.reshape(n, ncomp, size, -1).swapaxes(1, 2).reshape(n, size, -1)
+                at_dofs = hanging.transposed(by_node, some).reshape(n, size, ncomp, -1)
+                matrices = np.moveaxis(at_dofs.swapaxes(1, 2).reshape(moved.shape), 1, axis)
+        return matrices
+
+    def _at_nodes(self, start: int, stop: int) -> Floats:
+        """Matrices as `matrices`, for values at the elements' nodes."""
         if self._combined:
             factors = element_factors(self.term, start, stop)
             # one product per element: in a large one BLAS rounds a row by the number of rows
@@ -164,9 +182,29 @@ class ElementAssembly:
 
     def diagonals(self, start: int, stop: int) -> Floats:
         """Diagonals (n, nodes, ncomp) of elements start <= e < stop of a square term."""
+        found, free = self._diagonals_at_nodes(start, stop), self.term.trial.restriction.free
+        if free is not None:
+            self.replace_hanging(found, free, start, stop)
+        return found
+
+    def replace_hanging(
+        self, diagonals: Floats, free: NDArray[np.bool_], start: int, stop: int
+    ) -> None:
+        """Set the diagonals (n, nodes, ncomp) of elements start <= e < stop where nodes hang."""
+        hang = start + np.flatnonzero(~free[start:stop].all(axis=1))
+        cuts = np.flatnonzero(np.diff(hang) > _APART) + 1
+        for run in np.split(hang, cuts) if len(hang) else ():
+            for first in range(int(run[0]), int(run[-1]) + 1, self.step):
+                last = min(first + self.step, int(run[-1]) + 1)
+                each = np.diagonal(self.matrices(first, last), axis1=1, axis2=2)
+                each = each.reshape(last - first, self.term.trial.ncomp, -1).swapaxes(1, 2)
+                here, at = diagonals[first - start : last - start], ~free[first:last]
+                here[at] = each[at]
+
+    def _diagonals_at_nodes(self, start: int, stop: int) -> Floats:
         ncomp, nodes = self.term.trial.ncomp, self.trial.size
         if self._tables is not None:
-            diagonal = np.diagonal(self.matrices(start, stop), axis1=1, axis2=2)
+            diagonal = np.diagonal(self._at_nodes(start, stop), axis1=1, axis2=2)
             return diagonal.reshape(-1, ncomp, nodes).swapaxes(1, 2)
         values = distinct_values(self.term, start, stop, self._on_diagonal)
         out = np.zeros((stop - start, nodes, ncomp))

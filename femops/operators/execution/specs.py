@@ -36,8 +36,6 @@ def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool
 
     With ``tabulated`` the values are a table, for functions that are no products.
     """
-    if space.restriction.hanging is not None:
-        raise OperatorError("locally refined meshes have no operators yet")
     bases: tuple[Floats, ...] = ()
     if points is not None and not tabulated:
         bases = tuple(space.tensor.matrices(points))
@@ -54,6 +52,7 @@ def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool
         broken=space.volume.element.broken or space.element.size == 1,
         on_faces=not space.domain.covers,
         ghosts=space.halo is not None,  # that of a side of faces has neighbours
+        halves=None if space.restriction.hanging is None else space.restriction.hanging.halves,
     )
 
 
@@ -101,7 +100,11 @@ def point_spec(term: KernelTerm) -> PointSpec:
 
 def matrix_spec(term: KernelTerm) -> MatrixSpec:
     """Specification of the kernel that multiplies by stored matrices of the elements."""
-    return MatrixSpec(**of_term(term))
+    given = of_term(term)
+    if any(side.halves is not None for side in (*given["sources"], *given["targets"])):
+        made = {side: replace(side, halves=None) for side in (*given["sources"], *given["targets"])}
+        given |= {key: tuple(made[side] for side in given[key]) for key in ("sources", "targets")}
+    return MatrixSpec(**given)
 
 
 def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
@@ -113,13 +116,17 @@ def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
 
 
 def product_spec(
-    source: Space, target: Space, matrix: Floats, dtype: np.dtype[Any]
+    source: Space, target: Space, matrix: Floats, masked: Space, dtype: np.dtype[Any]
 ) -> SeparableSpec:
-    """Specification of products of element dofs with a matrix (target.p1d, source.p1d)."""
+    """Specification of products of element dofs with a matrix (target.p1d, source.p1d).
+
+    Hanging nodes of one of the spaces, ``masked``, take no part.
+    """
     each = (matrix,) * source.dim
-    return SeparableSpec(
-        **_between(source, target, dtype), mass=each, stiffness=each, value=True, gradient=False
-    )
+    given = _between(source, target, dtype)
+    for key, space in (("sources", source), ("targets", target)):
+        given[key] = tuple(replace(side, masked=space is masked) for side in given[key])
+    return SeparableSpec(**given, mass=each, stiffness=each, value=True, gradient=False)
 
 
 def mode_spec(space: Space, vectors: Floats, dtype: np.dtype[Any]) -> PointSpec:

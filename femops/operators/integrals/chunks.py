@@ -17,11 +17,13 @@ from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.face_space import FaceSpace
+from femops.spaces.hanging import of_elements
 from femops_kernels.cpu.first_touch import placed_plan
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.plan import (
     CHUNK_BYTES,
     FEWEST_CHUNKS,
+    HangingBatches,
     Plan,
     elements_per_chunk,
     equal_chunks,
@@ -219,12 +221,30 @@ def _layers(space: DomainSpace) -> int:
     apart = space.volume.element.broken and not space.volume.any_width
     if not (isinstance(space, FaceSpace) and space.has_end and apart):
         return 0
+    if space.restriction.hanging is not None:
+        return 0
     layers = space.basis.layers(slopes=True)
     return layers if layers < space.p1d else 0
 
 
 def _make_plan(
     space: DomainSpace, width: int, chunks: _Chunks, single: bool = False, layers: int = 0
+) -> Plan:
+    plan = _conforming_plan(space, width, chunks, single, layers)
+    hanging = space.restriction.hanging
+    if hanging is None:
+        return plan
+    rows, parts = hanging.hanging, hanging.parts
+    if isinstance(space, FaceSpace) and space.has_end and not single:  # in the elements' order
+        whole = space.volume.restriction.hanging
+        rows = rows if whole is None else of_elements(whole, space.behind)
+        parts = space.own_parts()
+    ne = space.domain.num_elements
+    return replace(plan, hanging=HangingBatches.of(rows, parts, ne, width, plan.runs))
+
+
+def _conforming_plan(
+    space: DomainSpace, width: int, chunks: _Chunks, single: bool, layers: int
 ) -> Plan:
     behind = space if isinstance(space, FaceSpace) and space.has_end else None
     runs = space.element.runs(single=single, layers=layers)

@@ -107,7 +107,12 @@ class SweepKernel(ABC):
     def skeletons(self, *names: str) -> tuple[str, ...]:
         """Names of all skeletons of the batches; the last argument names the work on one batch."""
         before, batch = names[:-1], names[-1]
-        return (*before, *["by_element"] * self.spec.any_width, batch, "batches")
+        return (*before, *["by_element"] * self.spec.any_width, batch, *self.around)
+
+    @property
+    def around(self) -> tuple[str, ...]:
+        """Names of the skeletons around the work on one batch."""
+        return (*["entities", "hanging"] * self.spec.hanging, "batches")
 
     def chunk(self, signed: bool) -> CompiledKernel:
         """Compiled module of the code around the batches of a chunk, see `chunk_parts`."""
@@ -140,6 +145,9 @@ class SweepKernel(ABC):
                 target is self.sources[k]
                 for k, target in zip(self.spec.blocks, self.targets, strict=True)
             ),
+            "HANGING": spec.hanging,
+            **_hanging(spec.sources, "IN"),
+            **_hanging(spec.targets, "OUT"),
             "MINIMA": (),
             "SUMS": (),
             "BY_CHUNK": True,
@@ -154,6 +162,12 @@ class SweepKernel(ABC):
             numbers += sum(side.given.ncomp * size for side, size in zip(sides, sizes, strict=True))
             runs += sum(len(side.runs.nodes) for side in sides)
         return numbers * self.spec.dtype.itemsize + runs * self.width * PLACE_BYTES
+
+
+def _hanging(sides: Sequence[Side], way: str) -> dict[str, object]:
+    """Constants ``HALVES`` and ``MASKED`` of fields or test functions."""
+    halves = [None if s.halves is None else Matrix1D(np.concatenate(s.halves)) for s in sides]
+    return {f"HALVES_{way}": tuple(halves), f"MASKED_{way}": tuple(s.masked for s in sides)}
 
 
 def _element_sides(blocks: Sequence[int], sides: Sequence[PlannedSide]) -> tuple[ElementSide, ...]:
@@ -197,7 +211,8 @@ class OperatorKernel(SweepKernel, ABC):
         settings = find(vector_key(self))
         before = "vector_table", "weights", "broadcast", "rows_ahead"
         rows = {"ROWS_AHEAD": settings.get("rows_ahead", ROWS_AHEAD)}
-        skeletons = *before, *batch, "vector_groups", "vector_rows", "multivector"
+        hanging = ["entities", "vector_hanging"] * self.spec.hanging
+        skeletons = *before, *batch, "vector_groups", "vector_rows", *hanging, "multivector"
         return specialize(skeletons, constants | rows, program)
 
     def vector_sums(self) -> CompiledKernel:
@@ -331,7 +346,7 @@ class FillKernel(SweepKernel):
         kernel = Kernel(self.spec, self.sources, self.targets, self.width)
         constants = kernel.constants() | filled | {"BY_ELEMENT": False}
         names = ("table", "copies", "ahead", "weights", "geometry", "pieces", "batch", "batch_fill")
-        return (*names, "batches"), constants, self.spec.qfunction.text
+        return (*names, *self.around), constants, self.spec.qfunction.text
 
 
 @final

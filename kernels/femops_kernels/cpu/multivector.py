@@ -16,7 +16,12 @@ from femops_kernels.cpu.blas import gemm_address
 from femops_kernels.cpu.exchange import Contributions
 from femops_kernels.cpu.kernels import ElementKernel, OperatorKernel
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.sweep import ElementSweep, SweepDofs, address_table
+from femops_kernels.cpu.sweep import (
+    ElementSweep,
+    SweepDofs,
+    address_table,
+    hanging_addresses,
+)
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
 from femops_kernels.skeletons.multivector import vector_table as layout
 
@@ -80,6 +85,7 @@ def _fields_entries(dofs: SweepDofs, ncomp: int) -> dict[int, Any]:
         layout.IN_GHOSTS_FROM: source.ndofs,
         layout.IN_GHOSTS: 0,
         layout.CLEARED: _flags(dofs.cleared, source.ndofs * ncomp),
+        layout.IN_HANGING: hanging_addresses(source),
     }
 
 
@@ -103,6 +109,7 @@ def _tests_entries(dofs: SweepDofs, ncomp: int, dtype: np.dtype[Any]) -> dict[in
         layout.KEPT_START: np.searchsorted(kept, owned).astype(np.int64),
         layout.KEPT: kept,
         layout.KEEP: np.array([dofs.keep], dtype=dtype),
+        layout.OUT_HANGING: hanging_addresses(target),
     }
 
 

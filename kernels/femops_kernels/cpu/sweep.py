@@ -256,6 +256,8 @@ class Sweep(ElementSweep):
             layout.OUT_ORIGIN: dofs.first_out * size,
             layout.IN_TURNS: turn_table(dofs.turns_in, dofs.source),
             layout.OUT_TURNS: turn_table(dofs.turns_out, dofs.target),
+            layout.IN_HANGING: hanging_addresses(dofs.source),
+            layout.OUT_HANGING: hanging_addresses(plan),
         }
 
     @property
@@ -263,6 +265,11 @@ class Sweep(ElementSweep):
         count = self.kernel.spec.functionals
         by_slot = self.functionals_of_batches.swapaxes(0, 1).reshape(count, -1)
         return by_slot[:, : self.num_elements]
+
+
+def hanging_addresses(plan: Plan) -> NDArray[np.int64] | int:
+    """Addresses of a plan's lists for ``batch/entities.py``; 0 if nothing hangs."""
+    return 0 if plan.hanging is None else plan.hanging.addresses
 
 
 def _without_dofs(plan: Plan) -> Plan:

@@ -123,6 +123,20 @@ def scatter_rows(
         store_masked(lane, call_llvm("fma", lane, factor, value, there), write, used)
 
 
+def load_row(lane: Lane, row: Any, offset: Any) -> Traced:
+    """``load_row(LANE, row, offset)``: lane vector at a byte of a row."""
+    at = build().add(as_word(row), as_word(offset))
+    pointer = build().inttoptr(at, lane.llvm.as_pointer())
+    return Traced(lane, build().load(pointer, align=lane.itemsize))
+
+
+def store_row(lane: Lane, row: Any, offset: Any, mask: Any, value: Traced) -> None:
+    """``store_row(LANE, row, offset, mask, value)``: store those slots whose bits are set."""
+    at = build().add(as_word(row), as_word(offset))
+    pointer = build().inttoptr(at, lane.llvm.as_pointer())
+    store_masked(lane, value.value, pointer, _slots(lane, mask))
+
+
 def bits_of(number: Any) -> Traced:
     """``bits_of(number)``: the bits of a float64 as an integer."""
     return Traced(INTEGER, build().bitcast(as_real(FLOAT64, number), WORD))
@@ -139,4 +153,13 @@ def set_word(base: Any, k: Any, value: Any) -> None:
     build().store(as_word(value), address_of(base, k, 8, WORD))
 
 
-__all__ = ["ROW_WORD", "bits_of", "byte", "gather_rows", "scatter_rows", "set_word"]
+__all__ = [
+    "ROW_WORD",
+    "bits_of",
+    "byte",
+    "gather_rows",
+    "load_row",
+    "scatter_rows",
+    "set_word",
+    "store_row",
+]

@@ -15,6 +15,7 @@ from femops_kernels.simd.lanes import put, word
 from femops_kernels.simd.lines import call_chunk
 from femops_kernels.skeletons.batch.batch import WORK_LANES, batch
 from femops_kernels.skeletons.batch.by_element import ELEMENT_LANES, add_elements
+from femops_kernels.skeletons.batch.hanging import *
 from femops_kernels.skeletons.chunk.copies import copies, count, read_from
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
@@ -33,6 +34,9 @@ GROUP = max(1, 512 // BATCH_DOFS)
 OWN_WORK = WORK_LANES * LANE_BYTES  # bytes of a batch; results that are added by element follow
 if BY_ELEMENT:
     WORK_LANES += ELEMENT_LANES
+ROOM = WORK_LANES * LANE_BYTES  # bytes before the room of hanging entities
+if HANGING:
+    WORK_LANES += HANGING_LANES
 
 
 @inner
@@ -157,9 +161,13 @@ def each_batch(table, x, y, chunk, work, alpha, beta):
             dof_bytes = SOURCES[0].ncomp * REAL_BYTES
             start, lines = piece(block, IN_BATCH_START, also, dof_bytes, b + DISTANCE)
             ahead = (*ahead, (start, lines * min(also, 1)))  # no lines if there is no such vector
+        if HANGING:
+            begin_hanging(table, b, x_places, y_places, lanes + ROOM)
         batch(table, b, x_places, results, lanes, ahead)
         if BY_ELEMENT:
             add_elements(y_places, results)
+        if HANGING:
+            end_hanging(table, b, lanes + ROOM)
 
 
 @entry

@@ -26,6 +26,11 @@ SOURCES = (ElementSide(0, 0, 1, 0, 2, RUNS_IN),)  # fields, of which those above
 TARGETS = (ElementSide(0, 0, 1, 0, 2, RUNS_OUT),)  # test functions
 ALIKE = True  # a field and a test function of one block have one plan
 SIGNED = False  # a number of a copied dof, or of a contribution, may be the complement: minus it
+HANGING = True  # some side has hanging entities, see ``hanging.py``
+# for each field and test function of a locally refined mesh (2 nodes, nodes): matrices to both
+# halves of an edge, one after the other, else None; whether hanging nodes read zero
+HALVES_IN, HALVES_OUT = (Matrix1D(((1.0, 0.0),) * 4),), (Matrix1D(((1.0, 0.0),) * 4),)
+MASKED_IN, MASKED_OUT = (False,), (False,)
 MINIMA, SUMS = (), ()  # components that are functionals, behind those of the test functions
 Q1D = 2  # quadrature points per direction
 POINTS = 8  # Q1D ** DIM, of faces Q1D ** (DIM - 1)

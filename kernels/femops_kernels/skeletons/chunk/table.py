@@ -53,7 +53,9 @@ BLOCKS = 39  # number of blocks of the table
 FUNCTIONALS = 40  # address: functionals of elements, (batch, functional, slot)
 IN_TURNS = 41  # address: how elements lie behind their faces, see ``batch/face_nodes.py``
 OUT_TURNS = 42
-WORDS = 43
+IN_HANGING = 43  # address: hanging entities, see ``batch/hanging.py``
+OUT_HANGING = 44
+WORDS = 45
 BLOCK_BYTES = 8 * WORDS
 
 CACHE_LINE = 64  # bytes

@@ -8,11 +8,12 @@ of many vectors are whole pieces of memory.  See ``vector_rows.py`` for the entr
 from femops_kernels.simd.compiling import entry, inner
 from femops_kernels.simd.lanes import word
 from femops_kernels.simd.rows import ROW_WORD, bits_of
-from femops_kernels.skeletons.batch.batch import batch
+from femops_kernels.skeletons.batch.batch import WORK_LANES, batch
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.multivector.broadcast import *
 from femops_kernels.skeletons.multivector.rows_ahead import *
 from femops_kernels.skeletons.multivector.vector_groups import *
+from femops_kernels.skeletons.multivector.vector_hanging import *
 from femops_kernels.skeletons.multivector.vector_rows import *
 from femops_kernels.skeletons.multivector.vector_table import *
 
@@ -24,6 +25,9 @@ from femops_kernels.skeletons.multivector.vector_table import *
 BLOCKS_AHEAD = min(16, max(1, ROWS_AHEAD // ROWS_IN))
 AHEAD = BLOCKS_AHEAD > 1  # with the rows that are written
 ALL_SLOTS = 2**LANE_WIDTH - 1
+ROOM = WORK_LANES * LANE_BYTES  # bytes before the room of hanging entities
+if HANGING:
+    WORK_LANES += HANGING_LANES
 ENOUGH_BLOCKS = 8  # blocks of a row from which one more costs less than split cache lines
 
 
@@ -67,9 +71,12 @@ def block_ahead(table, here, then, k, blocks):
 
 
 @inner
-def each_block(table, given, here, then, blocks, factor, lanes):
+def each_block(table, e, given, here, then, blocks, factor, lanes):
     """Apply the operator to one element, block by block of vectors."""
     first, end, skipped = blocks
+    hanging = number_hanging(table, e) if HANGING else 0
+    if HANGING and hanging > 0:
+        copy_lists(here, lanes + ROOM)
     reads = here + ROWS_IN * ROW_WORD
     writes = reads + ROWS_OUT * ROW_WORD
     for k in range(first, end):
@@ -82,7 +89,11 @@ def each_block(table, given, here, then, blocks, factor, lanes):
         if not (ASK_BY_LINE or ASK_BY_PLANE):
             ask_ahead(rows, 0, 1)
         source, target = (here, offset, mask), (reads, writes, offset, mask, factor)
+        if HANGING and hanging > 0:
+            begin_block_of(table, e, here, offset, lanes + ROOM)
         batch(table, given, source, target, lanes, rows)
+        if HANGING and hanging > 0:
+            end_block_of(table, e, offset, mask, lanes + ROOM)
 
 
 @entry
@@ -105,5 +116,5 @@ def sweep(table, x, y, task, work, alpha: float, beta: float):
         if e + 1 < stop:
             list_rows(table, x, y, group, chunk, e + 1, beta, then, work)
         element_numbers(table, e, given)
-        each_block(table, given, here, then, blocks, bits_of(alpha), lanes)
+        each_block(table, e, given, here, then, blocks, bits_of(alpha), lanes)
         here, then = then, here
