@@ -255,11 +255,11 @@ class Mesh:
         """True if neighbours have the same positions on shared faces; False for periodic meshes."""
         hanging = None
         if not self.conforming:
-            larger = self._with_larger_nodes()
+            larger = self.larger_nodes()
             hanging = larger, self._interpolated(larger)
         return not checks.gaps(self.coordinates, self.topology, hanging).any()
 
-    def _with_larger_nodes(self) -> Floats:
+    def larger_nodes(self) -> Floats:
         """Coordinates with the nodes of larger entities in the places of hanging ones."""
         carriers = self.topology.carriers
         if self.forest is None or carriers is None or self.conforming:
@@ -472,7 +472,7 @@ class Mesh:
             boundary_attributes=self.boundary_attributes[kept],
         )
         # smaller neighbours take the faces of parents: their own may have been moved apart
-        mesh = mesh._replaced(coordinates=mesh._interpolated(mesh._with_larger_nodes()))
+        mesh = mesh._replaced(coordinates=mesh._interpolated(mesh.larger_nodes()))
         changed = np.flatnonzero((mesh.coordinates != self.coordinates[source]).any(axis=(1, 2)))
         checks.geometry(
             mesh.coordinates[changed],
@@ -571,7 +571,7 @@ class Mesh:
             If the function returns another shape, or positions that invert elements.
         """
         mesh = self if order is None else self.curved(order)
-        nodes = mesh._with_larger_nodes()
+        nodes = mesh.larger_nodes()
         flat = nodes.reshape(-1, self.dim).T.copy()
         check_takes(function, (flat,), lambda why: MeshArgumentError(f"function takes x: {why}"))
         result = call_with_arrays(
