@@ -593,6 +593,23 @@ class Mesh:
         checks.geometry(coordinates)
         return self._replaced(coordinates=coordinates)
 
+    def with_nodes(self, coordinates: Floats) -> "Mesh":
+        """Return the mesh with other coordinates, of the shape of `coordinates`.
+
+        Raises
+        ------
+        MeshGeometryError
+            If elements are inverted, or smaller elements do not lie on the faces of larger ones.
+        """
+        mesh = self._replaced(coordinates=coordinates)
+        if not mesh.conforming and self.continuous and not mesh.continuous:
+            raise MeshGeometryError(
+                "smaller elements do not lie on the faces and edges of larger ones: give positions "
+                "of a continuous function, or move the mesh by mesh.mapped(function)"
+            )
+        checks.geometry(coordinates)
+        return mesh
+
     def with_attributes(
         self, elements: ArrayLike | None = None, boundary: ArrayLike | None = None
     ) -> "Mesh":

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import femops
+import femops.adjoint
 import femops.parallel
 import femops_meshes
 from femops_meshes import (
@@ -595,3 +596,34 @@ def test_points_on_hanging_faces_are_found():
     V = femops.H1(mesh, 2)
     u = V.interpolate(lambda x: x[0] * x[1] - x[2] ** 2)
     assert np.allclose(femops.Probe(mesh, x)(V, u), x[:, 0] * x[:, 1] - x[:, 2] ** 2)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_fields_move_meshes_without_gaps(order):
+    for mesh in (femops.box((3, 2)).refined([0, 1]), femops.box((2, 2, 1)).refined([0])):
+        X = femops.H1(mesh, order, ncomp=mesh.dim)
+        rng = np.random.default_rng(0)
+        moved = femops.adjoint.moved(X, 0.02 / order**2 * rng.standard_normal(X.size))
+        assert moved.continuous
+        assert gap(moved, periodic=False) < 1e-14
+        linear = femops.adjoint.moved(X, X.interpolate(lambda x: 0.5 * x))
+        assert np.allclose(linear.coordinates, 1.5 * mesh.curved(order).coordinates)
+        broken = femops.L2(mesh, order, ncomp=mesh.dim)
+        with pytest.raises(MeshGeometryError, match="smaller elements do not lie on the faces"):
+            femops.adjoint.moved(broken, 1e-3 * rng.standard_normal(broken.size))
+
+
+def with_boundary(mesh, boundary):
+    attributes = np.ones(len(boundary), np.int32)
+    return replace(mesh, boundary=boundary, boundary_attributes=attributes)
+
+
+def test_a_twisted_entry_of_the_boundary_is_refused():
+    mesh = femops.box((2, 2, 1)).refined([0])
+    boundary = mesh.boundary.copy()
+    boundary[3, [0, 1]] = boundary[3, [1, 0]]
+    with pytest.raises(MeshTopologyError, match="boundary element"):
+        assert with_boundary(mesh, boundary).topology is None
+    boundary = np.concatenate([boundary, [[0, 1, 2, 3]]])
+    with pytest.raises(MeshTopologyError, match="not faces of any element"):
+        assert with_boundary(mesh, boundary).topology is None

@@ -11,7 +11,6 @@ from femops_meshes.formats.files import write_text
 from femops_meshes.formats.mfem_numbering import mfem_h1_dofs, nodes_of_elements
 from femops_meshes.formats.mfem_reader import read_mfem
 from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, check_writable_names, written_sets
-from femops_meshes.formats.mfem_trees import root_coordinates, tree_sections
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import VTK_CORNERS
 
@@ -51,6 +50,8 @@ def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
 
 
 def _tree_chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
+    from femops_meshes.formats.mfem_trees import root_coordinates, tree_sections
+
     yield from tree_sections(mesh)
     vertices = root_coordinates(mesh)
     if vertices is None:

@@ -6,7 +6,7 @@ import re
 import warnings
 from dataclasses import dataclass
 from math import comb
-from typing import NoReturn, final
+from typing import TYPE_CHECKING, NoReturn, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +24,6 @@ from femops_meshes.errors import MeshArgumentError, MeshError, MeshFormatError, 
 from femops_meshes.formats.files import read_text
 from femops_meshes.formats.mfem_numbering import h1_numbers
 from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, read_sets
-from femops_meshes.formats.mfem_trees import (
-    LEGACY_HEADER,
-    NC_HEADER,
-    TreeContent,
-    read_boundary,
-    read_legacy_trees,
-    read_names,
-    read_trees,
-    trees_of,
-)
 from femops_meshes.formats.repair import mended
 from femops_meshes.formats.scanner import Scanner, printable, shorten
 from femops_meshes.generators.grids import Grid
@@ -44,6 +34,9 @@ from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.sides import outward_corners
 from femops_meshes.topology.topology import Topology, check_dangling
 from femops_meshes.topology.tree_order import leaf_order
+
+if TYPE_CHECKING:
+    from femops_meshes.formats.mfem_trees import TreeContent
 
 Floats = NDArray[np.float64]
 
@@ -324,6 +317,7 @@ _SPLIT = (2, 4, 6)
 """Geometry numbers of the elements that `femops.read_mesh` can split."""
 
 _HEADERS = ("MFEM mesh v1.0", "MFEM mesh v1.2", "MFEM mesh v1.3")
+_NONCONFORMING = ("MFEM NC mesh v1.0", "MFEM mesh v1.1")
 _END_TAG = "mfem_mesh_end"
 
 
@@ -393,7 +387,7 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
     scanner = Scanner(text, name)
     if begins_inline(scanner):
         return read_inline(scanner)
-    if scanner.peek() in (NC_HEADER, LEGACY_HEADER):
+    if scanner.peek() in _NONCONFORMING:
         return _read_trees(scanner, text)
     content = _parse(scanner)
     try:
@@ -434,7 +428,9 @@ def _parse(scanner: Scanner) -> _Content:
 
 def _read_trees(scanner: Scanner, text: str) -> Mesh:
     """Read a nonconforming mesh."""
-    if scanner.read("") == LEGACY_HEADER:
+    from femops_meshes.formats.mfem_trees import read_legacy_trees, read_names, read_trees
+
+    if scanner.read("") == _NONCONFORMING[1]:
         content = read_legacy_trees(scanner)
         count = _vertex_count(scanner)
         curved, what = scanner.peek() == "nodes", f"{count} vertices"
@@ -455,7 +451,9 @@ def _read_trees(scanner: Scanner, text: str) -> Mesh:
         raise type(error)(f"{content.where}: {error}") from error.__cause__
 
 
-def _build_trees(content: TreeContent, positions: Floats | tuple[Collection, Floats]) -> Mesh:
+def _build_trees(content: "TreeContent", positions: Floats | tuple[Collection, Floats]) -> Mesh:
+    from femops_meshes.formats.mfem_trees import read_boundary, trees_of
+
     trees = trees_of(content)
     forest, elements, count = trees.forest, trees.elements, trees.num_vertices
     if isinstance(positions, tuple):

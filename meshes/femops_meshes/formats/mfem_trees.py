@@ -30,7 +30,6 @@ from femops_meshes.topology.tree_order import curve_states, leaf_order
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-NC_HEADER, LEGACY_HEADER = "MFEM NC mesh v1.0", "MFEM mesh v1.1"
 GEOMETRY = {0: 0, 1: 1, 2: 3, 3: 5}
 """MFEM's number of the reference cube of each dimension."""
 _NAMES = "#: "
@@ -57,7 +56,7 @@ def tree_sections(mesh: Mesh) -> Iterator[str]:
     forest, dim = mesh.trees, mesh.dim
     corners = tree_vertices(mesh)[mesh.elements][:, VTK_CORNERS[dim]]
     levels, count = forest.levels, 2**dim
-    yield f"{NC_HEADER}\n\n"
+    yield "MFEM NC mesh v1.0\n\n"
     yield from named_lines(mesh)
     yield f"\ndimension\n{dim}\n\n# rank attr geom ref_type nodes/children\nelements\n"
     starts = np.cumsum([0, *(len(level.leaf) for level in levels)])

@@ -268,8 +268,8 @@ class Topology:
             place = np.full(count, -1, dtype=np.int64)
             place[number[: len(some)]] = some
             entries = place[number[len(some) :]]
-            bad = np.flatnonzero(entries < 0)
-            _check_listed(boundary, bad)
+            _check_listed(boundary, np.flatnonzero(entries < 0))
+            _check_entries_twisted(rows, place[number], len(boundary))
             boundary_faces = chosen_faces(elements, boundary, faces[entries], codes[entries])
         return cls._frozen(dim, entity, orientation, counts, faces, codes, boundary_faces)
 
@@ -487,6 +487,24 @@ def _check_twisted(corners: Ints, number: Ints, num_elements: int) -> None:
             f"{len(np.unique(number[bad]))} face(s) are twisted: {' and '.join(names)} (counted "
             f"from 0) share the vertices {np.sort(corners[bad[0]]).tolist()}, but not which of "
             "them are opposite: correct the order of corners"
+        )
+
+
+def _check_entries_twisted(corners: Ints, faces: Ints, count: int) -> None:
+    """Raise unless the last quadrilaterals have the opposite corners of their faces."""
+    if corners.shape[1] < 4:
+        return
+    at = np.argmin(corners, axis=1)
+    opposite = corners[np.arange(len(corners)), at ^ 3]
+    agreed = np.empty(faces.max(initial=-1) + 1, dtype=np.int64)
+    start = len(faces) - count
+    agreed[faces[:start]] = opposite[:start]
+    bad = np.flatnonzero(agreed[faces[start:]] != opposite[start:])
+    if len(bad):
+        raise MeshTopologyError(
+            f"{len(bad)} boundary element(s) are twisted: number(s) {listed(bad)} (counted from 0; "
+            f"{bad[0]} has vertices {corners[start + bad[0]].tolist()}): correct the order of "
+            "corners"
         )
 
 
