@@ -441,6 +441,8 @@ class Mesh:
     def _halved(self, chosen: NDArray[np.bool_]) -> "Mesh":
         """Mesh in which the chosen elements (ne,) are halved, whatever their neighbours are."""
         forest = self.trees.split(chosen)
+        shape = len(forest.root), *self.coordinates.shape[1:]
+        refinement.check_fits(shape, f"refining {chosen.sum()} elements", "refine less")
         count = np.where(chosen, 2**self.dim, 1)
         source, start = np.repeat(np.arange(len(count)), count), np.cumsum(count) - count
         coordinates = self.coordinates[source]
@@ -740,9 +742,10 @@ def chosen_elements(mesh: Mesh, elements: Chosen | None, attributes: Parts) -> N
             )
         return np.asarray(chosen | given)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        every = "" if given.ndim else "; mesh.refine(times) splits all elements"
         raise MeshArgumentError(
             f"elements have shape {given.shape} and type {given.dtype}: give numbers (n,), a mask "
-            f"({count},) or a predicate of x"
+            f"({count},) or a predicate of x{every}"
         )
     if given.size and (given.min() < 0 or given.max() >= count):
         raise MeshArgumentError(

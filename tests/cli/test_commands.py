@@ -450,6 +450,7 @@ def test_locally_refined_meshes(run, tmp_path):
     assert (facts["levels"], facts["conforming"]) == ([3, 4], False)
     assert "levels" not in json.loads(run("mesh", "info", "2x2", "--json")[1])
     assert run("mesh", "refine", "a.mesh", "b.mesh")[0] == 0
+    assert "so that they can be coarsened" in run("mesh", "convert", "a.mesh", "a.vtu")[2]
     assert json.loads(run("mesh", "info", "b.mesh", "--json")[1])["levels"] == [0, 12, 16]
     code, _, err = run("mesh", "partition", "a.mesh", "--parts", "2")
     assert code == 1
