@@ -70,6 +70,17 @@ def test_states_go_with_pickled_meshes(tmp_path):
     assert again.coarsened().num_elements < again.num_elements
 
 
+def test_states_go_with_meshes_of_files(tmp_path):
+    path = femops.save(tmp_path / "a.mesh", refined(2))
+    V = femops.H1(femops.read_mesh(path), 2)
+    u = V.interpolate(polynomial)
+    femops.io.save_state(tmp_path / "u.state", {"u": (V, u)})
+    again = femops.read_mesh(path)
+    back = femops.io.load_state(tmp_path / "u.state", {"u": femops.H1(again, 2)})
+    assert np.array_equal(back.vectors["u"], u)
+    assert again.coarsened().num_elements < again.num_elements
+
+
 def test_meshes_in_files_can_be_coarsened(tmp_path):
     mesh = refined(3)
     path = femops.save(tmp_path / "a.mesh", mesh)
