@@ -28,6 +28,10 @@ Flags = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Load = Callable[[Any], Any]
 AnySpace = Space | Product
+_REMEDIES = {
+    "load": "lambda V: femops.load(V, f)",
+    "values": "lambda V: V.interpolate(g)",
+}
 
 
 @final
@@ -37,6 +41,7 @@ class Equation:
 
     form: Residual | Operator
     load: Load | None
+    values: Load | None  # prescribed values in any space, or those of the solution
 
     @property
     def space(self) -> AnySpace:
@@ -49,7 +54,7 @@ class Equation:
         if isinstance(form, Residual):
             return -form.residual(u)
         result: Vector = -(form @ u)
-        return result if self.load is None else result + load_of(self.load, space)
+        return result if self.load is None else result + vector_of(self.load, space, "the load")
 
     def jacobian(self, space: AnySpace, u: Vector) -> Operator:
         """Derivative on a space of the same mesh, without essential conditions."""
@@ -59,30 +64,31 @@ class Equation:
 
 def equation_of(F: Any) -> Equation:
     """Check the equation that a user gives: a residual, or an operator and its load."""
-    form, load = F if isinstance(F, tuple) and len(F) == 2 else (F, None)
-    if not isinstance(form, Residual | Operator):
+    form, *rest = F if isinstance(F, tuple) and F else (F,)
+    if not isinstance(form, Residual | Operator) or len(rest) > 1 + isinstance(form, Operator):
         raise OperatorError(
-            f"the equation is {shown(F)}: give a residual, as femops.residual(function, V), or an "
-            "operator and a function of the space that returns the load, "
-            "(A, lambda V: femops.load(V, f))"
+            f"the equation is {shown(F)}: give a residual F, an operator and a function of the "
+            "space that returns the load, (A, lambda V: femops.load(V, f)), or one of these with a "
+            "function that returns prescribed values, (F, values) or (A, load, values)"
         )
-    if isinstance(form, Operator) and load is None:
+    if isinstance(form, Operator) and not rest:
         raise OperatorError(
             "an operator alone has no right-hand side: give (A, load), where load(V) returns the "
             "load in a space V, as lambda V: femops.load(V, f); lambda V: V.zeros() if there is "
             "none"
         )
-    if load is not None and not callable(load):
-        raise OperatorError(
-            f"the load is {shown(load)}, but is needed in a space of a higher order: give a "
-            "function of the space, as lambda V: femops.load(V, f)"
-        )
-    if isinstance(form, Residual) and load is not None:
-        raise OperatorError("a residual has its load inside: give it alone")
+    names = ["load", "values"] if isinstance(form, Operator) else ["values"]
+    for name, one in zip(names, rest, strict=False):
+        if not callable(one):
+            raise OperatorError(
+                f"{name} is {shown(one)}, but is needed in a space of a higher order too: give a "
+                f"function of the space, as {_REMEDIES[name]}"
+            )
     if form.dtype != np.float64:
         raise OperatorError("estimates are for float64: leave out dtype")
     check_host(form.space)
-    return Equation(form, load)
+    given = dict(zip(names, rest, strict=False))
+    return Equation(form, given.get("load"), given.get("values"))
 
 
 def check_host(space: AnySpace) -> None:
@@ -95,10 +101,9 @@ def check_host(space: AnySpace) -> None:
             )
 
 
-def load_of(load: Load, space: AnySpace) -> Vector:
-    """The load that a user's function returns for a space."""
-    found = load(space)
-    return np.asarray(space.check_vector(found, "the load"), dtype=np.float64)
+def vector_of(function: Load, space: AnySpace, what: str) -> Vector:
+    """The vector that a user's function returns for a space."""
+    return np.array(space.check_vector(function(space), what), dtype=np.float64)
 
 
 def parts_of(space: AnySpace) -> Mapping[str, Space]:

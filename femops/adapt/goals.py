@@ -14,10 +14,10 @@ from femops.adapt.enriched import (
     enriched,
     equation_of,
     essential,
-    load_of,
     mesh_of,
     on_space,
     parts_of,
+    vector_of,
 )
 from femops.adapt.solving import Preconditioning, solved
 from femops.errors import OperatorError
@@ -55,7 +55,9 @@ def goal(
     Parameters
     ----------
     F : Residual or (Operator, callable)
-        The equation with its constrained dofs, as for `residual`.
+        The equation with its constrained dofs, as for `residual`. The error of prescribed values
+        that are no functions of the space counts if ``values(V)`` returns the values in a space V:
+        (F, values) or (A, load, values), as with ``lambda V: V.interpolate(g)``.
     u : (size,) array
         The solution, with its values at constrained dofs.
     J : Functional or callable
@@ -108,13 +110,18 @@ def goal(
     rich = embedded(V, u, W)
     slope = _derivative(J, V, W, rich)
     held = essential(equation.form, W)
-    adjoint = equation.jacobian(W, rich).constrained(held).T
-    slope[held] = 0.0
-    z, _ = solved(adjoint, slope, linear, preconditioner, rtol)
+    jacobian = equation.jacobian(W, rich)
+    right = slope.copy()
+    right[held] = 0.0
+    z, _ = solved(jacobian.constrained(held).T, right, linear, preconditioner, rtol)
     z[held] = 0.0
     r = equation.residual(W, rich)
     r[held] = 0.0
     products = r * (z - embedded(V, _interpolated(W, z, V), W))
+    if equation.values is not None and len(held):
+        lacking = vector_of(equation.values, W, "the prescribed values") - rich
+        reaction = slope - jacobian.T @ z
+        products[held] = reaction[held] * lacking[held]
     error = float(products.sum())
     eta = np.sqrt(_by_element(W, products))
     total = float(np.linalg.norm(eta))
@@ -133,7 +140,7 @@ def _derivative(J: Goal, V: AnySpace, W: AnySpace, u: Vector) -> Vector:
             f"the goal is {shown(J)}: give femops.functional(function, V), or a function of the "
             "space that returns a vector, as lambda V: femops.load(V, weight)"
         )
-    return load_of(J, W).copy()
+    return vector_of(J, W, "the goal")
 
 
 def _interpolated(W: AnySpace, z: Vector, V: AnySpace) -> Vector:

@@ -51,7 +51,8 @@ def residual(F: Any, u: Vector, *, norm: Operator | None = None) -> Floats:
     F : Residual or (Operator, callable)
         The equation with its constrained dofs: a residual F(u) = 0 that contains its load, or a
         linear operator and the function ``load(V)`` that returns its load vector in a space V,
-        such as ``lambda V: femops.load(V, f)``.
+        such as ``lambda V: femops.load(V, f)``. (F, values) and (A, load, values), see `goal`, are
+        accepted too.
     u : (size,) array
         The solution, with its values at constrained dofs.
     norm : Operator, optional
