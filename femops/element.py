@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.basis import Basis1D
+from femops.errors import SpaceError
 from femops_kernels.simd.runs import DofRuns
 from femops_meshes.coordinates.interpolation import tensor_apply
 
@@ -194,6 +195,15 @@ def table_of(element: Element, grid: Grid) -> Floats:
     """Values, then derivatives along each direction, of all functions: (1 + dim, points, size)."""
     kinds = [element.values(grid, np.eye(element.size), d) for d in (None, *range(element.dim))]
     return np.stack(kinds).swapaxes(1, 2)
+
+
+def halves_of(element: Element) -> Floats:
+    """Matrices (2, p + 1, p + 1) from coefficients on an edge to those on each of its halves."""
+    if not isinstance(element, TensorElement) or len({*element.bases}) > 1:
+        raise SpaceError("this element has no functions on locally refined meshes yet")
+    basis = element.bases[0]
+    halves = [basis.from_nodal @ basis.interpolation((basis.nodes + k) / 2) for k in (0, 1)]
+    return np.stack(halves)
 
 
 def tensor_element(basis: Basis1D, dim: int, *, closed: bool = True) -> TensorElement:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
-from femops.element import Element, TensorElement, tensor_element
+from femops.element import Element, TensorElement, halves_of, tensor_element
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import face_digits, nodes_inwards
@@ -31,9 +31,11 @@ from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
 from femops_kernels.cpu.in_order import computed_once
 from femops_kernels.derived import Derived
+from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import entity_permutation
+from femops_meshes.topology.topology import Topology
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,9 +63,11 @@ class InteriorFaces(Domain):
     `numbers` (n,): number of each of these elements in the global mesh. `elements` (2, nf):
     elements, in `around`, of the minus sides and of the plus sides. `codes` (2, nf): ternary code
     of each face in both elements. `turns` (2, nf): orientation of each face in both elements; see
-    `femops_meshes.topology`. `counted` (nf,): False for repeated faces, which complete batches of
-    faces. Their weights are zero. `group_elements`, `group_start` (k + 1,): first minus element,
-    and first face, of each group; then the numbers of elements and faces. Groups begin with
+    `femops_meshes.topology`. `parts` (2, nf): where a side's element is larger than the other
+    side's, the half of its face in each direction, bit d for direction d; else -1. `counted` (nf,):
+    False for repeated faces, which complete batches of faces. Their weights are zero.
+    `group_elements`, `group_start` (k + 1,): first minus element, and first face, of each group;
+    then the numbers of elements and faces. Groups begin with
     batches.
     """
 
@@ -77,7 +81,7 @@ class InteriorFaces(Domain):
         self.around = mesh if near is None else near.mesh
         self.numbers = np.arange(mesh.num_elements) if near is None else near.numbers
         topology = self.around.topology
-        two = np.flatnonzero(topology.faces[:, 1] >= 0)
+        two = topology.pairs
         elements, codes = topology.faces[two].T, topology.face_codes[two].T.astype(np.int64)
         larger = np.argmax(self.numbers[elements], axis=0)
         sides = np.stack([larger, 1 - larger])
@@ -91,7 +95,8 @@ class InteriorFaces(Domain):
     def _take(self, elements: Ints, codes: Ints) -> None:
         """Set the faces by their elements and codes (2, nf)."""
         self.elements, self.codes = np.ascontiguousarray(elements), np.ascontiguousarray(codes)
-        self.turns = self.around.topology.orientation[self.elements, self.codes]
+        self.turns = self.around.topology.carrying[1][self.elements, self.codes]
+        self.parts = _parts(self.around.topology, self.elements, self.codes)
         self.num_elements = self.elements.shape[1]
 
     def _sort(self, size: int) -> None:
@@ -138,6 +143,37 @@ class InteriorFaces(Domain):
                 result[here[kinds == kind]] = near[:, order].reshape(-1)
         return result
 
+    def turned_parts(self, side: int) -> Ints:
+        """Faces (m,) on which a side's element is larger, code and half of the turned element.
+
+        Rows are those of `HangingNodes.parts`.
+        """
+        some = np.flatnonzero(self.parts[side] >= 0)
+        dim = self.mesh.dim
+        nodes = self.nodes(side, 3)[some]
+        strides = np.stack([nodes[:, 3**d] - nodes[:, 0] for d in range(dim)], axis=1)
+        direction = np.searchsorted(3 ** np.arange(1, dim), np.abs(strides), side="right")
+        bits = self.parts[side, some, np.newaxis] >> direction & 1
+        bits = np.where(strides < 0, 1 - bits, bits)[:, : dim - 1]
+        half = bits @ (1 << np.arange(dim - 1))
+        low = (3 ** (dim - 1) - 1) // 2  # the face at the low end of the last direction
+        return np.stack([some, np.full(len(some), low), half], axis=1)
+
+    def on_parts(self, side: int, element: Element, e_vec: Floats, start: int, stop: int) -> Floats:
+        """Values at the nodes of larger elements' parts, from those of all turned elements."""
+        rows = self._turned_parts[side]
+        rows = rows[slice(*np.searchsorted(rows[:, 0], [start, stop]))]
+        if not len(rows):
+            return e_vec
+        parts: Ints = rows - np.array([[start, 0, 0]])
+        none = np.zeros((0, 3), dtype=np.int64)
+        nodes = HangingNodes(element.dim, len(e_vec), none, halves_of(element), parts)
+        return nodes.interpolated(e_vec, slice(None))
+
+    @cached_property
+    def _turned_parts(self) -> list[Ints]:
+        return [self.turned_parts(side) for side in (MINUS, PLUS)]
+
     @cached_property
     def map_nodes(self) -> list[Ints]:
         """Numbers (nf, (order + 1)**dim) of the mesh's nodes of each side; see `nodes`."""
@@ -160,6 +196,35 @@ class InteriorFaces(Domain):
     def grid(self, q1d: int) -> list[int]:
         """See `Domain.grid`. The last direction leads inwards and has one point."""
         return [*[q1d] * (self.mesh.dim - 1), 1]
+
+
+def _parts(topology: Topology, elements: Ints, codes: Ints) -> Ints:
+    """Halves (2, nf) of the larger elements' faces; see `InteriorFaces`."""
+    found = np.full(elements.shape, -1)
+    if topology.carriers is None:
+        return found
+    hanging, dim = topology.carriers.hanging, topology.dim
+    half = np.full(topology.entity.shape, -1)
+    half[hanging[:, 0], hanging[:, 1]] = hanging[:, 2]
+    for small, large in ((MINUS, PLUS), (PLUS, MINUS)):
+        bits = half[elements[small], codes[small]]
+        some = np.flatnonzero(bits >= 0)
+        turns = [topology.carrying[1][elements[k], codes[k]][some] for k in (small, large)]
+        along = [_along(codes[k, some], dim) for k in (small, large)]
+        at = sum((bits[some] >> d & 1) << k for k, d in enumerate(along[0].T))
+        if dim > 1:
+            tables = np.array(
+                [entity_permutation(o, 2, dim - 1) for o in range(2 ** (2 * dim - 3))]
+            )
+            at = np.argsort(tables, axis=1)[turns[1], tables[turns[0], at]]
+        found[large, some] = sum((at >> k & 1) << d for k, d in enumerate(along[1].T))
+    return found
+
+
+def _along(codes: Ints, dim: int) -> Ints:
+    """Directions (n, dim - 1) along faces, ascending."""
+    inside = codes[:, np.newaxis] // 3 ** np.arange(dim) % 3 == 1
+    return np.argsort(~inside, axis=1, kind="stable")[:, : dim - 1]
 
 
 def _order_in_minus(turns: Ints, side: int, p1d: int, dim: int) -> Ints:
@@ -277,7 +342,8 @@ class InteriorGeometry(DomainGeometry):
     def _coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Nodes (n, (order + 1)**dim, dim) of one side's turned elements."""
         elements, nodes = self.faces.elements[side, start:stop], self.faces.map_nodes[side]
-        return self.faces.around.coordinates[elements[:, np.newaxis], nodes[start:stop]]
+        found = self.faces.around.coordinates[elements[:, np.newaxis], nodes[start:stop]]
+        return self.faces.on_parts(side, self._map, found, start, stop)
 
     @property
     def _map(self) -> TensorElement:
@@ -405,4 +471,5 @@ class InteriorBlock(FaceBlock):
         """Values (n, p1d**dim[, ncomp]) at the nodes of the side's turned elements."""
         faces, part = self.geometry.faces, (self.start, self.stop)
         elements = faces.elements[self._side, slice(*part)]
-        return nodal(elements, faces.nodes(self._side, element.order + 1, *part))
+        found = nodal(elements, faces.nodes(self._side, element.order + 1, *part))
+        return faces.on_parts(self._side, element, found, *part)

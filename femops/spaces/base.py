@@ -241,6 +241,8 @@ class Space(DomainSpace, ABC):
             self._share_out(self.distributed)
         if self.signed and self.device is not None:
             raise SpaceError("elements with signs have no kernels on a device: leave out device")
+        if self.restriction.hanging is not None and self.device is not None:
+            raise SpaceError("locally refined meshes have no kernels on a device yet")
         self.ndofs = self.restriction.owned
         self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
         self.shape = (self.size,)

@@ -52,7 +52,8 @@ class BoundarySpace(FaceSpace):
         indices = whole.indices[faces.elements[:, np.newaxis], self.turned_nodes()]
         hanging = whole.hanging
         if hanging is not None and slopes:
-            hanging = behind_faces(hanging, faces.elements, self.turns())
+            strides = self.turns()[:, [*range(1, volume.dim), 3]]
+            hanging = behind_faces(hanging, faces.elements, strides)
         elif hanging is not None:
             hanging = on_faces(hanging, faces.elements, faces.codes)
         self.restriction = ElementRestriction(indices, whole.ndofs, whole.owned, hanging=hanging)

@@ -61,6 +61,10 @@ class FaceSpace(DomainSpace, ABC):
         ``layers`` only the nodes of the first layers are returned.
         """
 
+    def own_parts(self) -> Ints:
+        """Rows (n, 3) of `HangingNodes.parts` in the order of the elements' nodes."""
+        return np.zeros((0, 3), dtype=np.int64)
+
     def turns(self) -> Ints:
         """Return how the element at each face lies, (nf, 4), in the element's order of nodes.
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Family
-from femops.element import TensorElement
+from femops.element import halves_of
 from femops.errors import SpaceError
 from femops.geometry.boundary import asked_attributes, chosen, listed_faces
 from femops.geometry.outer import outer_faces
@@ -163,14 +163,11 @@ class H1(Space):
 
 def hanging_nodes(space: Space) -> HangingNodes | None:
     """Nodes of a continuous space on hanging entities, see `Carriers`; None if there are none."""
-    carriers, element = space.mesh.topology.carriers, space.element
+    carriers = space.mesh.topology.carriers
     if carriers is None or not len(carriers.hanging):
         return None
-    if not isinstance(element, TensorElement) or len({*element.bases}) > 1:
-        raise SpaceError("this element has no functions on locally refined meshes yet")
-    basis = element.bases[0]
-    halves = [basis.from_nodal @ basis.interpolation((basis.nodes + k) / 2) for k in (0, 1)]
-    return HangingNodes(space.dim, space.mesh.num_elements, carriers.hanging, np.stack(halves))
+    ne, halves = space.mesh.num_elements, halves_of(space.element)
+    return HangingNodes(space.dim, ne, carriers.hanging, halves)
 
 
 @final

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.element import halves_of
+from femops.geometry.interior import InteriorFaces
 from femops_meshes.coordinates.hanging import HangingNodes
 
 Ints = NDArray[np.int64]
@@ -25,10 +27,12 @@ def of_elements(hanging: HangingNodes, elements: Ints) -> Ints:
     return np.column_stack([place, rows[:, 1:]])
 
 
-def behind_faces(hanging: HangingNodes, elements: Ints, turns: Ints) -> HangingNodes:
-    """Hanging nodes of elements (k,) that are turned to faces; see `FaceSpace.turns`."""
+def behind_faces(hanging: HangingNodes, elements: Ints, strides: Ints) -> HangingNodes:
+    """Hanging nodes of elements (k,) that are turned to faces.
+
+    ``strides`` (k, dim): steps from node to node of the element along the turned directions.
+    """
     rows, dim = of_elements(hanging, elements), hanging.dim
-    strides = turns[:, [*range(1, dim), 3]] if dim > 1 else turns[:, 3:]
     strides = strides[rows[:, 0]]
     direction = np.searchsorted((hanging.p + 1) ** np.arange(1, dim), np.abs(strides), side="right")
     digits = np.take_along_axis(_digits(rows[:, 1], dim), direction, axis=1)
@@ -52,6 +56,34 @@ def on_faces(hanging: HangingNodes, elements: Ints, codes: Ints) -> HangingNodes
     digits = np.take_along_axis(common, along, axis=1)
     bits = np.take_along_axis(rows[:, 2:] >> np.arange(dim) & 1, along, axis=1)
     return _of(hanging, len(elements), dim - 1, rows[:, 0], digits, bits)
+
+
+def beside_faces(
+    space: Any, faces: InteriorFaces, side: int, *, slopes: bool
+) -> HangingNodes | None:
+    """Hanging nodes of one side's elements, turned to the faces between elements, or of the faces.
+
+    None on a mesh that conforms. ``slopes``: whether functions have derivatives.
+    """
+    carriers, dim = space.mesh.topology.carriers, space.dim
+    if carriers is None or dim == 1:
+        return None
+    elements, parts = faces.elements[side], faces.turned_parts(side)
+    hanging = space.restriction.hanging
+    if hanging is None:
+        none = np.zeros((0, 3), dtype=np.int64)
+        found = HangingNodes(dim, len(elements), none, halves_of(space.element))
+    else:
+        nodes = faces.nodes(side, hanging.p + 1)
+        steps = [nodes[:, (hanging.p + 1) ** d] - nodes[:, 0] for d in range(dim)]
+        found = behind_faces(hanging, elements, np.stack(steps, axis=1))
+    if slopes:
+        return replace(found, parts=parts)
+    low = np.full(len(elements), (3 ** (dim - 1) - 1) // 2)
+    found = on_faces(found, np.arange(len(elements)), low)
+    whole = np.stack([parts[:, 0], np.full(len(parts), (3 ** (dim - 1) - 1) // 2), parts[:, 2]], 1)
+    rows = np.concatenate([found.hanging, whole])  # a larger element's face does not hang
+    return replace(found, hanging=rows[np.argsort(rows[:, 0], kind="stable")])
 
 
 def _digits(codes: Ints, dim: int) -> Ints:

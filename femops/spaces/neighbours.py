@@ -15,6 +15,7 @@ from femops.parallel.numbering import RankNumbering
 from femops.spaces.base import Space
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.derived import Derived
+from femops_meshes.coordinates.hanging import HangingNodes
 
 Ints = NDArray[np.int64]
 
@@ -30,14 +31,21 @@ class TouchedDofs:
     halo: Halo | None  # exchange with the ranks that own the ghosts; None if no rank has ghosts
 
     @staticmethod
-    def of(space: Space, indices: Ints, ghosts: Ints, flipped: Flips = None) -> TouchedDofs:
+    def of(
+        space: Space,
+        indices: Ints,
+        ghosts: Ints,
+        flipped: Flips = None,
+        hanging: HangingNodes | None = None,
+    ) -> TouchedDofs:
         """Number the dofs of elements or faces. Collective if ranks share the space.
 
         Shapes: `indices`, `flipped` (ne, n), `ghosts` (k,).
         """
         known, owned = space.numbering, space.restriction.owned
         if known is None:
-            return TouchedDofs(ElementRestriction(indices, owned), None, None)
+            restriction = ElementRestriction(indices, owned, hanging=hanging)
+            return TouchedDofs(restriction, None, None)
         used, places = np.unique(indices[indices >= owned], return_inverse=True)
         indices = indices.copy()
         indices[indices >= owned] = owned + places

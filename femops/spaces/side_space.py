@@ -14,6 +14,7 @@ from femops.geometry.interior import InteriorFaces, interior_faces
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.h1_l2 import L2
+from femops.spaces.hanging import beside_faces
 from femops.spaces.neighbours import TouchedDofs, with_neighbours
 from femops_kernels.cpu.in_order import in_order
 from femops_kernels.derived import Derived
@@ -36,8 +37,6 @@ class SideSpace(FaceSpace):
 
     def __init__(self, volume: Space, faces: InteriorFaces, side: int, *, slopes: bool) -> None:
         super().__init__(volume, slopes=slopes)
-        if volume.mesh.topology.carriers is not None:
-            raise SpaceError("locally refined meshes have no integrals over inner faces yet")
         self.domain, self.side = faces, side
         layers = volume.p1d if slopes else 1
         touched = _touched.get(volume, lambda: _dofs(volume, faces, side, layers), side, slopes)
@@ -47,6 +46,11 @@ class SideSpace(FaceSpace):
     @property
     def behind(self) -> Ints:
         return np.asarray(self.domain.elements[self.side])
+
+    def own_parts(self) -> Ints:
+        half = self.domain.parts[self.side]
+        some = np.flatnonzero(half >= 0)
+        return np.stack([some, self.domain.codes[self.side, some], half[some]], axis=1)
 
     def turned_nodes(self, layers: int | None = None) -> Ints:
         return self.domain.nodes(self.side, self.p1d, layers=layers)
@@ -89,7 +93,8 @@ def _dofs(volume: Space, faces: InteriorFaces, side: int, layers: int) -> Touche
         indices[some] = dofs[elements[some, np.newaxis], nodes]
 
     deque(in_order(fill, element_blocks(len(elements), -(-per_face // _BLOCKS))), maxlen=0)
-    return TouchedDofs.of(volume, indices, ghosts)
+    hanging = beside_faces(volume, faces, side, slopes=layers > 1 or volume.p1d == 1)
+    return TouchedDofs.of(volume, indices, ghosts, hanging=hanging)
 
 
 def _in_layers(volume: L2, faces: InteriorFaces, side: int, indices: Ints) -> Ints:

@@ -121,10 +121,10 @@ class ElementAssembly:
             hanging = space.restriction.hanging
             if hanging is not None:
                 n, size, ncomp = len(matrices), space.element.size, space.ncomp
-                moved = np.moveaxis(matrices, axis, 1)
-                split = moved.reshape(n, ncomp, size, -1).swapaxes(1, 2).reshape(n, size, -1)
-                split = hanging.transposed(split, some).reshape(n, size, ncomp, -1)
-                matrices = np.moveaxis(split.swapaxes(1, 2).reshape(moved.shape), 1, axis)
+                moved: Floats = np.moveaxis(matrices, axis, 1)
+                by_node = moved.reshape(n, ncomp, size, -1).swapaxes(1, 2).reshape(n, size, -1)
+                at_dofs = hanging.transposed(by_node, some).reshape(n, size, ncomp, -1)
+                matrices = np.moveaxis(at_dofs.swapaxes(1, 2).reshape(moved.shape), 1, axis)
         return matrices
 
     def _at_nodes(self, start: int, stop: int) -> Floats:

@@ -39,8 +39,8 @@ Work = tuple[KernelSpec, Data]
 """Specification of a kernel, and the data that it reads."""
 TermWork = tuple[KernelTerm, Callable[[], Work]]
 """A term, and a function that makes the work of its kernel."""
-Transfer = tuple[Space, Space, NDArray[np.float64]]
-"""Source and target of an interpolation along each direction, and its 1-D matrix."""
+Transfer = tuple[Space, Space, NDArray[np.float64], Space]
+"""Source and target of an interpolation along each direction, its 1-D matrix, the finer space."""
 
 
 @final

@@ -227,8 +227,8 @@ class DeviceBackend(Backend):
         if self._device.compiles_later:
             compile_updates_later(self._device, outer, dtype)
             ahead: Any = Ahead(self._device)
-            for one, two, matrix in transfers:
-                spec = product_spec(one, two, matrix, dtype).at_nodes(scaled=False)
+            for one, two, matrix, fine in transfers:
+                spec = product_spec(one, two, matrix, fine, dtype).at_nodes(scaled=False)
                 ahead.function(CudaKernel.fitting(ahead, spec).text)
 
     def check_lanes(self, lanes: int | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.diagonal import assemble_diagonal
+from femops.operators.assembly.diagonal import assemble_diagonal, terms_on_diagonal
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.execution.backend import Backend, Step
 from femops.operators.execution.kernels import planned, plans_of, sweep
@@ -64,8 +64,9 @@ def _sweepable(term: Term) -> bool:
 def _kernel(term: Term) -> DiagonalKernel:
     points, spec = term.quadrature.points, point_spec(term)
     if spec.hanging:  # the entries of hanging nodes are added by `_swept`
-        masked = replace(spec.source, masked=True)
-        spec = replace(spec, sources=(masked,), targets=(masked,))
+        made = {side: replace(side, masked=True) for side in (*spec.sources, *spec.targets)}
+        sides = (tuple(made[side] for side in each) for each in (spec.sources, spec.targets))
+        spec = replace(spec, **dict(zip(("sources", "targets"), sides, strict=True)))
     slopes = (basis.gradient(points) for basis in term.trial.tensor.bases)
     return DiagonalKernel(spec, *planned(spec, plans_of(term)), term.width, tuple(slopes))
 
@@ -84,12 +85,13 @@ def _swept(backend: Backend, term: Term) -> NDArray[Any]:
     compiled = compiled_steps(backend, [step], sides, FREE, term.dtype)
     unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
     compiled.apply(unread, result)
-    free = term.trial.restriction.free
-    if free is not None:
-        e_vec = np.zeros((*free.shape, space.ncomp))
-        ElementAssembly(term).replace_hanging(e_vec, free, 0, len(free))
-        scaled = term.trial.sum_elements(e_vec, signs=False) * term.scale
-        result += scaled.astype(result.dtype)
+    for _, part in terms_on_diagonal(Sum([(1.0, term)])):
+        free = part.trial.restriction.free
+        if free is not None:
+            e_vec = np.zeros((*free.shape, space.ncomp))
+            ElementAssembly(part).replace_hanging(e_vec, free, 0, len(free))
+            scaled = part.trial.sum_elements(e_vec, signs=False) * term.scale
+            result += scaled.astype(result.dtype)
     if term.scale != 1.0:
         result = result.astype(np.float64, copy=False) / term.scale
     return np.asarray(result)

@@ -90,7 +90,7 @@ class HostBackend(Backend):
         dtype: np.dtype[Any],
     ) -> None:
         first, width = transfers[0][0], lane_width(dtype)
-        products = [(one, two, product_spec(one, two, m, dtype)) for one, two, m in transfers]
+        products = [(*each[:2], product_spec(*each, dtype)) for each in transfers]
 
         def needed() -> list[Parts]:
             relaxed = [(V, V, mode_spec(V, vectors, dtype)) for V, vectors in modes()]

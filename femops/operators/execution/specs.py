@@ -116,13 +116,17 @@ def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
 
 
 def product_spec(
-    source: Space, target: Space, matrix: Floats, dtype: np.dtype[Any]
+    source: Space, target: Space, matrix: Floats, masked: Space, dtype: np.dtype[Any]
 ) -> SeparableSpec:
-    """Specification of products of element dofs with a matrix (target.p1d, source.p1d)."""
+    """Specification of products of element dofs with a matrix (target.p1d, source.p1d).
+
+    Hanging nodes of one of the spaces, ``masked``, take no part.
+    """
     each = (matrix,) * source.dim
-    return SeparableSpec(
-        **_between(source, target, dtype), mass=each, stiffness=each, value=True, gradient=False
-    )
+    given = _between(source, target, dtype)
+    for key, space in (("sources", source), ("targets", target)):
+        given[key] = tuple(replace(side, masked=space is masked) for side in given[key])
+    return SeparableSpec(**given, mass=each, stiffness=each, value=True, gradient=False)
 
 
 def mode_spec(space: Space, vectors: Floats, dtype: np.dtype[Any]) -> PointSpec:

@@ -45,7 +45,8 @@ def summed_interpolation(
     """Compile the sum of the interpolants of all elements, and its transpose. Collective.
 
     The sum at a dof is the interpolated value times the number of elements that share the dof.
-    Divide it by this number, see `ElementRestriction.multiplicity`.
+    Divide it by this number, see `ElementRestriction.multiplicity`. Hanging nodes of the fine space
+    are left out.
     """
     up, down = (_elementwise(*ends, dtype) for ends in _transfers([(fine, coarse)]))
     return up, down
@@ -94,11 +95,11 @@ def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
 def _transfers(
     steps: Sequence[tuple[Space, Space]],
 ) -> Iterator[Transfer]:
-    """Yield source, target and 1-D matrix of each interpolation, and of its transpose."""
+    """Yield source, target, 1-D matrix and fine space of interpolations and their transposes."""
     for fine, coarse in steps:
         matrix = interpolation_matrix(coarse, fine)
-        yield coarse, fine, matrix
-        yield fine, coarse, matrix.T
+        yield coarse, fine, matrix, fine
+        yield fine, coarse, matrix.T, fine
 
 
 def compiled_modes(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> CompiledOperator:
@@ -110,11 +111,15 @@ def compiled_modes(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> C
 
 
 def _elementwise(
-    source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
+    source: Space,
+    target: Space,
+    matrix: NDArray[np.float64],
+    fine: Space,
+    dtype: np.dtype[Any],
 ) -> CompiledOperator:
     """Compile products of element dofs with a matrix in each direction, summed. Collective."""
     backend = backend_of(source)
-    work = product_spec(source, target, matrix, dtype), Data(np.zeros((0, 0, 0, 1), dtype))
+    work = product_spec(source, target, matrix, fine, dtype), Data(np.zeros((0, 0, 0, 1), dtype))
     launch = backend.launch_products(source, target, work)
     sides = Arguments.of(source), Arguments.of(target)
     return compiled_steps(backend, [Step(1.0, launch, *sides, True)], sides, FREE, dtype)

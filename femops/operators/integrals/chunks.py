@@ -221,6 +221,8 @@ def _layers(space: DomainSpace) -> int:
     apart = space.volume.element.broken and not space.volume.any_width
     if not (isinstance(space, FaceSpace) and space.has_end and apart):
         return 0
+    if space.restriction.hanging is not None:
+        return 0
     layers = space.basis.layers(slopes=True)
     return layers if layers < space.p1d else 0
 
@@ -232,12 +234,13 @@ def _make_plan(
     hanging = space.restriction.hanging
     if hanging is None:
         return plan
-    rows, ne = hanging.hanging, space.domain.num_elements
+    rows, parts = hanging.hanging, hanging.parts
     if isinstance(space, FaceSpace) and space.has_end and not single:  # in the elements' order
         whole = space.volume.restriction.hanging
-        assert whole is not None
-        rows = of_elements(whole, space.behind)
-    return replace(plan, hanging=HangingBatches.of(rows, ne, width, plan.runs))
+        rows = rows if whole is None else of_elements(whole, space.behind)
+        parts = space.own_parts()
+    ne = space.domain.num_elements
+    return replace(plan, hanging=HangingBatches.of(rows, parts, ne, width, plan.runs))
 
 
 def _conforming_plan(

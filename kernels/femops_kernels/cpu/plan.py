@@ -125,17 +125,20 @@ class HangingBatches:
     """Hanging entities of batches, as ``skeletons/batch/hanging.py`` reads them."""
 
     starts: Int  # (nbatch + 1,): first entity of each batch, and their number
-    entities: Int  # (n,): slot + 256 code + 65536 half, by ascending elements
+    entities: Int  # (n,): slot + 2**8 code + 2**24 half, by ascending elements
     nodes: Int  # (nodes, 3): run, place in it, position run by run
     # (codes, 6): nodes across, first node, two steps, two directions
     codes: Int
+    # part_starts, parts: the same of faces of which elements have a part
+    part_starts: Int
+    parts: Int
 
     @classmethod
-    def of(cls, hanging: Int, ne: int, width: int, runs: DofRuns) -> HangingBatches:
-        """Batches of ``width`` elements; ``hanging`` (n, 3) is element, code and half."""
-        element, code, half = hanging.T
-        nbatch = -(-ne // width)
-        starts = np.searchsorted(element // width, np.arange(nbatch + 1))
+    def of(cls, hanging: Int, parts: Int, ne: int, width: int, runs: DofRuns) -> HangingBatches:
+        """Batches of ``width`` elements; ``hanging``, ``parts`` (n, 3): element, code and half."""
+        batches = np.arange(-(-ne // width) + 1)
+        starts = np.searchsorted(hanging[:, 0] // width, batches)
+        part_starts = np.searchsorted(parts[:, 0] // width, batches)
         run, place = np.empty((2, runs.num_nodes), dtype=np.int64)
         begin = np.zeros(runs.num_nodes, dtype=np.int64)
         before = 0
@@ -143,7 +146,7 @@ class HangingBatches:
             run[nodes], place[nodes], begin[nodes] = number, np.arange(len(nodes)), before
             before += len(nodes)
         p, dim = runs.p1d, runs.dim
-        codes = np.zeros((3**dim, 6), dtype=np.int64)
+        codes = np.zeros((3**dim * (1 + p), 6), dtype=np.int64)
         for row, of in enumerate(itertools.product(range(3), repeat=dim)):
             digits = of[::-1]
             along = [d for d, t in enumerate(digits) if t == 1]
@@ -151,13 +154,24 @@ class HangingBatches:
                 first = sum(p**d * (p - 1) for d, t in enumerate(digits) if t == 2)
                 a, b = along[0], along[-1]
                 codes[row] = 1 if a == b else p, first, p**a, p**b, a, b
-        entities = element % width + 256 * code + 65536 * half
-        return cls(starts, entities, np.stack([run, place, begin + place], axis=1), codes)
+            if len(along) == dim - 1 > 0:
+                normal = next(d for d, t in enumerate(digits) if t != 1)
+                a, b = along[0], along[-1]
+                for layer in range(p):
+                    own = 1 if a == b else p, layer * p**normal, p**a, p**b, a, b
+                    codes[3**dim + row * p + layer] = own
+        entities = hanging @ (0, 2**8, 2**24) + hanging[:, 0] % width
+        faces = (3**dim + parts[:, 1] * p) * 2**8 + parts[:, 2] * 2**24 + parts[:, 0] % width
+        nodes = np.stack([run, place, begin + place], axis=1)
+        return cls(starts, entities, nodes, codes, part_starts, faces)
 
     @cached_property
     def addresses(self) -> Int:
         """Addresses of the arrays."""
-        arrays = self.starts, self.entities, self.nodes, self.codes
+        arrays = (
+            *(self.starts, self.entities, self.nodes, self.codes),
+            *(self.part_starts, self.parts),
+        )
         return np.array([array.ctypes.data for array in arrays], dtype=np.int64)
 
 
@@ -471,7 +485,7 @@ def _plan(
 
 def _sums(
     nonowned_dofs: Int, owned_start: Int, sizes: tuple[int, int], even: bool
-) -> dict[str, Int]:
+) -> dict[str, Any]:
     """Fields of a `Plan` that say which entries of the buffer are added to which dofs."""
     ndofs, ghosts = sizes
     plain = _plain(nonowned_dofs)

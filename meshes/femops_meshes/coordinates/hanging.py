@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, final
 
@@ -47,6 +47,9 @@ class HangingNodes:
     ne: int  # number of elements
     hanging: Ints  # shape (n, 3): element, code, half; see `Carriers`
     halves: Floats  # shape (2, p + 1, p + 1): matrices from dofs of an edge to those of its halves
+    # shape (m, 3): elements of which but a part meets the element behind a face, code of that face,
+    # and the half. All layers of nodes along the face are interpolated to the part, after the rest.
+    parts: Ints = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
 
     @property
     def p(self) -> int:
@@ -61,10 +64,17 @@ class HangingNodes:
                 result = e_vec.copy()
             at = places[:, np.newaxis], closed_nodes(self.dim, code, self.p)
             result[at] = tensor_apply(matrices, e_vec[at])
+        for places, matrices in self._parts(elements):
+            if result is e_vec:
+                result = e_vec.copy()
+            result[places] = tensor_apply(matrices, result[places])
         return result
 
     def transposed(self, e_vec: NDArray[Any], elements: Ints | slice) -> NDArray[Any]:
         """Transpose of `interpolated`."""
+        for places, matrices in self._parts(elements):
+            e_vec = e_vec.copy()
+            e_vec[places] = tensor_apply([matrix.T for matrix in matrices], e_vec[places])
         groups = [*self._groups(elements)]
         if not groups:
             return e_vec
@@ -81,7 +91,22 @@ class HangingNodes:
         result = np.ones((len(numbers), (self.p + 1) ** self.dim), dtype=np.bool_)
         for places, code, _ in self._groups(numbers):
             result[places[:, np.newaxis], closed_nodes(self.dim, code, self.p)] = False
+        for places, _ in self._parts(numbers):
+            result[places] = False
         return result
+
+    def _parts(self, elements: Ints | slice) -> Iterator[tuple[Ints, list[Floats]]]:
+        """Places (m,) among the elements, and matrices of all directions, of `parts`."""
+        if not len(self.parts):
+            return
+        of = np.full(self.ne, -1)
+        of[self.parts[:, 0]] = self.parts[:, 1] << 3 | self.parts[:, 2]
+        of = of[elements]
+        for key in np.unique(of[of >= 0]).tolist():
+            digits = code_digits(key >> 3, self.dim)
+            same = np.eye(self.p + 1)
+            matrices = [self.halves[key >> d & 1] if t == 1 else same for d, t in enumerate(digits)]
+            yield np.flatnonzero(of == key), matrices
 
     def _groups(self, elements: Ints | slice) -> Iterator[tuple[Ints, int, list[Floats]]]:
         """Places (m,) among the elements, code and matrices of hanging entities, edges first."""

@@ -1,10 +1,14 @@
 """Lists of the hanging entities of batches, or of single elements where lanes are vectors.
 
-A list is given by four addresses. The first two are prefix sums over the batches, and the entities:
-``slot + 256 code + 65536 half``. For each node there are its run, its place in the run, and its
+A list is given by six addresses. The first two are prefix sums over the batches, and the entities:
+``slot + 2**8 code + 2**24 half``. For each node there are its run, its place in the run, and its
 position among the nodes, run by run. For each code there are six numbers: nodes along the second
 direction of the entity (one if it is an edge), its first node, the steps along both directions, and
 these directions.
+
+Faces of which an element has but a *part*, because the element behind is smaller, are in a second
+list, to which the last two addresses belong. All layers of the element's nodes are interpolated to
+such a part, so the face has a code for each layer, one after the other. Entities come before.
 """
 
 # <defaults>
@@ -19,7 +23,7 @@ CODE_BYTES = 8 * 6
 @inner
 def code_of(info, entity):
     """Address of the numbers of an entity's code."""
-    return word(info, 3) + (entity // 256 % 256) * CODE_BYTES
+    return word(info, 3) + (entity // 256 % 65536) * CODE_BYTES
 
 
 @inner
@@ -38,10 +42,16 @@ def node_at(info, entity, a, b):
 @inner
 def half_along(info, entity, direction):
     """The half, 0 or 1, of the entity's first (4) or second (5) direction."""
-    return (entity // 65536 >> word(code_of(info, entity), direction)) & 1
+    return (entity // 16777216 >> word(code_of(info, entity), direction)) & 1
 
 
 @inner
 def entities_of(info, b):
     """Range of the entities of batch b."""
     return word(word(info, 0), b), word(word(info, 0), b + 1)
+
+
+@inner
+def parts_of(info, b):
+    """Range of the faces of batch b of which elements have a part."""
+    return word(word(info, 4), b), word(word(info, 4), b + 1)

@@ -30,9 +30,14 @@ def rows_lanes(side):
     return 2 * side.shape[0] * row_lanes(side)
 
 
+def place_lanes(side):
+    """Lane vectors of the places of a side's runs."""
+    return side.num_runs * PLACE_BYTES // REAL_BYTES
+
+
 def room_lanes(side):
-    """Lane vectors of a side's room: the kept places, then the nodes of each slot."""
-    return side.num_runs * PLACE_BYTES // REAL_BYTES + side.ncomp * side.all_nodes
+    """Lane vectors of a side's room: two lists of places, then the nodes of each slot."""
+    return 2 * place_lanes(side) + side.ncomp * side.all_nodes
 
 
 ROW_LANES = max([rows_lanes(side) for side in (*SOURCES, *TARGETS)])
@@ -93,8 +98,8 @@ def read_entity(side, info, entity, kept, rows, c):
 
 
 @traced
-def set_aside(side, info, entity, places, nodes, rows, c, zero):
-    """Store what `interpolate_entity` leaves, or zeros, in the room, and set places to it."""
+def set_aside(side, info, entity, places, nodes, rows, c, zero, moved):
+    """Store what `interpolate_entity` leaves, or zeros, in the room, to which places may move."""
     p, lanes = side.shape[0], row_lanes(side)
     numbers, result = lanes * LANE_WIDTH, rows + p * lanes * LANE_BYTES
     own = entity % 256 * (side.all_nodes * side.ncomp)
@@ -103,7 +108,7 @@ def set_aside(side, info, entity, places, nodes, rows, c, zero):
             entry, place = node_of(info, entity, a, b)
             at = own + word(entry, 2) * side.ncomp + c
             put(LANE, nodes, at, 0.0 if zero else get(LANE, result, a * numbers + b))
-            if c == 0:
+            if moved and c == 0:
                 start = own + (word(entry, 2) - word(entry, 1)) * side.ncomp
                 put_word(places, place, nodes + start * REAL_BYTES)
 
@@ -134,33 +139,81 @@ def add_to_entity(side, info, entity, kept, rows, c):
 
 
 @traced
+def keep_places(places, kept, count):
+    """Copy places."""
+    for k in range(count):
+        put_word(kept, k, word(places, k))
+
+
+@traced
+def move_runs(side, info, entity, places, nodes):
+    """Set the places of all runs of a slot to its room."""
+    slot = entity % 256
+    own = nodes + slot * (side.all_nodes * side.ncomp * REAL_BYTES)
+    for node in range(side.all_nodes):
+        entry = word(info, 2) + node * 24
+        start = (word(entry, 2) - word(entry, 1)) * (side.ncomp * REAL_BYTES)
+        put_word(places, word(entry, 0) * LANE_WIDTH + slot, own + start)
+
+
+@traced
 def begin_side(side, halves, info, b, places, kept, rows, read):
-    """Set aside the hanging entities of a batch: interpolated if they are ``read``, else zero."""
+    """Set aside the hanging entities of a batch: interpolated if they are ``read``, else zero.
+
+    Then do so with elements that have but a part of their faces.
+    """
     first, end = entities_of(info, b)
+    count = side.num_runs * LANE_WIDTH
+    nodes = kept + 2 * place_lanes(side) * LANE_BYTES
     if first < end:
-        nodes = kept + side.num_runs * LANE_WIDTH * PLACE_BYTES
-        for k in range(side.num_runs * LANE_WIDTH):
-            put_word(kept, k, word(places, k))
+        keep_places(places, kept, count)
         for k in range(first, end):
             entity = word(word(info, 1), k)
             for c in range(side.ncomp):
                 if read:
                     read_entity(side, info, entity, kept, rows, c)
                     interpolate_entity(side, halves, info, entity, rows, False)
-                set_aside(side, info, entity, places, nodes, rows, c, not read)
+                set_aside(side, info, entity, places, nodes, rows, c, not read, True)
+    first, end = parts_of(info, b)
+    if first < end:
+        before = kept + place_lanes(side) * LANE_BYTES
+        keep_places(places, before, count)
+        for k in range(first, end):
+            for layer in range(side.shape[0]):
+                entity = word(word(info, 5), k) + layer * 256
+                for c in range(side.ncomp):
+                    if read:
+                        read_entity(side, info, entity, before, rows, c)
+                        interpolate_entity(side, halves, info, entity, rows, False)
+                    set_aside(side, info, entity, places, nodes, rows, c, not read, False)
+            move_runs(side, info, word(word(info, 5), k), places, nodes)
+
+
+@traced
+def add_back(side, halves, info, entity, kept, nodes, rows):
+    """Add the results at an entity to the dofs, and clear the room."""
+    for c in range(side.ncomp):
+        take_results(side, info, entity, nodes, rows, c)
+        interpolate_entity(side, halves, info, entity, rows, True)
+        add_to_entity(side, info, entity, kept, rows, c)
 
 
 @traced
 def end_side(side, halves, info, b, kept, rows):
-    """Add the results at the hanging entities of a batch to the dofs, in reverse order."""
+    """Add the results at the parts and hanging entities of a batch to the dofs, in reverse order.
+
+    What hangs of an element with a part is added to the room first.
+    """
+    nodes = kept + 2 * place_lanes(side) * LANE_BYTES
+    first, end = parts_of(info, b)
+    for k in range(first, end):
+        for layer in range(side.shape[0]):
+            entity = word(word(info, 5), k) + layer * 256
+            before = kept + place_lanes(side) * LANE_BYTES
+            add_back(side, halves, info, entity, before, nodes, rows)
     first, end = entities_of(info, b)
-    nodes = kept + side.num_runs * LANE_WIDTH * PLACE_BYTES
     for k in range(end - first):
-        entity = word(word(info, 1), end - 1 - k)
-        for c in range(side.ncomp):
-            take_results(side, info, entity, nodes, rows, c)
-            interpolate_entity(side, halves, info, entity, rows, True)
-            add_to_entity(side, info, entity, kept, rows, c)
+        add_back(side, halves, info, word(word(info, 1), end - 1 - k), kept, nodes, rows)
 
 
 @inner

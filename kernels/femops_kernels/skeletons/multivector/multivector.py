@@ -76,7 +76,7 @@ def each_block(table, e, given, here, then, blocks, factor, lanes):
     first, end, skipped = blocks
     hanging = number_hanging(table, e) if HANGING else 0
     if HANGING and hanging > 0:
-        keep_lists(here, lanes + ROOM)
+        copy_lists(here, lanes + ROOM)
     reads = here + ROWS_IN * ROW_WORD
     writes = reads + ROWS_OUT * ROW_WORD
     for k in range(first, end):

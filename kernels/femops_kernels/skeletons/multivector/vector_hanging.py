@@ -18,8 +18,8 @@ from femops_kernels.skeletons.multivector.vector_table import *
 
 MOST_ALONG = max([side.shape[0] for side in (*SOURCES, *TARGETS)])
 PLANE_LANES = MOST_ALONG * MOST_ALONG  # of an entity
-# lists of an element's rows, and behind them the rows of a block that are read to be added to
-KEPT_LANES = -(-(LISTS + ROWS_OUT * ROW_WORD) // LANE_BYTES)
+# lists of an element's rows; the same before parts; rows of a block that are read to be added to
+KEPT_LANES = -(-(2 * LISTS + ROWS_OUT * ROW_WORD) // LANE_BYTES)
 HANGING_LANES = KEPT_LANES + 2 * PLANE_LANES + ROWS_IN + ROWS_OUT
 
 
@@ -50,53 +50,85 @@ def interpolate_nodes(side, halves, info, entity, values, back):
 
 
 @traced
-def read_side(side, halves, info, e, kept, rows, offset, room, values, read):
-    """Interpolate a field's hanging nodes to the room, and set rows to it; zeros if not ``read``.
+def read_entity(side, halves, info, entity, kept, rows, offset, room, values, read):
+    """Interpolate nodes of an entity to the room, and set rows to it; zeros if not ``read``.
 
     ``kept`` and ``rows`` are the lists of the field's rows, as they were and to be set.
     """
     p = side.shape[0]
+    for c in range(side.ncomp):
+        if read:
+            for b in range(across(info, entity)):
+                for a in range(p):
+                    row = word(kept, c * side.num_nodes + node_at(info, entity, a, b))
+                    store(LANE, values, b * p + a, load_row(LANE, row, offset))
+            interpolate_nodes(side, halves, info, entity, values, False)
+        for b in range(across(info, entity)):
+            for a in range(p):
+                at = c * side.num_nodes + node_at(info, entity, a, b)
+                value = load(LANE, values, b * p + a) if read else fill(LANE, 0.0)
+                store(LANE, room, at, value)
+                set_word(rows, at, room + at * LANE_BYTES - offset)
+
+
+@traced
+def read_side(side, halves, info, e, kept, rows, offset, room, values, read):
+    """Set aside the hanging entities of an element; see `read_entity`."""
     first, end = entities_of(info, e)
     for k in range(first, end):
         entity = word(word(info, 1), k)
-        for c in range(side.ncomp):
-            if read:
-                for b in range(across(info, entity)):
-                    for a in range(p):
-                        row = word(kept, c * side.num_nodes + node_at(info, entity, a, b))
-                        store(LANE, values, b * p + a, load_row(LANE, row, offset))
-                interpolate_nodes(side, halves, info, entity, values, False)
-            for b in range(across(info, entity)):
-                for a in range(p):
-                    at = c * side.num_nodes + node_at(info, entity, a, b)
-                    value = load(LANE, values, b * p + a) if read else fill(LANE, 0.0)
-                    store(LANE, room, at, value)
-                    set_word(rows, at, room + at * LANE_BYTES - offset)
+        read_entity(side, halves, info, entity, kept, rows, offset, room, values, read)
+
+
+@traced
+def read_parts(side, halves, info, e, rows, offset, room, values, read):
+    """Set aside the nodes of an element that has a part of its face, layer by layer."""
+    first, end = parts_of(info, e)
+    for k in range(first, end):
+        for layer in range(side.shape[0]):
+            entity = word(word(info, 5), k) + layer * 256
+            read_entity(side, halves, info, entity, rows, rows, offset, room, values, read)
+
+
+@traced
+def add_entity(side, halves, info, entity, reads, writes, offset, mask, room, values, masked):
+    """Add a test function's results at an entity to rows, and clear the room."""
+    p = side.shape[0]
+    for c in range(side.ncomp):
+        for b in range(across(info, entity)):
+            for a in range(p):
+                at = c * side.num_nodes + node_at(info, entity, a, b)
+                store(LANE, values, b * p + a, load(LANE, room, at))
+                store(LANE, room, at, fill(LANE, 0.0))
+        if not masked:
+            interpolate_nodes(side, halves, info, entity, values, True)
+        for b in range(across(info, entity)):
+            for a in range(p):
+                at = c * side.num_nodes + node_at(info, entity, a, b)
+                total = load_row(LANE, word(reads, at), offset)
+                if not masked:
+                    total = total + load(LANE, values, b * p + a)
+                store_row(LANE, word(writes, at), offset, mask, total)
+                set_word(reads, at, word(writes, at))  # two entities may have an edge
 
 
 @traced
 def add_side(side, halves, info, e, reads, writes, offset, mask, room, values, masked):
-    """Add a test function's results at hanging nodes to rows, in reverse order."""
-    p = side.shape[0]
+    """Add a test function's results at hanging entities to rows, in reverse order."""
     first, end = entities_of(info, e)
     for k in range(end - first):
         entity = word(word(info, 1), end - 1 - k)
-        for c in range(side.ncomp):
-            for b in range(across(info, entity)):
-                for a in range(p):
-                    at = c * side.num_nodes + node_at(info, entity, a, b)
-                    store(LANE, values, b * p + a, load(LANE, room, at))
-                    store(LANE, room, at, fill(LANE, 0.0))
-            if not masked:
-                interpolate_nodes(side, halves, info, entity, values, True)
-            for b in range(across(info, entity)):
-                for a in range(p):
-                    at = c * side.num_nodes + node_at(info, entity, a, b)
-                    total = load_row(LANE, word(reads, at), offset)
-                    if not masked:
-                        total = total + load(LANE, values, b * p + a)
-                    store_row(LANE, word(writes, at), offset, mask, total)
-                    set_word(reads, at, word(writes, at))  # two entities may have an edge
+        add_entity(side, halves, info, entity, reads, writes, offset, mask, room, values, masked)
+
+
+@traced
+def add_parts(side, halves, info, e, reads, writes, offset, mask, room, values, masked):
+    """Add a test function's results of an element that has a part of its face, layer by layer."""
+    first, end = parts_of(info, e)
+    for k in range(first, end):
+        for layer in range(side.shape[0]):
+            each = word(word(info, 5), k) + layer * 256
+            add_entity(side, halves, info, each, reads, writes, offset, mask, room, values, masked)
 
 
 @inner
@@ -107,23 +139,26 @@ def number_hanging(table, e):
         if halves is not None:
             info = word(table + side.block * BLOCK_BYTES, IN_HANGING)
             number = number + entities_of(info, e)[1] - entities_of(info, e)[0]
+            number = number + parts_of(info, e)[1] - parts_of(info, e)[0]
     for side, halves in zip(TARGETS, HALVES_OUT, strict=True):
         if halves is not None:
             info = word(table + side.block * BLOCK_BYTES, OUT_HANGING)
             number = number + entities_of(info, e)[1] - entities_of(info, e)[0]
+            number = number + parts_of(info, e)[1] - parts_of(info, e)[0]
     return number
 
 
 @traced
-def keep_lists(here, lanes):
+def copy_lists(lists, copy):
     """Copy the lists of an element's rows."""
     for k in range(ROWS_IN + 2 * ROWS_OUT):
-        set_word(lanes, k, word(here, k))
+        set_word(copy, k, word(lists, k))
 
 
 @inner
 def begin_block_of(table, e, here, offset, room):
     """Interpolate what hangs of an element's fields, and make room for results."""
+    copy_lists(room, here)  # the block before has changed them
     values = room + KEPT_LANES * LANE_BYTES
     nodes, before = values + 2 * PLANE_LANES * LANE_BYTES, 0
     for side, halves, masked in zip(SOURCES, HALVES_IN, MASKED_IN, strict=True):
@@ -132,6 +167,7 @@ def begin_block_of(table, e, here, offset, room):
             kept, rows = room + before * ROW_WORD, here + before * ROW_WORD
             own = nodes + before * LANE_BYTES
             read_side(side, halves, info, e, kept, rows, offset, own, values, not masked)
+            read_parts(side, halves, info, e, rows, offset, own, values, not masked)
         before += side.ncomp * side.num_nodes
     for side, halves in zip(TARGETS, HALVES_OUT, strict=True):
         if halves is not None:
@@ -140,6 +176,11 @@ def begin_block_of(table, e, here, offset, room):
             read_side(side, halves, info, e, 0, rows, offset, own, values, False)
             writes = rows + ROWS_OUT * ROW_WORD
             read_side(side, halves, info, e, 0, writes, offset, own, values, False)
+            for k in range(side.ncomp * side.num_nodes):  # the lists before parts
+                set_word(room + LISTS, before + k, word(rows, k))
+                set_word(room + LISTS, before + ROWS_OUT + k, word(writes, k))
+            read_parts(side, halves, info, e, rows, offset, own, values, False)
+            read_parts(side, halves, info, e, writes, offset, own, values, False)
         before += side.ncomp * side.num_nodes
 
 
@@ -148,7 +189,7 @@ def end_block_of(table, e, offset, mask, room):
     """Add the results of what hangs of an element's test functions, for a block of vectors."""
     values, before = room + KEPT_LANES * LANE_BYTES, ROWS_IN
     nodes = values + 2 * PLANE_LANES * LANE_BYTES
-    added = room + LISTS
+    added = room + 2 * LISTS
     for k in range(ROWS_OUT):
         set_word(added, k, word(room, ROWS_IN + k))
     for side, halves, masked in zip(TARGETS, HALVES_OUT, MASKED_OUT, strict=True):
@@ -159,5 +200,8 @@ def end_block_of(table, e, offset, mask, room):
                 room + (before + ROWS_OUT) * ROW_WORD,
             )
             own = nodes + before * LANE_BYTES
+            first = room + LISTS + before * ROW_WORD
+            then = first + ROWS_OUT * ROW_WORD
+            add_parts(side, halves, info, e, first, then, offset, mask, own, values, masked)
             add_side(side, halves, info, e, reads, writes, offset, mask, own, values, masked)
         before += side.ncomp * side.num_nodes
