@@ -196,8 +196,9 @@ def _cycles(
         error, reference = None, exact
         if goal is not None:
             J = goal(V)
-            eta, error = goal_estimate(_by_functions(equation), u, J, linear=options[0],
-                                       preconditioner=options[1])
+            eta, error = goal_estimate(
+                _by_functions(equation), u, J, linear=options[0], preconditioner=options[1]
+            )
             value = J(u) if callable(J) else float(J @ u)
             reference = None if exact is None else abs(exact - value)
         elif callable(estimator):
@@ -277,9 +278,7 @@ def _solved(
     u0[held] = guess[held]
     atol = rtol * float(np.linalg.norm(form.residual(np.ascontiguousarray(guess))))
     how: Any = "jacobi" if callable(linear) else preconditioning(preconditioner)
-    u, report = newton(
-        form, u0, rtol=0.0, atol=atol, linear=linear, preconditioner=how, warn=False
-    )
+    u, report = newton(form, u0, rtol=0.0, atol=atol, linear=linear, preconditioner=how, warn=False)
     if not report.converged:
         raise SolverError(
             f"Newton's method did not converge on a mesh of the loop: {report.reason}; give a "

@@ -44,7 +44,9 @@ def solved(
     x, failure = steps.solve(A, b, rtol)
     info = steps.infos[-1] if steps.infos else None
     if failure or (info is not None and not info.converged):
-        reason = failure or f"the residual is {info.residual:.3g} after {info.iterations} iterations" # type: ignore[union-attr]
+        reason = (
+            failure or f"the residual is {info.residual:.3g} after {info.iterations} iterations"
+        )  # type: ignore[union-attr]
         raise SolverError(
             f"{A!r} is not solved, {reason}: give linear=, a function (A, b, rtol) -> x, or "
             "preconditioner="

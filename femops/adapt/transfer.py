@@ -202,9 +202,7 @@ class _Places:
         """For each direction, matrices (n, k, p + 1) from a basis of the large to points (k,)."""
         found = []
         for offset in self.offsets:
-            keys, which = np.unique(
-                np.stack([self.levels, offset]), axis=1, return_inverse=True
-            )
+            keys, which = np.unique(np.stack([self.levels, offset]), axis=1, return_inverse=True)
             each = [basis.interpolation((points + k) / 2.0**level) for level, k in keys.T]
             table = np.stack(each) if each else np.zeros((0, len(points), basis.p + 1))
             found.append(table[which.reshape(-1)])
