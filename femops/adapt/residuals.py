@@ -23,7 +23,6 @@ from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.spaces.base import Space
-from femops.spaces.product import Product
 from femops_common.arguments import checked
 from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
