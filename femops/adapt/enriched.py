@@ -46,7 +46,8 @@ class Equation:
     @property
     def space(self) -> AnySpace:
         """Space of the solution."""
-        return self.form.space
+        space: AnySpace = self.form.space
+        return space
 
     def residual(self, space: AnySpace, u: Vector) -> Vector:
         """Load less form at a vector of a space of the same mesh, tested with all its functions."""
@@ -144,8 +145,8 @@ def embedded(V: AnySpace, u: Vector, W: AnySpace) -> Vector:
         assert isinstance(W, Space)
         return W.interpolate(GridFunction(V, u))
     assert isinstance(W, Product)
-    fields = zip(W.names, V.spaces.values(), V.split(u), strict=True)
-    return W.join(**{name: W.spaces[name].interpolate(GridFunction(*one)) for name, *one in fields})
+    fields = zip(W.spaces.values(), V.spaces.values(), V.split(u), strict=True)
+    return np.concatenate([rich.interpolate(GridFunction(own, part)) for rich, own, part in fields])
 
 
 def on_space(form: Any, space: AnySpace) -> Any:
@@ -220,14 +221,14 @@ def _held(V: Space, held: Flags, W: Space) -> Flags:
         return np.zeros((W.ndofs, W.ncomp), dtype=np.bool_)
     outside = np.zeros(W.ndofs, dtype=np.bool_)
     outside[W.boundary_dofs(components=0) // W.ncomp] = True
-    of_nodes, is_outside = V.restriction.entries(held), W.restriction.entries(outside)
+    of_nodes: NDArray[Any] = V.restriction.entries(held)
+    is_outside: NDArray[Any] = W.restriction.entries(outside)
     flags = np.zeros((V.mesh.num_elements, W.restriction.num_nodes, W.ncomp), dtype=np.bool_)
     for _, digits in ternary_codes(V.dim):
         own, inside = local_nodes(digits, V.order), local_nodes(digits, W.order)
-        if len(own):
-            whole = of_nodes[:, own].all(axis=1)
-        else:
-            ends = of_nodes[:, local_nodes(digits, V.order, closed=True)].all(axis=1)
-            whole = ends & is_outside[:, inside].all(axis=1)[:, np.newaxis]
-        flags[:, inside] = whole[:, np.newaxis]
+        nodes = own if len(own) else local_nodes(digits, V.order, closed=True)
+        whole = of_nodes[:, nodes].all(axis=1, keepdims=True)
+        if not len(own):
+            whole &= is_outside[:, inside].all(axis=1)[:, np.newaxis, np.newaxis]
+        flags[:, inside] = whole
     return W.restriction.marked(flags)

@@ -149,8 +149,8 @@ def _interpolated(W: AnySpace, z: Vector, V: AnySpace) -> Vector:
         assert isinstance(V, Space)
         return V.interpolate(GridFunction(W, z))
     assert isinstance(V, Product)
-    fields = zip(V.names, W.spaces.values(), W.split(z), strict=True)
-    return V.join(**{name: V.spaces[name].interpolate(GridFunction(*one)) for name, *one in fields})
+    fields = zip(V.spaces.values(), W.spaces.values(), W.split(z), strict=True)
+    return np.concatenate([own.interpolate(GridFunction(rich, part)) for own, rich, part in fields])
 
 
 def _by_element(W: AnySpace, products: Vector) -> Floats:
@@ -165,7 +165,7 @@ def _by_element(W: AnySpace, products: Vector) -> Floats:
         for _ in range(space.dim - 1):
             weights = np.kron(line, weights)
         at_vertices += hats.restriction.scatter_add(_divided(space, sums) @ weights.T)
-    return _divided(hats, np.abs(at_vertices)).sum(axis=1)
+    return np.asarray(_divided(hats, np.abs(at_vertices)).sum(axis=1))
 
 
 def _divided(space: Space, values: Floats) -> Floats:

@@ -19,7 +19,7 @@ from femops.adapt.residuals import residual
 from femops.adapt.solving import Preconditioning, preconditioning, solved
 from femops.adapt.transfer import transfer
 from femops.errors import OperatorError, SolverError, SpaceError
-from femops.operators import Operator, Residual
+from femops.operators import Functional, Operator, Residual
 from femops.solvers.newton import newton
 from femops.solvers.newton_steps import Linear
 from femops_common.arguments import Count, Fraction, NotNegative, checked, shown
@@ -164,11 +164,6 @@ def loop(
     >>> bool(estimate.total <= 0.02), mesh.forest is not None
     (True, True)
     """
-    if goal is not None and not callable(goal):
-        raise OperatorError(
-            f"the goal is {shown(goal)}: give a function of the space, as "
-            "lambda V: femops.functional(function, V), because each mesh has a space of its own"
-        )
     if isinstance(estimate, str) and estimate not in ("recovered", "residual"):
         raise OperatorError(f'estimate is {estimate!r}: take "recovered", "residual" or a function')
     options = linear, preconditioner, rtol
@@ -196,10 +191,15 @@ def _cycles(
         error, reference = None, exact
         if goal is not None:
             J = goal(V)
+            is_functional = isinstance(J, Functional)
             eta, error = goal_estimate(
-                _by_functions(equation), u, J, linear=options[0], preconditioner=options[1]
+                _by_functions(equation),
+                u,
+                J if is_functional else goal,
+                linear=options[0],
+                preconditioner=options[1],
             )
-            value = J(u) if callable(J) else float(J @ u)
+            value = J(u) if is_functional else float(V.check_vector(J, "goal(V)") @ u)
             reference = None if exact is None else abs(exact - value)
         elif callable(estimator):
             eta = np.asarray(estimator(equation, u), dtype=np.float64)

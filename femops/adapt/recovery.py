@@ -168,7 +168,7 @@ def _weights(own: Floats, x: Floats) -> Floats:
     """Weights (n, k) of nodes x (n, k, dim), by the distance from the nodes of an element."""
     low, high = own.min(axis=1, keepdims=True), own.max(axis=1, keepdims=True)
     apart = np.maximum(np.maximum(low - x, x - high), 0.0) / (high - low)
-    return (1.0 + _FAR * (apart**2).sum(axis=2)) ** -2
+    return np.asarray((1.0 + _FAR * (apart**2).sum(axis=2)) ** -2)
 
 
 def _polynomials(x: Floats, powers: Ints) -> Floats:
@@ -202,7 +202,8 @@ def touching(mesh: Mesh) -> csr_array:
     neighbours of their neighbours too. Elements on both sides of a periodic boundary do not touch.
     """
     count, corners = mesh.num_elements, mesh.elements.shape[1]
-    keys = [mesh.elements.reshape(-1), np.repeat(mesh.element_attributes, corners)]
+    attributes = mesh.element_attributes.astype(np.int64)
+    keys: list[Ints] = [mesh.elements.reshape(-1), np.repeat(attributes, corners)]
     if not mesh.continuous:
         ends = positions(mesh.coordinates, np.array([0.0, 1.0])).reshape(-1, mesh.dim)
         size = np.ptp(ends, axis=0).max()

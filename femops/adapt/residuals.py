@@ -145,7 +145,7 @@ class LocalProblems:
         hanging = self.W.restriction.hanging
         if hanging is None:
             return None
-        halves = np.linalg.solve(self._line, hanging.halves @ self._line)
+        halves = np.asarray(np.linalg.solve(self._line, hanging.halves @ self._line), np.float64)
         return replace(hanging, halves=halves)
 
     def energies(self, r: Vector, held: NDArray[np.bool_]) -> Floats:
@@ -190,7 +190,8 @@ class LocalProblems:
         free = W.restriction.free
         if free is not None:
             diagonal *= free[:, :, np.newaxis]
-        return diagonal / W.restriction.entries(W.restriction.summed(diagonal, signs=False))
+        total = W.restriction.entries(W.restriction.summed(diagonal, signs=False))
+        return np.asarray(diagonal / total)
 
     def _functional(self, local: Floats, some: slice) -> Floats:
         """Values (n, size, ncomp) of functionals of dofs, given so, for the basis with bubbles."""

@@ -39,16 +39,15 @@ def solved(
     A: Operator, b: Vector, linear: Linear, given: Preconditioning, rtol: float
 ) -> tuple[Vector, Info | None]:
     """Solution of A x = b and the solver's report, or none of a user's function. Raise if not."""
-    how = "jacobi" if callable(linear) else preconditioning(given)
+    how: Any = "jacobi" if callable(linear) else preconditioning(given)
     steps = NewtonSteps(linear, how, history=False)
     x, failure = steps.solve(A, b, rtol)
     info = steps.infos[-1] if steps.infos else None
-    if failure or (info is not None and not info.converged):
-        reason = (
-            failure or f"the residual is {info.residual:.3g} after {info.iterations} iterations"
-        )  # type: ignore[union-attr]
+    if info is not None and not info.converged:
+        failure = f"the residual is {info.residual:.3g} after {info.iterations} iterations"
+    if failure:
         raise SolverError(
-            f"{A!r} is not solved, {reason}: give linear=, a function (A, b, rtol) -> x, or "
+            f"{A!r} is not solved, {failure}: give linear=, a function (A, b, rtol) -> x, or "
             "preconditioner="
         )
     return x, info

@@ -154,9 +154,7 @@ def notch(n: int, quarters: int) -> femops.Mesh:
     x = whole.coordinates[keep]
     keys = np.round(x.reshape(-1, 2) * n).astype(np.int64)
     below = (middle[keep, 1] < 0.0).repeat(4) & (keys[:, 1] == 0) & (keys[:, 0] > 0)
-    vertices, elements = np.unique(
-        np.column_stack([keys, below]), axis=0, return_inverse=True
-    )
+    vertices, elements = np.unique(np.column_stack([keys, below]), axis=0, return_inverse=True)
     return femops.Mesh.from_arrays(vertices[:, :2] / n, elements.reshape(-1, 4))
 
 
@@ -171,7 +169,8 @@ def analytic() -> Case:
         return p * (4.0 * s * (1.0 - s)) ** (p - 1) * (4.0 - 8.0 * s)
 
     return Case(
-        square(4), lambda x: f(x[0]) * f(x[1]),
+        square(4),
+        lambda x: f(x[0]) * f(x[1]),
         lambda x: np.stack([df(x[0]) * f(x[1]), f(x[0]) * df(x[1])]),
     )
 
@@ -294,9 +293,7 @@ def inner_line(a: float = 2.5, b: float = 0.0) -> Case:
         s = a * np.where(past(x) > 0.0, np.maximum(past(x), 1e-300) ** (a - 1.0), 0.0)
         return np.stack([s, -PI / 2 * np.sin(PI * x[1] / 2) - b * s])
 
-    return Case(
-        square(4, -1.0, 1.0), lambda x: np.cos(PI * x[1] / 2) + past(x) ** a, gradient
-    )
+    return Case(square(4, -1.0, 1.0), lambda x: np.cos(PI * x[1] / 2) + past(x) ** a, gradient)
 
 
 def interfaces() -> Case:

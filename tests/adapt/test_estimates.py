@@ -12,7 +12,6 @@ from femops.adapt.enriched import embedded, enriched, equation_of, essential
 from femops.errors import OperatorError
 
 
-
 def smooth(x: Any) -> Any:
     """A function whose Laplacian is minus itself times `factor`."""
     return np.sin(2.0 * x[0] + 0.3) * np.exp(x[1]) * (np.cos(x[2]) if len(x) > 2 else 1.0)
@@ -37,7 +36,6 @@ def meshes(dim: int) -> dict[str, Any]:
         "refined": near.refined(lambda x: (x[0] - 0.4) ** 2 + x[1] ** 2 < 0.1),
         "curved": femops.disc(4).refined([0, 1, 7]),
     }
-
 
 
 def solution(V: Any, kappa: float = 1.0) -> tuple[Any, Any]:
@@ -72,7 +70,7 @@ def test_recovered_and_residual(dim: int, name: str, order: int) -> None:
     by_fit = np.linalg.norm(femops.adapt.recovered(A, u))
     assert 0.9 < by_fit / error < 1.1
     plain = np.linalg.norm(femops.adapt.recovered(V, u))
-    assert np.isclose(np.sqrt(kappa) * plain, by_fit)
+    assert np.isclose(np.sqrt(kappa) * plain, by_fit, rtol=1e-3)  # rules differ on curves
     eta = femops.adapt.residual((A, right), u)
     assert eta.shape == (V.mesh.num_elements,)
     low = 0.6 if name == "curved" else 0.85
@@ -89,8 +87,10 @@ def test_estimates_find_where_the_error_is() -> None:
     error = np.sqrt((d * (femops.diffusion(W) @ d)).reshape(mesh.num_elements, -1).sum(axis=1))
     fit = femops.adapt.recovered(V, u) / error
     local = femops.adapt.residual((A, lambda W: femops.load(W, lambda x: 3.0 * smooth(x))), u)
-    assert 0.3 < fit.min() and fit.max() < 1.5
-    assert 0.15 < (local / error).min() and (local / error).max() < 1.5
+    assert fit.min() > 0.3
+    assert fit.max() < 1.5
+    assert (local / error).min() > 0.15
+    assert (local / error).max() < 1.5
     assert np.corrcoef(np.log(error), np.log(local))[0, 1] > 0.9
 
 
@@ -122,19 +122,25 @@ def test_jump_of_a_coefficient() -> None:
 
 def test_boundary_conditions_count() -> None:
     """Fluxes that are not those of the boundary are part of the residual, and Robin's too."""
-    V = femops.H1(femops.box((4, 4)).refined([0, 15]), 2)
-    right = V.mesh.with_names(boundary={"right": lambda x: x[0] > 1 - 1e-9})
-    V = femops.H1(right, 2)
-    A = femops.diffusion(V) + femops.boundary_mass(V, 3.0, attributes="right")
-    A = A.constrained(V.boundary_dofs(lambda x: x[0] < 1e-9))
-    u = V.interpolate(lambda x: x[0])  # -u' = 3 u - 4 at the end
+    mesh = femops.box((4, 4)).refined([0, 15])
+    mesh = mesh.with_names(boundary={"right": lambda x: x[0] > 1 - 1e-9})
 
-    def given(W: Any) -> Any:
-        return femops.boundary_load(W, 4.0, attributes="right")
+    def made(order: int, flux: Any) -> Any:
+        V = femops.H1(mesh, order)
+        A = femops.diffusion(V) + femops.boundary_mass(V, 3.0, attributes="right")
+        A = A.constrained(V.boundary_dofs(lambda x: x[0] < 1e-9))
+        load = lambda W: femops.boundary_load(W, flux, attributes="right")  # noqa: E731
+        u, _ = femops.cg(A, A.rhs(load(V)), M=femops.jacobi(A), rtol=1e-12)
+        return V, (A, load), u
 
-    assert femops.adapt.residual((A, given), u).max() < 1e-12
-    wrong = femops.adapt.residual((A, lambda W: 2.0 * given(W)), u)
-    assert wrong[V.mesh.element_centers()[:, 0] > 0.8].max() > 0.1
+    _, equation, u = made(2, 4.0)  # u = x, as -u' = 3 u - 4 at the end
+    assert femops.adapt.residual(equation, u).max() < 1e-9
+    V, equation, u = made(2, lambda x: np.sin(9.0 * x[1]))
+    W, (B, _), w = made(6, lambda x: np.sin(9.0 * x[1]))
+    d = w - W.interpolate((V, u))
+    eta = femops.adapt.residual(equation, u)
+    assert 0.8 < np.linalg.norm(eta) / np.sqrt(d @ (B.unconstrained @ d)) < 1.4
+    assert np.argmax(eta) in np.flatnonzero(mesh.element_centers()[:, 0] > 0.8)
 
 
 def test_nonlinear_and_several_components() -> None:
@@ -238,7 +244,10 @@ BAD = {
         lambda A, u, b: femops.adapt.recovered(femops.mass(A.space, quadrature=3), u),
         "functions of order 3 need 4",
     ),
-    "no goal": (lambda A, u, b: femops.adapt.goal((A, lambda W: W.zeros()), u, 3), "J is 3: give a Functional"),
+    "no goal": (
+        lambda A, u, b: femops.adapt.goal((A, lambda W: W.zeros()), u, 3),
+        "J is 3: give a Functional",
+    ),
 }
 
 
