@@ -54,12 +54,16 @@ def main():
     turned = lambda x: front(np.stack([x[1], -x[0]]))  # noqa: E731
     error = femops.l2_error(V, u, turned) / femops.l2_norm(V, V.interpolate(turned))
     uniform = (8 * 2**FINEST * ORDER + 1) ** 2
-    print(
-        f"error after a quarter of a turn {error:.3f}; at most {most} dofs, a uniform mesh has {uniform}"
-    )
+    print(f"error after a quarter of a turn {error:.3f}")
+    print(f"at most {most} dofs, a uniform mesh has {uniform}")
     print(f"heat kept to {abs(femops.integrate(V, u) / start - 1.0):.1e}")
-    Path("out").mkdir(exist_ok=True)
-    print(femops.io.picture("out/moving_front.png", V, u, name="heat"))
+    assert error < 0.05
+    assert most < 0.6 * uniform
+    try:
+        Path("out").mkdir(exist_ok=True)
+        print(femops.io.picture("out/moving_front.png", V, u, name="heat"))
+    except femops.errors.MissingExtraError as missing:
+        print(f"no picture: {missing}")
 
 
 if __name__ == "__main__":
