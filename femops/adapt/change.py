@@ -51,4 +51,4 @@ def change(mesh: Mesh, refine: ArrayLike = (), coarsen: ArrayLike = ()) -> Mesh:
             more = np.zeros(coarse.num_elements, dtype=np.bool_)
             more[pairs.inside[stays]] = True
             mesh = coarse
-    return mesh.refined(np.flatnonzero(more))
+    return mesh.refine() if more.all() else mesh.refined(np.flatnonzero(more))
