@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import sys
+import threading
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,42 @@ _OWNERS = {
     "A.{}, of an operator A": ("femops.operators", "Operator"),
 }
 """Maps the notation of a hint to a module and a class in it, whose attributes the hint names."""
+
+
+_LONGEST_WAIT = 10.0  # seconds
+_lock = threading.RLock()
+_changed = threading.Condition(_lock)
+_importing: list[tuple[int, int]] = []  # process and thread that import a part of the package
+
+
+def _import(module: str) -> Any:
+    """Import a module. A fork waits until it is imported: a child would wait for it for ever."""
+    _let_forks_wait()
+    mine = os.getpid(), threading.get_ident()
+    try:
+        with _changed:
+            _importing.append(mine)
+        return importlib.import_module(module)
+    finally:
+        with _changed, suppress(ValueError):  # an interrupt came before it was noted
+            _importing.remove(mine)
+            _changed.notify_all()
+
+
+@cache
+def _let_forks_wait() -> None:
+    importlib.import_module("logging")  # a fork takes its lock, which imports need, after the wait
+    importlib.import_module("femops_kernels.exclusive").held_in_forks(_lock, _wait_for_imports)
+
+
+def _wait_for_imports() -> None:
+    """Wait for other threads. The wait has an end, as they may wait for an import of this one."""
+    here, mine = os.getpid(), threading.get_ident()
+
+    def alone() -> bool:
+        return not any(process == here and thread != mine for process, thread in _importing)
+
+    _changed.wait_for(alone, _LONGEST_WAIT)
 
 
 def _version() -> str:
@@ -75,14 +115,10 @@ def attribute(name: str) -> Any:
     if name == "__version__":
         value: Any = _version()
     elif name in OPTIONAL:
-        value = importlib.import_module(f"femops.{name}")
+        value = _import(f"femops.{name}")
     elif name in HOME:
         home = HOME[name]
-        value = (
-            importlib.import_module(f"femops.{name}")
-            if home == "femops"
-            else getattr(importlib.import_module(home), name)
-        )
+        value = _import(f"femops.{name}") if home == "femops" else getattr(_import(home), name)
     else:
         raise AttributeError(_unknown(name), name=name, obj=None)  # Python would add a second hint
     setattr(sys.modules[__package__], name, value)

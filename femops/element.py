@@ -200,7 +200,10 @@ def table_of(element: Element, grid: Grid) -> Floats:
 def halves_of(element: Element) -> Floats:
     """Matrices (2, p + 1, p + 1) from coefficients on an edge to those on each of its halves."""
     if not isinstance(element, TensorElement) or len({*element.bases}) > 1:
-        raise SpaceError("this element has no functions on locally refined meshes yet")
+        raise SpaceError(
+            "functions that are no products of the same 1-D functions in each direction cannot be "
+            "interpolated to hanging nodes: take femops.H1 or femops.L2, or a mesh that conforms"
+        )
     basis = element.bases[0]
     halves = [basis.from_nodal @ basis.interpolation((basis.nodes + k) / 2) for k in (0, 1)]
     return np.stack(halves)

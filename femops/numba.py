@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from femops_kernels.cpu.applier import Applier
 from femops_kernels.cpu.in_order import in_order
 from femops_kernels.cpu.laws import evaluated
 from femops_kernels.errors import KernelError
+from femops_kernels.exclusive import held_in_forks
 from femops_kernels.laws.law import Law
 from femops_kernels.laws.reader import read
 
@@ -41,10 +41,7 @@ if numba.version_info.short < (0, 62):
 history = History
 __all__ = ["applier", "history", "law", "pointwise"]
 
-if hasattr(os, "register_at_fork"):
-    # A fork waits while another thread compiles: in the child that thread would keep Numba's lock.
-    _after = {"after_in_parent": _lock.release, "after_in_child": _lock.release}
-    os.register_at_fork(before=_lock.acquire, **_after)
+held_in_forks(_lock)  # while another thread compiles: in the child it would keep Numba's lock
 _APPLY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 

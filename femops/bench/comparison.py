@@ -20,7 +20,7 @@ from femops.bench.solvers.multigrid import run_beside
 from femops.errors import FileError
 from femops.io.atomic import fill, replacing
 from femops_common.arguments import number_of
-from femops_meshes.formats.temporary import regular
+from femops_meshes.formats.files import content_of
 
 FORMAT = 1
 """Number of the format of files, which changes when their keys change."""
@@ -157,8 +157,7 @@ def read_comparisons(folder: str | os.PathLike[str]) -> list[Document]:
 
 def _read(file: Path) -> Document:
     try:
-        with open(file, encoding="utf-8", opener=regular) as source:
-            document = json.loads(source.read())
+        document = json.loads(content_of(file).decode())
     except OSError as error:
         raise FileError(f"cannot read '{file}': {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # no JSON, or no text

@@ -242,7 +242,16 @@ class Space(DomainSpace, ABC):
         if self.signed and self.device is not None:
             raise SpaceError("elements with signs have no kernels on a device: leave out device")
         if self.restriction.hanging is not None and self.device is not None:
-            raise SpaceError("locally refined meshes have no kernels on a device yet")
+            raise SpaceError(
+                "locally refined meshes have no kernels on a device yet: leave out device"
+            )
+        carriers = self.mesh.topology.carriers
+        hangs = carriers is not None and len(carriers.hanging)
+        if hangs and self.continuous and self.restriction.hanging is None:
+            raise SpaceError(
+                f"{type(self).__name__} would jump at the hanging nodes of a locally refined mesh: "
+                "take femops.H1 in one process, an L2 space, or a mesh that conforms"
+            )
         self.ndofs = self.restriction.owned
         self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
         self.shape = (self.size,)

@@ -78,6 +78,28 @@ class Reentrant:
 _all_reentrant: WeakSet[Reentrant] = WeakSet()
 
 
+def held_in_forks(lock: RLock, ready: Callable[[], object] | None = None) -> None:
+    """Let a fork wait for a lock, and for a function that is called with it.
+
+    In the child the thread that held the lock would hold it for ever.
+    """
+    held: list[bool] = []  # a fork that has begun before this call ends without the lock
+
+    def before() -> None:
+        lock.acquire()
+        held.append(True)
+        if ready is not None:
+            ready()
+
+    def after() -> None:
+        if held:
+            held.pop()
+            lock.release()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
+
+
 def usable(lock: RLock) -> RLock:
     """Return the lock, or a new one if another thread holds it."""
     if not lock.acquire(blocking=False):

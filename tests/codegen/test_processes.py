@@ -329,6 +329,29 @@ def test_a_fork_while_a_thread_compiles(run, tmp_path):
     run(body, tmp_path, SMALL)
 
 
+def test_a_fork_while_a_thread_imports(run, tmp_path):
+    """The child imports the same part of femops, whose lock a thread of its parent held."""
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(0.5)\npart = 1\n")
+    body = f"""
+    import os, signal, sys, threading
+    from femops import _lazy
+    sys.path.append({str(tmp_path)!r})
+    _lazy.HOME["part"] = "slow"
+    thread = threading.Thread(target=lambda: femops.part)
+    thread.start()
+    while "slow" not in sys.modules:
+        threading.Event().wait(0.01)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends one who waits
+        os._exit(femops.part - 1)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    assert femops.part == 1
+    """
+    run(body, tmp_path, SMALL)
+
+
 SOLVES = """
 import os, signal, threading, time
 from functools import cached_property

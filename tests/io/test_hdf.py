@@ -456,6 +456,11 @@ def large_chunks(file, _):
     file["VTKHDF/PointData"].create_dataset("u", (25,), "f8", maxshape=(None,), chunks=(2**24,))
 
 
+def one_array_with_two_names(file, _):
+    del file["VTKHDF/Offsets"]
+    file["VTKHDF/Offsets"] = file["VTKHDF/Connectivity"]
+
+
 def no_time(file, _):
     file["VTKHDF/Steps/Values"][0] = np.nan
 
@@ -470,7 +475,7 @@ def without_chunks(file, _):
 
 
 CHANGES = [linked, stored_elsewhere, bomb, another_kind, without, more_steps, no_number]
-CHANGES.append(without_chunks)
+CHANGES += [without_chunks, one_array_with_two_names]
 
 
 if os.name == "posix":
@@ -498,6 +503,38 @@ def test_texts_of_variable_length_are_not_read(tmp_path):
     with h5py.File(path, "r+") as file:
         file["VTKHDF"].attrs["femops_mesh"] = "0" * 32
     with pytest.raises(FileError, match="was not written by femops"):
+        femops.io.TimeSeries(path, existing="continue")
+
+
+@pytest.mark.parametrize("place", ["VTKHDF/PointData", "VTKHDF", "VTKHDF/Steps"])
+def test_types_of_parts_in_parts_are_not_read(tmp_path, place):
+    """A file of kilobytes may have a type of thousands of parts, which takes h5py minutes."""
+    path, kind = tmp_path / "run.vtkhdf", h5py.h5t.NATIVE_INT8
+    femops.io.TimeSeries(path)
+    for _ in range(100):
+        outer = h5py.h5t.create(h5py.h5t.COMPOUND, 1)
+        outer.insert(b"a", 0, kind)
+        kind = outer
+    at = h5py.h5s.create(h5py.h5s.SCALAR)
+    with h5py.File(path, "r+") as file:
+        if place == "VTKHDF/PointData":
+            h5py.h5d.create(file[place].id, b"v", kind, at)
+        else:
+            name = "femops_mesh" if place == "VTKHDF" else "NSteps"
+            del file[place].attrs[name]
+            h5py.h5a.create(file[place].id, name.encode(), kind, at)
+    with pytest.raises(FileError, match="numbers of another kind"):
+        femops.io.TimeSeries(path, existing="continue")
+
+
+def test_a_file_whose_head_is_further_on(tmp_path):
+    """HDF5 looks for it there, where it may be of a version without checksums."""
+    path = tmp_path / "run.vtkhdf"
+    femops.io.TimeSeries(path)
+    with h5py.File(path) as file, h5py.File(tmp_path / "other", "w", userblock_size=512) as other:
+        file.copy("VTKHDF", other)
+    (tmp_path / "other").rename(path)
+    with pytest.raises(FileError, match="does not begin like files of HDF5"):
         femops.io.TimeSeries(path, existing="continue")
 
 

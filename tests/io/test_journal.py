@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,15 @@ def test_a_damaged_journal(tmp_path: Path, damage: bytes) -> None:
     with pytest.raises(FileError, match="femops-journal' is damaged"):
         recover(path)
     assert (path.read_bytes(), journal.read_bytes()) == (OLD, damage)
+
+
+def test_a_journal_of_places_that_no_file_has(tmp_path: Path) -> None:
+    path, entry = made(tmp_path), module._PLACE.pack(2**64 - 1) + bytes(2 * 4096)
+    head = module._HEAD.pack(module._MAGIC, len(OLD))
+    checksum = module._SUM.pack(zlib.crc32(head + entry))
+    (tmp_path / ".data-femops-journal").write_bytes(head + checksum + entry)
+    recover(path)
+    assert path.read_bytes() == OLD
 
 
 def test_any_byte_of_a_journal_that_is_changed_or_missing(

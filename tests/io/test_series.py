@@ -16,6 +16,7 @@ from femops.errors import FileError
 from femops.io import atomic
 from femops.io.vtk import series as module
 from femops.io.vtk.pieces import piece_files
+from femops.parallel import Serial
 from support.cases.series import field, saved
 
 
@@ -250,6 +251,11 @@ def test_damaged_and_nonowned_series_are_refused(tmp_path, space):
         text.replace('timestep="1.0"', ""),
         *(text.replace('"1.0"', f'"{time}"') for time in ("x", "nan", "inf", "-1.0")),
         text.replace('"1.0"?', '"1.0" encoding="none"?'),
+        *(
+            text.replace('<DataSet timestep="1', new)
+            for new in ('<DataTet timestep="1', "=DataSet")
+        ),
+        "<VTKFile><Other/></VTKFile>",
     ):
         path.write_text(bad)
         with pytest.raises(FileError, match="not a series that can be read"):
@@ -264,6 +270,17 @@ def test_damaged_and_nonowned_series_are_refused(tmp_path, space):
     (tmp_path / "run" / "run_000001.vtu").unlink()
     with pytest.raises(FileError, match="missing"):
         femops.io.TimeSeries(path, existing="continue")
+
+
+def test_no_changed_byte_of_an_index_loses_a_step(tmp_path, space):
+    path = tmp_path / "run.pvd"
+    saved(path, space, [0.0, 1.0])
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        for bit in range(8):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+            with suppress(FileError):
+                assert len(module.PvdFiles(path, Serial())._read_index()) == 2
 
 
 def test_paths(tmp_path, space):

@@ -149,7 +149,7 @@ def test_a_size_that_the_file_does_not_have(tmp_path, whole, number):
 @pytest.mark.parametrize("hole", ["text", "table", "padding"])
 def test_a_file_with_holes_takes_no_memory(tmp_path, whole, hole):
     """It is small on the disk: its text, or the checksums of its many short blocks, are a hole."""
-    path, size = tmp_path / "run.state", 2**28
+    path, size = tmp_path / "run.state", 2**38 if hole == "table" else 2**28
     version, length, _ = _REST.unpack(whole[_PREFIX.size : FIXED])
     tree, zeros = json.loads(whole[FIXED : FIXED + length]), bytes(2**20)
     if hole == "text":
@@ -161,11 +161,8 @@ def test_a_file_with_holes_takes_no_memory(tmp_path, whole, hole):
     else:
         rows = 1 if hole == "table" else size // 4
         tree["vectors"]["u"] |= {"dofs": size // 4, "rows": rows}
-        text, of_table = json.dumps(tree).encode(), 0
-        for _ in range(size // len(zeros) if hole == "table" else 0):
-            of_table = zlib.crc32(zeros, of_table)
-        of_table = of_table if hole == "table" else zlib.crc32(bytes(4))
-        rest = _REST.pack(version, len(text), of_table) + text
+        text = json.dumps(tree).encode()
+        rest = _REST.pack(version, len(text), zlib.crc32(bytes(4))) + text
         head = _PREFIX.pack(MAGIC, zlib.crc32(rest)) + rest
     with path.open("wb") as file:
         file.write(head)
@@ -174,8 +171,8 @@ def test_a_file_with_holes_takes_no_memory(tmp_path, whole, hole):
         file.truncate(len(head) + size if hole == "text" else start + 2 * size)
     tracemalloc.start()
     try:
-        if hole == "text":
-            with pytest.raises(CheckpointError, match="damaged: its head"):
+        if hole in ("text", "table"):
+            with pytest.raises(CheckpointError, match=r"damaged: (its head|the table)"):
                 femops.io.load_state(path)
         else:
             femops.io.load_state(path)  # it has the values

@@ -227,6 +227,14 @@ def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(tmp_path, monke
         read_mesh(tmp_path / "pipe")
 
 
+def test_holes_of_a_sparse_file_take_no_memory(tmp_path):
+    with (tmp_path / "a.mesh").open("wb") as file:
+        file.write(SQUARES.encode())
+        file.truncate(2**40)
+    with pytest.raises(MeshFileError, match="it has a hole from byte 1048576 on"):
+        read_mesh(tmp_path / "a.mesh")
+
+
 def test_many_names_are_read_in_proportion_to_their_number(tmp_path):
     seconds = []
     for count in (1000, 16_000):
@@ -258,6 +266,16 @@ def test_every_truncation_is_an_error():
             # only the last number can lose digits without anyone noticing
             assert end > whole.rindex("\n")
             assert mesh.num_elements > 0
+
+
+def test_the_last_line_of_newer_versions_is_not_left_out():
+    """MFEM requires it. Without it nobody would notice that the last number has lost digits."""
+    for version in ("v1.2", "v1.3"):
+        whole = CURVED.replace("v1.0", version).rstrip() + "\nmfem_mesh_end\n"
+        assert read_mfem(whole).num_elements > 0
+        for end in range(len(CURVED.rstrip()) - 20, len(whole) - 1):
+            with pytest.raises(MeshFormatError):
+                read_mfem(whole[:end] + "\n")
 
 
 def test_absurd_counts_allocate_nothing(tmp_path):

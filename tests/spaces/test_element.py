@@ -573,3 +573,12 @@ def test_multigrid_beside_a_state_on_other_elements():
         assert info.converged
         assert info.iterations < 40
         assert error(x, np.linalg.solve(A.assemble().toarray(), b)) < 1e-8
+
+
+def test_locally_refined_meshes_are_refused():
+    """Their hanging nodes need products of the same functions in each direction."""
+    mesh = femops.box((2, 2)).refined([0])
+    with pytest.raises(SpaceError, match="cannot be interpolated to hanging nodes"):
+        Hierarchical(mesh, 3, 1, "gll")
+    with pytest.raises(SpaceError, match="MixedOrders would jump at the hanging nodes"):
+        MixedOrders(mesh, (2, 3))

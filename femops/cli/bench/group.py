@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from femops.cli.bench.adaptive import adaptive
 from femops.cli.bench.comparison import compare, machine
 from femops.cli.bench.eigen import eigen
 from femops.cli.bench.faces import faces
@@ -40,5 +41,5 @@ for _name, _what in PROBLEMS.items():
 app.command("all", cls=PlotCommand)(all_problems)
 for _command in (cg, solve, scaling, multivector, gemm, eigen, gpu):
     app.command(cls=PlotCommand)(_command)
-for _plain in (faces, machine, compare, soak):
+for _plain in (adaptive, faces, machine, compare, soak):
     app.command()(_plain)

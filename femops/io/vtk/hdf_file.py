@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from operator import index
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -184,7 +185,9 @@ def file_of(raw: Any, path: Path, mode: str = "r+") -> Any:
     """Open a file of HDF5 whose format has checksums."""
     raw.seek(0)
     head = raw.read(9)
-    if head[:8] == b"\x89HDF\r\n\x1a\n" and head[8] < 3:
+    if head[:8] != b"\x89HDF\r\n\x1a\n":  # HDF5 would look for its head further on
+        raise OSError("it does not begin like files of HDF5")
+    if head[8] < 3:
         raise FileError(
             f"'{path}' was not written by femops, or by a version without checksums: choose "
             "another name"
@@ -245,14 +248,31 @@ def set_mesh(root: Any, digest: str) -> None:
     root.attrs.create(_MESH, np.bytes_(digest), dtype="S32")
 
 
-def stored_mesh(root: Any) -> str | None:
-    """Hash of the last step's mesh. None if femops did not write the file.
+def type_of(stored: Any) -> np.dtype[Any]:
+    """Type of an array or attribute. Raise if it is of several parts.
 
-    HDF5 ends the process if it reads a text of variable length from a damaged file.
+    h5py takes minutes for a type of thousands of parts, one in the other. HDF5 ends the process if
+    it reads a text of variable length from a damaged file.
     """
-    if _MESH not in root.attrs or root.attrs.get_id(_MESH).dtype != "S32":
+    found = stored.get_type()
+    if found.get_class() not in (h5py().h5t.INTEGER, h5py().h5t.FLOAT, h5py().h5t.STRING):
+        raise ValueError("it has numbers of another kind")
+    dtype: np.dtype[Any] = found.dtype
+    return dtype
+
+
+def stored_mesh(root: Any) -> str | None:
+    """Hash of the last step's mesh. None if femops did not write the file."""
+    if _MESH not in root.attrs or type_of(root.attrs.get_id(_MESH)) != "S32":
         return None
     return str(root.attrs[_MESH].decode())
+
+
+def stored_count(steps: Any) -> int:
+    """Number of steps that the file announces."""
+    if type_of(steps.attrs.get_id("NSteps")).kind not in "iu":
+        raise ValueError("its number of steps is no whole number")
+    return index(steps.attrs["NSteps"])
 
 
 def check_layout(file: Any) -> None:
@@ -273,17 +293,20 @@ def _check_group(group: Any, model: Any, numbers: str | None) -> None:
         item, due = item_of(group, name), model.get(name)
         if not isinstance(item, h5py().Dataset if due is None else type(due)):
             raise ValueError(f"{name!r} is of another kind")
+        if h5py().h5o.get_info(item.id).rc != 1:
+            raise ValueError(f"{name!r} has another name too")
         if isinstance(item, h5py().Group):
             free = {"PointData": "f", "PointDataOffsets": "i"}
             _check_group(item, due, free.get(name))
             continue
-        same = item.dtype.kind == numbers
+        dtype = type_of(item.id)
+        same = dtype.kind == numbers
         if due is not None:
-            same = (item.dtype, item.shape[1:]) == (due.dtype, due.shape[1:])
+            same = (dtype, item.shape[1:]) == (due.dtype, due.shape[1:])
         if not same or item.chunks is None or item.maxshape[0] is not None:
             raise ValueError(f"{name!r} is an array of another kind")
         rows, *row = item.chunks
-        least = rows == 1 or item.dtype.itemsize * math.prod(item.chunks) <= _CHUNK
+        least = rows == 1 or dtype.itemsize * math.prod(item.chunks) <= _CHUNK
         # HDF5 goes through all chunks of an array that shrinks, also those that the file lacks
         least &= item.nbytes <= item.id.get_storage_size()
         if not least or (*row,) != item.shape[1:] or item.id.get_create_plist().get_nfilters():

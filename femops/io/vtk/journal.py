@@ -221,6 +221,8 @@ def _parts(entry: bytes) -> tuple[int, bytes, bytes]:
 
 def _holds(file: IO[bytes], place: int, old: bytes, new: bytes) -> bool:
     """True if each byte of a file is the old or the new one: it may be half overwritten."""
+    if place >= os.fstat(file.fileno()).st_size:  # the change has cut it off already
+        return True
     file.seek(place)
     found = np.frombuffer(file.read(len(new)), np.uint8)
     before, after = (np.frombuffer(part, np.uint8)[: len(found)] for part in (old, new))

@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from operator import index
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -45,6 +44,7 @@ from femops.io.vtk.hdf_file import (
     opened,
     readable,
     set_mesh,
+    stored_count,
     stored_mesh,
     write_empty,
 )
@@ -149,7 +149,7 @@ class PvdFiles(Store):
         """Times and files of an existing series."""
         try:
             with open(self.path, "rb", opener=regular) as index_file:
-                steps = ET.parse(index_file).getroot().findall("./Collection/DataSet")
+                steps = _entries(ET.parse(index_file).getroot())
             times = [float(step.attrib["timestep"]) for step in steps]
             files = [self.path.parent / step.attrib["file"] for step in steps]
             check_times(times)
@@ -164,6 +164,16 @@ class PvdFiles(Store):
                     f"'{self._names(step)[0].name}' is due): choose another name"
                 )
         return list(zip(times, files, strict=True))
+
+
+def _entries(root: ET.Element) -> list[ET.Element]:
+    """Entries of the steps of an index. Raise if it has others, which would be lost."""
+    steps = [step for collection in root for step in collection]
+    tags = [root.tag, *(part.tag for part in root), *(step.tag for step in steps)]
+    due, text = ["VTKFile", "Collection"] + ["DataSet"] * len(steps), "".join(root.itertext())
+    if tags != due or any(map(len, steps)) or text.strip():
+        raise ValueError("it is no VTKFile of one Collection of DataSets")
+    return steps
 
 
 def _remove_step(file: Path) -> None:
@@ -300,7 +310,7 @@ class HdfFile(Store):
 def _times(root: Any) -> tuple[float, ...]:
     """Times of the steps that are complete."""
     steps = root["Steps"]
-    values, count = steps["Values"], index(steps.attrs["NSteps"])
+    values, count = steps["Values"], stored_count(steps)
     stored = values.id.get_storage_size() // values.dtype.itemsize
     if not 0 <= count <= min(len(values), stored):
         raise ValueError(f"it has {count} steps")

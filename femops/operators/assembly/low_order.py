@@ -10,6 +10,7 @@ each D is.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -17,20 +18,21 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array, eye_array, kron
 
 from femops.basis import gauss
 from femops.operators.assembly.csr import (
-    assemble_csr,
     domains,
     require_memory,
     split,
+    summed_matrices,
 )
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.point_matrices import entry_numbers, point_matrices
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.snapshots import between_points
 from femops.operators.integrals.term import Sum, Term
+from femops.spaces.domain_space import DomainSpace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -44,18 +46,52 @@ def low_order_matrix(summands: Sum, constraints: Constraints, dtype: np.dtype[An
     require_memory(_nbytes(summands), "the matrix of order 1", "a smaller mesh or order")
     if summands.first.trial.volume.distributed is not None:
         return rank_matrix(summands, constraints, cells=sub_cells)
-    return split(assemble_csr(summands, cells=sub_cells), constraints, dtype)[0]
+    parts = [_domain_matrix(group) for group in domains(summands)]
+    return split(reduce(operator.add, parts), constraints, dtype)[0]
 
 
-def sub_cells(summands: Sum) -> tuple[Floats, Ints, Ints]:
+def _domain_matrix(summands: Sum) -> csr_array:
+    """Matrix (size, size) of integrals over the same elements."""
+    space = summands.first.trial
+    if space.restriction.hanging is None:
+        return summed_matrices(*sub_cells(summands), (space.size, space.size))
+    ne, n, ncomp = space.domain.num_elements, space.restriction.num_nodes, space.ncomp
+    nodes = np.arange(ne * n * ncomp).reshape(ne, n, ncomp).swapaxes(1, 2)
+    matrix = summed_matrices(*sub_cells(summands, nodes), (nodes.size, nodes.size))
+    P = _nodes_from_dofs(space)
+    return csr_array(P.T @ matrix @ P)
+
+
+def _nodes_from_dofs(space: DomainSpace) -> csr_array:
+    """Matrix (ne * nodes * ncomp, size) from dofs to the nodes of each element."""
+    restriction, hanging = space.restriction, space.restriction.hanging
+    assert hanging is not None
+    indices, n = restriction.indices, restriction.num_nodes
+    places = np.arange(indices.size).reshape(indices.shape)
+    hangs = np.zeros(len(indices), dtype=np.bool_)
+    hangs[hanging.hanging[:, 0]] = True
+    some = np.flatnonzero(hangs)
+    same = np.broadcast_to(np.eye(n), (len(some), n, n))
+    values = hanging.transposed(same, some)  # (elements, dofs, nodes)
+    element, dof, node = np.nonzero(values)
+    rows = np.concatenate([places[~hangs].reshape(-1), places[some[element], node]])
+    columns = np.concatenate([indices[~hangs].reshape(-1), indices[some[element], dof]])
+    ones = np.ones(rows.size - element.size)
+    entries = np.concatenate([ones, values[element, dof, node]])
+    one = coo_array((entries, (rows, columns)), shape=restriction.shape).tocsr()
+    return csr_array(kron(one, eye_array(space.ncomp), format="csr"))
+
+
+def sub_cells(summands: Sum, places: Ints | None = None) -> tuple[Floats, Ints, Ints]:
     """Matrices of the sub-cells of all elements of one domain.
 
+    `places` (ne, ncomp, nodes): rows of the elements' nodes, by default those of their dofs.
     Shapes: `values` (ne * cells, n, n), `rows`, `columns` (ne * cells, n).
     """
     first = summands.first
     nodes = _Cells(first).nodes
     shape = first.domain.num_elements, first.trial.ncomp, first.trial.restriction.num_nodes
-    dofs = first.trial.pattern().reshape(shape)
+    dofs = first.trial.pattern().reshape(shape) if places is None else places
     cells = np.moveaxis(dofs[:, :, nodes], 1, 2)  # (ne, cells, ncomp, nodes of a cell)
     per_cell = first.trial.ncomp * nodes.shape[1]
     cells = np.ascontiguousarray(cells).reshape(len(dofs) * len(nodes), per_cell)

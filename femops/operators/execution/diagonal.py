@@ -65,8 +65,10 @@ def _kernel(term: Term) -> DiagonalKernel:
     points, spec = term.quadrature.points, point_spec(term)
     if spec.hanging:  # the entries of hanging nodes are added by `_swept`
         made = {side: replace(side, masked=True) for side in (*spec.sources, *spec.targets)}
-        sides = (tuple(made[side] for side in each) for each in (spec.sources, spec.targets))
-        spec = replace(spec, **dict(zip(("sources", "targets"), sides, strict=True)))
+        sources, targets = (
+            tuple(made[side] for side in each) for each in (spec.sources, spec.targets)
+        )
+        spec = replace(spec, sources=sources, targets=targets)
     slopes = (basis.gradient(points) for basis in term.trial.tensor.bases)
     return DiagonalKernel(spec, *planned(spec, plans_of(term)), term.width, tuple(slopes))
 

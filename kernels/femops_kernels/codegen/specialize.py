@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.native import SKELETON, CompiledKernel, compiled, loaded
 from femops_kernels.codegen.notice import NOTICE
 from femops_kernels.codegen.private import read_private
+from femops_kernels.exclusive import held_in_forks
 
 _PACKAGE = Path(__file__).parents[1]
 _HEADER = """\
@@ -50,11 +50,7 @@ Parts = tuple[Sequence[str], Mapping[str, object], str]
 
 _loaded: dict[str, CompiledKernel] = {}
 _lock = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    # a fork waits for the kernel that another thread compiles: in the child that thread would hold
-    # this lock, LLVM's and the file's for ever
-    _after = {"after_in_parent": _lock.release, "after_in_child": _lock.release}
-    os.register_at_fork(before=_lock.acquire, **_after)
+held_in_forks(_lock)  # in the child a thread that compiles would keep LLVM's lock and the file's
 
 
 @cache

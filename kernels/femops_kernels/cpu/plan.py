@@ -122,57 +122,77 @@ def copies(
 @final
 @dataclass(frozen=True, eq=False)
 class HangingBatches:
-    """Hanging entities of batches, as ``skeletons/batch/hanging.py`` reads them."""
+    """Hanging entities of batches, as ``skeletons/batch/entities.py`` describes them."""
 
     starts: Int  # (nbatch + 1,): first entity of each batch, and their number
     entities: Int  # (n,): slot + 2**8 code + 2**24 half, by ascending elements
-    nodes: Int  # (nodes, 3): run, place in it, position run by run
-    # (codes, 6): nodes across, first node, two steps, two directions
-    codes: Int
+    nodes: Int  # (m, 3)
+    codes: Int  # (codes, 6)
     # part_starts, parts: the same of faces of which elements have a part
     part_starts: Int
     parts: Int
+    runs: Int  # (r, 2)
 
     @classmethod
     def of(cls, hanging: Int, parts: Int, ne: int, width: int, runs: DofRuns) -> HangingBatches:
         """Batches of ``width`` elements; ``hanging``, ``parts`` (n, 3): element, code and half."""
-        batches = np.arange(-(-ne // width) + 1)
+        batches, p = np.arange(-(-ne // width) + 1), runs.p1d
         starts = np.searchsorted(hanging[:, 0] // width, batches)
         part_starts = np.searchsorted(parts[:, 0] // width, batches)
-        run, place = np.empty((2, runs.num_nodes), dtype=np.int64)
-        begin = np.zeros(runs.num_nodes, dtype=np.int64)
-        before = 0
-        for number, nodes in enumerate(runs.nodes):
-            run[nodes], place[nodes], begin[nodes] = number, np.arange(len(nodes)), before
-            before += len(nodes)
-        p, dim = runs.p1d, runs.dim
-        codes = np.zeros((3**dim * (1 + p), 6), dtype=np.int64)
-        for row, of in enumerate(itertools.product(range(3), repeat=dim)):
-            digits = of[::-1]
-            along = [d for d, t in enumerate(digits) if t == 1]
-            if len(along) in (1, 2):
-                first = sum(p**d * (p - 1) for d, t in enumerate(digits) if t == 2)
-                a, b = along[0], along[-1]
-                codes[row] = 1 if a == b else p, first, p**a, p**b, a, b
-            if len(along) == dim - 1 > 0:
-                normal = next(d for d, t in enumerate(digits) if t != 1)
-                a, b = along[0], along[-1]
-                for layer in range(p):
-                    own = 1 if a == b else p, layer * p**normal, p**a, p**b, a, b
-                    codes[3**dim + row * p + layer] = own
+        table = _Codes(runs, width)
+        for code in np.unique(hanging[:, 1]).tolist():
+            table.add(code, code)
+        for code in np.unique(parts[:, 1]).tolist():
+            for layer in range(p):
+                table.add(3**runs.dim + code * p + layer, code, layer)
         entities = hanging @ (0, 2**8, 2**24) + hanging[:, 0] % width
-        faces = (3**dim + parts[:, 1] * p) * 2**8 + parts[:, 2] * 2**24 + parts[:, 0] % width
-        nodes = np.stack([run, place, begin + place], axis=1)
-        return cls(starts, entities, nodes, codes, part_starts, faces)
+        faces = (3**runs.dim + parts[:, 1] * p) * 2**8 + parts[:, 2] * 2**24 + parts[:, 0] % width
+        nodes, of_runs = (np.array(rows, dtype=np.int64) for rows in (table.nodes, table.runs))
+        return cls(starts, entities, nodes, table.codes, part_starts, faces, of_runs)
 
     @cached_property
     def addresses(self) -> Int:
         """Addresses of the arrays."""
         arrays = (
             *(self.starts, self.entities, self.nodes, self.codes),
-            *(self.part_starts, self.parts),
+            *(self.part_starts, self.parts, self.runs),
         )
         return np.array([array.ctypes.data for array in arrays], dtype=np.int64)
+
+
+class _Codes:
+    """Nodes and runs of entities, for `HangingBatches`."""
+
+    def __init__(self, runs: DofRuns, width: int) -> None:
+        self._of, self._width, self._dim, self._p = runs, width, runs.dim, runs.p1d
+        self.codes = np.zeros((3**runs.dim * (1 + runs.p1d), 6), dtype=np.int64)
+        self.nodes: list[tuple[int, int, int]] = []
+        self.runs: list[tuple[int, int]] = []
+        self._begin = np.cumsum([0, *map(len, runs.nodes)]).tolist()
+        self._place = {
+            int(node): (run, place)
+            for run, nodes in enumerate(runs.nodes)
+            for place, node in enumerate(nodes)
+        }
+
+    def add(self, row: int, code: int, layer: int | None = None) -> None:
+        """Add an entity and its boundary, or a layer of an element along a face."""
+        p, digits = self._p, [code // 3**d % 3 for d in range(self._dim)]
+        along = [d for d, t in enumerate(digits) if t == 1]
+        first = sum(p**d * (p - 1) for d, t in enumerate(digits) if t == 2)
+        if layer is not None:
+            first = layer * p ** next(d for d, t in enumerate(digits) if t != 1)
+        a, b = along[0], along[-1]
+        count = 1 if a == b else p
+        found = [first + i * p**a + j * p**b for j in range(count) for i in range(p)]
+        runs = [*range(len(self._of.nodes))]
+        if layer is None:
+            runs = [*dict.fromkeys(self._place[node][0] for node in found)]
+        self.codes[row] = count, a, b, len(self.nodes), len(self.runs), len(runs)
+        for node in found:
+            run, place = self._place[node]
+            self.nodes.append((run * self._width, place, self._begin[run] + place))
+        self.runs += [(run * self._width, self._begin[run]) for run in runs]
 
 
 # Most bytes of a chunk's dofs in x and y: they must stay in a second-level cache beside the work

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu.system_threads import SystemThreads, system_threads
 from femops_kernels.errors import KernelValueError
+from femops_kernels.exclusive import held_in_forks
 from femops_kernels.simd import threads as layout
 
 MOST = 1024
@@ -27,9 +28,7 @@ MOST = 1024
 SPINS, LONG_SPINS = 200, 4000
 # A team of threads runs one loop at a time, and a sweep's buffer serves one application at a time.
 LAUNCH = threading.RLock()
-if hasattr(os, "register_at_fork"):  # or a child would wait for the end of a parent's loop
-    _after = {"after_in_parent": LAUNCH.release, "after_in_child": LAUNCH.release}
-    os.register_at_fork(before=LAUNCH.acquire, **_after)
+held_in_forks(LAUNCH)  # or a child would wait for the end of a parent's loop
 WORKER_PARTS: Parts = ("worker",), {}, ""
 """Parts of the compiled code that workers of a team run."""
 _LINE = 8 * layout.LINE_WORDS

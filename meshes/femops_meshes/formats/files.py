@@ -13,6 +13,9 @@ from femops_meshes.formats.temporary import regular, temporary_file, unlinked
 from femops_meshes.samples import samples
 
 _BYTES = 1024
+_HOLE = bytes(1 << 20)
+"""More zeros than any file has one after the other, as numbers of nodes lie between them."""
+
 _BEGINNINGS = {
     b"# vtk": "VTK",
     b"<VTKFile": "VTK",
@@ -78,12 +81,24 @@ def foreign_format(path: Path, data: bytes) -> str:
     )
 
 
+def content_of(path: str | os.PathLike[str]) -> bytes:
+    """Return all bytes of a regular file. Raise at a hole of a sparse file.
+
+    A sparse file of some kilobytes on a disk may take any number of bytes in memory.
+    """
+    with open(path, "rb", opener=regular) as file:
+        while block := file.read(len(_HOLE)):
+            if block == _HOLE:
+                raise ValueError(f"it has a hole from byte {file.tell() - len(_HOLE)} on")
+        file.seek(0)
+        return file.read()
+
+
 def read_text(path: str | os.PathLike[str]) -> str:
     """Read a complete text file."""
     name = printable(os.fspath(path))
     try:
-        with open(path, "rb", opener=regular) as file:
-            data = file.read()
+        data = content_of(path)
     except FileNotFoundError as error:
         here = ""
         with suppress(OSError):  # the current folder was removed

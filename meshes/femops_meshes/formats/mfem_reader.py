@@ -420,11 +420,11 @@ def _parse(scanner: Scanner) -> _Content:
     )
 
 
-def _header(scanner: Scanner) -> tuple[tuple[str, ...], bool]:
-    """Check the first line; return the tags that may end the file, and whether it has names."""
+def _header(scanner: Scanner) -> tuple[str, bool]:
+    """Check the first line; return the tag that ends the file, and whether it has names."""
     header = scanner.read('the line "MFEM mesh v1.0"')
     if header in _HEADERS:
-        return () if header == _HEADERS[0] else (_END_TAG,), header == _HEADERS[2]
+        return "" if header == _HEADERS[0] else _END_TAG, header == _HEADERS[2]
     other = {
         "MFEM NC mesh": _NONCONFORMING,
         "MFEM mesh v1.1": _NONCONFORMING,  # its first version

@@ -167,11 +167,11 @@ class Scanner:
                     return MeshGeometryError(f"{place} is not finite: give every node a position")
         return self.fail(f"{what} are no numbers")
 
-    def end(self, tags: tuple[str, ...]) -> None:
-        """Check that nothing follows but one of the end tags."""
+    def end(self, tag: str) -> None:
+        """Check that nothing follows but a line with the tag. An empty tag has no line."""
         text = self.peek()
-        if text in tags and text:
-            self.read("")
+        if tag and text in ("", tag):
+            self.read(f'the last line "{tag}"')
             text = self.peek()
         if text:
             self.read("")

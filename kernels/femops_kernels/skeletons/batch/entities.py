@@ -1,14 +1,16 @@
 """Lists of the hanging entities of batches, or of single elements where lanes are vectors.
 
-A list is given by six addresses. The first two are prefix sums over the batches, and the entities:
-``slot + 2**8 code + 2**24 half``. For each node there are its run, its place in the run, and its
-position among the nodes, run by run. For each code there are six numbers: nodes along the second
-direction of the entity (one if it is an edge), its first node, the steps along both directions, and
-these directions.
+A list is given by seven addresses: prefix sums over the batches, and the entities, as ``slot + 2**8
+code + 2**24 half``; nodes and codes; the prefix sums and entities of parts; runs.
 
-Faces of which an element has but a *part*, because the element behind is smaller, are in a second
-list, to which the last two addresses belong. All layers of the element's nodes are interpolated to
-such a part, so the face has a code for each layer, one after the other. Entities come before.
+For each code there are: the number of nodes along the second direction of the entity (one if it is
+an edge), both directions, the first of its nodes, the first of its runs, and their number. For each
+node there are: the place of its run among all slots' places, its place in the run, and its position
+among the nodes, run by run. For each run: its place, and the position of its first node.
+
+Faces of which an element has but a *part*, because the element behind is smaller, are in the second
+list of entities. All layers of the element's nodes are interpolated to such a part, so the face has
+a code for each layer, one after the other.
 """
 
 # <defaults>
@@ -17,32 +19,23 @@ from femops_kernels.simd.lanes import word
 
 # </defaults>
 
-CODE_BYTES = 8 * 6
+CODE_BYTES, NODE_BYTES, RUN_BYTES = 8 * 6, 8 * 3, 8 * 2
+NEXT_LAYER = 256  # from the entity of a layer to the next
 
 
 @inner
 def code_of(info, entity):
     """Address of the numbers of an entity's code."""
-    return word(info, 3) + (entity // 256 % 65536) * CODE_BYTES
+    return word(info, 3) + (entity >> 8 & 65535) * CODE_BYTES
 
 
 @inner
-def across(info, entity):
-    """Number of nodes along the second direction of an entity."""
-    return word(code_of(info, entity), 0)
-
-
-@inner
-def node_at(info, entity, a, b):
-    """Number of a node of an entity, from its places along both directions."""
-    code = code_of(info, entity)
-    return word(code, 1) + a * word(code, 2) + b * word(code, 3)
-
-
-@inner
-def half_along(info, entity, direction):
-    """The half, 0 or 1, of the entity's first (4) or second (5) direction."""
-    return (entity // 16777216 >> word(code_of(info, entity), direction)) & 1
+def nodes_of(info, entity, p):
+    """Slot, first node, nodes across, and where the matrices of both directions begin."""
+    code, half = code_of(info, entity), entity >> 24
+    nodes = word(info, 2) + word(code, 3) * NODE_BYTES
+    first, second = (half >> word(code, 1)) & 1, (half >> word(code, 2)) & 1
+    return entity & 255, nodes, word(code, 0), first * (p * p), second * (p * p)
 
 
 @inner

@@ -45,97 +45,109 @@ HANGING_LANES = ROW_LANES + sum([room_lanes(side) for side in (*SOURCES, *TARGET
 
 
 @inner
-def node_of(info, entity, a, b):
-    """Address of a node's numbers, and the place of its run among all slots' places."""
-    entry = word(info, 2) + node_at(info, entity, a, b) * 24
-    return entry, word(entry, 0) * LANE_WIDTH + entity % 256
-
-
-@traced
-def interpolate_entity(side, halves, info, entity, rows, back):
-    """Multiply the nodes of an entity, (second, first direction) in ``rows``, along both.
-
-    The result, (first, second direction), stands behind the rows. ``back`` is for the transpose.
-    """
-    p, lanes = side.shape[0], row_lanes(side)
-    numbers, result = lanes * LANE_WIDTH, rows + p * lanes * LANE_BYTES
-    count = across(info, entity)
-    first = half_along(info, entity, 4) * (p * p)
-    second = half_along(info, entity, 5) * (p * p)
-    for v in range(lanes):
-        if count == 1:
-            store(LANE, result, v, load(LANE, rows, v))
-        else:
-            for i in range(p):
-                total = fill(LANE, 0.0)
-                for j in range(p):
-                    k = j * p + i if back else i * p + j
-                    factor = fill_entry(LANE, halves, second + k)
-                    total = fma(factor, load(LANE, rows, j * lanes + v), total)
-                store(LANE, result, i * lanes + v, total)
-    for b in range(count):
-        for a in range(p):
-            put(LANE, rows, a * numbers + b, get(LANE, result, b * numbers + a))
+def multiply_rows(halves, first, p, lanes, rows, result, back):
+    """Multiply rows by the matrix whose entries begin at ``first``; ``back`` for its transpose."""
     for v in range(lanes):
         for i in range(p):
             total = fill(LANE, 0.0)
             for j in range(p):
-                k = j * p + i if back else i * p + j
-                factor = fill_entry(LANE, halves, first + k)
+                factor = fill_entry(LANE, halves, first + (j * p + i if back else i * p + j))
                 total = fma(factor, load(LANE, rows, j * lanes + v), total)
             store(LANE, result, i * lanes + v, total)
 
 
 @traced
-def read_entity(side, info, entity, kept, rows, c):
+def interpolate_entity(side, halves, at, rows, back):
+    """Multiply the nodes of an entity, (second, first direction) in ``rows``, along both.
+
+    The result, (first, second direction), stands behind the rows. ``at`` is from `nodes_of`;
+    ``back`` is for the transpose.
+    """
+    _, _, count, first, second = at
+    p, lanes = side.shape[0], row_lanes(side)
+    numbers, result = lanes * LANE_WIDTH, rows + p * lanes * LANE_BYTES
+    if count > 1:
+        multiply_rows(halves, second, p, lanes, rows, result, back)
+        for b in range(p):
+            for a in range(p):
+                put(LANE, rows, a * numbers + b, get(LANE, result, b * numbers + a))
+    multiply_rows(halves, first, p, lanes, rows, result, back)
+
+
+@traced
+def read_entity(side, at, kept, rows, c):
     """Read the dofs of a larger entity to rows."""
+    slot, nodes, count, _, _ = at
     p, numbers = side.shape[0], row_lanes(side) * LANE_WIDTH
-    for b in range(across(info, entity)):
+    if count > 1:
+        for b in range(p):
+            for a in range(p):
+                node = nodes + (b * p + a) * NODE_BYTES
+                start = word(kept, word(node, 0) + slot)
+                put(LANE, rows, b * numbers + a, get(LANE, start, word(node, 1) * side.ncomp + c))
+    else:
         for a in range(p):
-            entry, place = node_of(info, entity, a, b)
-            at = word(entry, 1) * side.ncomp + c
-            put(LANE, rows, b * numbers + a, get(LANE, word(kept, place), at))
+            node = nodes + a * NODE_BYTES
+            start = word(kept, word(node, 0) + slot)
+            put(LANE, rows, a * numbers, get(LANE, start, word(node, 1) * side.ncomp + c))
+
+
+@inner
+def room_of(side, slot):
+    """First number of a slot's nodes in the room."""
+    return slot * (side.all_nodes * side.ncomp)
 
 
 @traced
-def set_aside(side, info, entity, places, nodes, rows, c, zero, moved):
-    """Store what `interpolate_entity` leaves, or zeros, in the room, to which places may move."""
-    p, lanes = side.shape[0], row_lanes(side)
-    numbers, result = lanes * LANE_WIDTH, rows + p * lanes * LANE_BYTES
-    own = entity % 256 * (side.all_nodes * side.ncomp)
-    for b in range(across(info, entity)):
+def set_aside(side, at, room, rows, c):
+    """Store what `interpolate_entity` leaves in the room."""
+    slot, nodes, count, _, _ = at
+    p, numbers, own = side.shape[0], row_lanes(side) * LANE_WIDTH, room_of(side, slot)
+    result = rows + p * row_lanes(side) * LANE_BYTES
+    for b in range(count):
         for a in range(p):
-            entry, place = node_of(info, entity, a, b)
-            at = own + word(entry, 2) * side.ncomp + c
-            put(LANE, nodes, at, 0.0 if zero else get(LANE, result, a * numbers + b))
-            if moved and c == 0:
-                start = own + (word(entry, 2) - word(entry, 1)) * side.ncomp
-                put_word(places, place, nodes + start * REAL_BYTES)
+            position = word(nodes + (b * p + a) * NODE_BYTES, 2)
+            put(LANE, room, own + position * side.ncomp + c, get(LANE, result, a * numbers + b))
 
 
 @traced
-def take_results(side, info, entity, nodes, rows, c):
+def clear_room(side, at, room):
+    """Store zeros in the room at the nodes of an entity."""
+    slot, nodes, count, _, _ = at
+    own = room_of(side, slot)
+    for k in range(count * side.shape[0]):
+        position = word(nodes + k * NODE_BYTES, 2)
+        for c in range(side.ncomp):
+            put(LANE, room, own + position * side.ncomp + c, 0.0)
+
+
+@traced
+def take_results(side, at, room, rows, c):
     """Move the results of an entity from the room to rows."""
-    p, numbers = side.shape[0], row_lanes(side) * LANE_WIDTH
-    own = entity % 256 * (side.all_nodes * side.ncomp)
-    for b in range(across(info, entity)):
+    slot, nodes, count, _, _ = at
+    p, numbers, own = side.shape[0], row_lanes(side) * LANE_WIDTH, room_of(side, slot)
+    for b in range(count):
         for a in range(p):
-            entry, _ = node_of(info, entity, a, b)
-            at = own + word(entry, 2) * side.ncomp + c
-            put(LANE, rows, b * numbers + a, get(LANE, nodes, at))
-            put(LANE, nodes, at, 0.0)  # an edge of two entities belongs to the later one
+            place = own + word(nodes + (b * p + a) * NODE_BYTES, 2) * side.ncomp + c
+            row = b * numbers + a
+            if count == 1:
+                row = a * numbers
+            put(LANE, rows, row, get(LANE, room, place))
+            put(LANE, room, place, 0.0)  # an edge of two entities belongs to the later one
 
 
 @traced
-def add_to_entity(side, info, entity, kept, rows, c):
+def add_to_entity(side, at, kept, rows, c):
     """Add what `interpolate_entity` leaves to the dofs of a larger entity."""
-    p, lanes = side.shape[0], row_lanes(side)
-    numbers, result = lanes * LANE_WIDTH, rows + p * lanes * LANE_BYTES
-    for b in range(across(info, entity)):
+    slot, nodes, count, _, _ = at
+    p, numbers = side.shape[0], row_lanes(side) * LANE_WIDTH
+    result = rows + p * row_lanes(side) * LANE_BYTES
+    for b in range(count):
         for a in range(p):
-            entry, place = node_of(info, entity, a, b)
-            start, at = word(kept, place), word(entry, 1) * side.ncomp + c
-            put(LANE, start, at, get(LANE, start, at) + get(LANE, result, a * numbers + b))
+            node = nodes + (b * p + a) * NODE_BYTES
+            start, place = word(kept, word(node, 0) + slot), word(node, 1) * side.ncomp + c
+            total = get(LANE, start, place) + get(LANE, result, a * numbers + b)
+            put(LANE, start, place, total)
 
 
 @traced
@@ -146,14 +158,27 @@ def keep_places(places, kept, count):
 
 
 @traced
-def move_runs(side, info, entity, places, nodes):
-    """Set the places of all runs of a slot to its room."""
-    slot = entity % 256
-    own = nodes + slot * (side.all_nodes * side.ncomp * REAL_BYTES)
-    for node in range(side.all_nodes):
-        entry = word(info, 2) + node * 24
-        start = (word(entry, 2) - word(entry, 1)) * (side.ncomp * REAL_BYTES)
-        put_word(places, word(entry, 0) * LANE_WIDTH + slot, own + start)
+def move_runs(side, info, entity, places, room):
+    """Set the places of an entity's runs to the room."""
+    slot, code = entity & 255, code_of(info, entity)
+    own, runs = room_of(side, slot), word(info, 6) + word(code, 4) * RUN_BYTES
+    for k in range(word(code, 5)):
+        run = runs + k * RUN_BYTES
+        start = (own + word(run, 1) * side.ncomp) * REAL_BYTES
+        put_word(places, word(run, 0) + slot, room + start)
+
+
+@traced
+def fetch(side, halves, info, entity, kept, room, rows, read):
+    """Interpolate the dofs of a larger entity to the room if they are ``read``, else clear it."""
+    at = nodes_of(info, entity, side.shape[0])
+    if read:
+        for c in range(side.ncomp):
+            read_entity(side, at, kept, rows, c)
+            interpolate_entity(side, halves, at, rows, False)
+            set_aside(side, at, room, rows, c)
+    else:
+        clear_room(side, at, room)
 
 
 @traced
@@ -163,39 +188,33 @@ def begin_side(side, halves, info, b, places, kept, rows, read):
     Then do so with elements that have but a part of their faces.
     """
     first, end = entities_of(info, b)
-    count = side.num_runs * LANE_WIDTH
-    nodes = kept + 2 * place_lanes(side) * LANE_BYTES
+    room = kept + 2 * place_lanes(side) * LANE_BYTES
     if first < end:
-        keep_places(places, kept, count)
+        keep_places(places, kept, side.num_runs * LANE_WIDTH)
         for k in range(first, end):
             entity = word(word(info, 1), k)
-            for c in range(side.ncomp):
-                if read:
-                    read_entity(side, info, entity, kept, rows, c)
-                    interpolate_entity(side, halves, info, entity, rows, False)
-                set_aside(side, info, entity, places, nodes, rows, c, not read, True)
+            fetch(side, halves, info, entity, kept, room, rows, read)
+            move_runs(side, info, entity, places, room)
     first, end = parts_of(info, b)
     if first < end:
         before = kept + place_lanes(side) * LANE_BYTES
-        keep_places(places, before, count)
+        keep_places(places, before, side.num_runs * LANE_WIDTH)
         for k in range(first, end):
+            entity = word(word(info, 5), k)
             for layer in range(side.shape[0]):
-                entity = word(word(info, 5), k) + layer * 256
-                for c in range(side.ncomp):
-                    if read:
-                        read_entity(side, info, entity, before, rows, c)
-                        interpolate_entity(side, halves, info, entity, rows, False)
-                    set_aside(side, info, entity, places, nodes, rows, c, not read, False)
-            move_runs(side, info, word(word(info, 5), k), places, nodes)
+                each = entity + layer * NEXT_LAYER
+                fetch(side, halves, info, each, before, room, rows, read)
+            move_runs(side, info, entity, places, room)
 
 
 @traced
-def add_back(side, halves, info, entity, kept, nodes, rows):
+def add_back(side, halves, info, entity, kept, room, rows):
     """Add the results at an entity to the dofs, and clear the room."""
+    at = nodes_of(info, entity, side.shape[0])
     for c in range(side.ncomp):
-        take_results(side, info, entity, nodes, rows, c)
-        interpolate_entity(side, halves, info, entity, rows, True)
-        add_to_entity(side, info, entity, kept, rows, c)
+        take_results(side, at, room, rows, c)
+        interpolate_entity(side, halves, at, rows, True)
+        add_to_entity(side, at, kept, rows, c)
 
 
 @traced
@@ -204,16 +223,16 @@ def end_side(side, halves, info, b, kept, rows):
 
     What hangs of an element with a part is added to the room first.
     """
-    nodes = kept + 2 * place_lanes(side) * LANE_BYTES
+    room = kept + 2 * place_lanes(side) * LANE_BYTES
     first, end = parts_of(info, b)
     for k in range(first, end):
         for layer in range(side.shape[0]):
-            entity = word(word(info, 5), k) + layer * 256
+            entity = word(word(info, 5), k) + layer * NEXT_LAYER
             before = kept + place_lanes(side) * LANE_BYTES
-            add_back(side, halves, info, entity, before, nodes, rows)
+            add_back(side, halves, info, entity, before, room, rows)
     first, end = entities_of(info, b)
     for k in range(end - first):
-        add_back(side, halves, info, word(word(info, 1), end - 1 - k), kept, nodes, rows)
+        add_back(side, halves, info, word(word(info, 1), end - 1 - k), kept, room, rows)
 
 
 @inner

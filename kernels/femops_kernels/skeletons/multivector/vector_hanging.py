@@ -24,13 +24,11 @@ HANGING_LANES = KEPT_LANES + 2 * PLANE_LANES + ROWS_IN + ROWS_OUT
 
 
 @traced
-def along_entity(side, halves, info, entity, values, direction, back):
+def along_entity(side, halves, values, half, count, across, back):
     """Multiply the nodes (second, first direction) of an entity along one direction, in place."""
-    p, second, other = side.shape[0], direction == 5, values + PLANE_LANES * LANE_BYTES
-    half = half_along(info, entity, direction) * (p * p)
-    count = across(info, entity)
-    step, apart, lines = (p, 1, p) if second else (1, p, count)
-    for line in range(lines):
+    p, other = side.shape[0], values + PLANE_LANES * LANE_BYTES
+    step, apart = (p, 1) if across else (1, p)
+    for line in range(count):
         for i in range(p):
             total = fill(LANE, 0.0)
             for j in range(p):
@@ -42,11 +40,18 @@ def along_entity(side, halves, info, entity, values, direction, back):
 
 
 @traced
-def interpolate_nodes(side, halves, info, entity, values, back):
+def interpolate_nodes(side, halves, at, values, back):
     """Multiply the nodes of an entity along its directions, in place."""
-    if across(info, entity) > 1:
-        along_entity(side, halves, info, entity, values, 5, back)
-    along_entity(side, halves, info, entity, values, 4, back)
+    _, _, count, first, second = at
+    if count > 1:
+        along_entity(side, halves, values, second, side.shape[0], True, back)
+    along_entity(side, halves, values, first, count, False, back)
+
+
+@inner
+def row_number(side, nodes, k, c):
+    """Number in the list of rows of the k-th node of an entity."""
+    return c * side.num_nodes + word(nodes + k * NODE_BYTES, 2)
 
 
 @traced
@@ -55,20 +60,18 @@ def read_entity(side, halves, info, entity, kept, rows, offset, room, values, re
 
     ``kept`` and ``rows`` are the lists of the field's rows, as they were and to be set.
     """
-    p = side.shape[0]
+    at = nodes_of(info, entity, side.shape[0])
+    _, nodes, count, _, _ = at
     for c in range(side.ncomp):
         if read:
-            for b in range(across(info, entity)):
-                for a in range(p):
-                    row = word(kept, c * side.num_nodes + node_at(info, entity, a, b))
-                    store(LANE, values, b * p + a, load_row(LANE, row, offset))
-            interpolate_nodes(side, halves, info, entity, values, False)
-        for b in range(across(info, entity)):
-            for a in range(p):
-                at = c * side.num_nodes + node_at(info, entity, a, b)
-                value = load(LANE, values, b * p + a) if read else fill(LANE, 0.0)
-                store(LANE, room, at, value)
-                set_word(rows, at, room + at * LANE_BYTES - offset)
+            for k in range(count * side.shape[0]):
+                row = word(kept, row_number(side, nodes, k, c))
+                store(LANE, values, k, load_row(LANE, row, offset))
+            interpolate_nodes(side, halves, at, values, False)
+        for k in range(count * side.shape[0]):
+            number = row_number(side, nodes, k, c)
+            store(LANE, room, number, load(LANE, values, k) if read else fill(LANE, 0.0))
+            set_word(rows, number, room + number * LANE_BYTES - offset)
 
 
 @traced
@@ -86,30 +89,29 @@ def read_parts(side, halves, info, e, rows, offset, room, values, read):
     first, end = parts_of(info, e)
     for k in range(first, end):
         for layer in range(side.shape[0]):
-            entity = word(word(info, 5), k) + layer * 256
+            entity = word(word(info, 5), k) + layer * NEXT_LAYER
             read_entity(side, halves, info, entity, rows, rows, offset, room, values, read)
 
 
 @traced
 def add_entity(side, halves, info, entity, reads, writes, offset, mask, room, values, masked):
     """Add a test function's results at an entity to rows, and clear the room."""
-    p = side.shape[0]
+    at = nodes_of(info, entity, side.shape[0])
+    _, nodes, count, _, _ = at
     for c in range(side.ncomp):
-        for b in range(across(info, entity)):
-            for a in range(p):
-                at = c * side.num_nodes + node_at(info, entity, a, b)
-                store(LANE, values, b * p + a, load(LANE, room, at))
-                store(LANE, room, at, fill(LANE, 0.0))
+        for k in range(count * side.shape[0]):
+            number = row_number(side, nodes, k, c)
+            store(LANE, values, k, load(LANE, room, number))
+            store(LANE, room, number, fill(LANE, 0.0))
         if not masked:
-            interpolate_nodes(side, halves, info, entity, values, True)
-        for b in range(across(info, entity)):
-            for a in range(p):
-                at = c * side.num_nodes + node_at(info, entity, a, b)
-                total = load_row(LANE, word(reads, at), offset)
-                if not masked:
-                    total = total + load(LANE, values, b * p + a)
-                store_row(LANE, word(writes, at), offset, mask, total)
-                set_word(reads, at, word(writes, at))  # two entities may have an edge
+            interpolate_nodes(side, halves, at, values, True)
+        for k in range(count * side.shape[0]):
+            number = row_number(side, nodes, k, c)
+            total = load_row(LANE, word(reads, number), offset)
+            if not masked:
+                total = total + load(LANE, values, k)
+            store_row(LANE, word(writes, number), offset, mask, total)
+            set_word(reads, number, word(writes, number))  # two entities may have an edge
 
 
 @traced
@@ -127,7 +129,7 @@ def add_parts(side, halves, info, e, reads, writes, offset, mask, room, values, 
     first, end = parts_of(info, e)
     for k in range(first, end):
         for layer in range(side.shape[0]):
-            each = word(word(info, 5), k) + layer * 256
+            each = word(word(info, 5), k) + layer * NEXT_LAYER
             add_entity(side, halves, info, each, reads, writes, offset, mask, room, values, masked)
 
 

@@ -1,0 +1,190 @@
+"""Operators on locally refined meshes, against P^T A P; see `support.refined`."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import SpaceError
+from femops.operators.execution import diagonal
+from support.refined import broken, errors, prolongation, reference, tree
+
+LEVELS = ("partial", "matrix-free", "element", "full")
+TREES = ("squares", "bent squares", "disc", "periodic", "line", "cubes")
+
+
+def transport(u, x):
+    """Not symmetric, with all entries."""
+    return {"grad": u.grad * (1 + x[0]), "value": u * x[0] + u.grad[0]}
+
+
+def stretching(u, x):
+    """Of several components."""
+    return {"grad": u.grad * (1 + x[0]) + u.grad.T}
+
+
+def through(u, x, n):
+    """Over the boundary, with derivatives."""
+    return {"value": u * (1 + x[0]) + u.grad @ n, "grad": u * n}
+
+
+def check(make, V, levels=LEVELS, tolerance=2e-14):
+    matrix = reference(lambda W: make(W, "partial"), V)
+    for level in levels:
+        found = errors(make(V, level), matrix)
+        assert max(found.values()) < tolerance, (level, found)
+
+
+# --- the restriction ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gll", "bernstein"])
+@pytest.mark.parametrize("name", [name for name in TREES if name != "disc"])
+def test_polynomials_are_continuous(name, family):
+    """Elements have the values of interpolated polynomials at their nodes."""
+    mesh = tree(name)
+
+    def f(x):  # one value at both ends of the period
+        return np.ones(x.shape[1]) if name == "periodic" else x[0] - 2 * x[-1]
+
+    for p in (1, 2, 3, 5):
+        V = femops.H1(mesh, p, family=family)
+        found = V.restriction.gather(V.interpolate(f)).reshape(-1)
+        straight = name in ("squares", "line", "periodic")
+        exact = broken(V).interpolate(f)
+        assert abs(found - exact).max() < (1e-13 if straight or p > 1 else 0.02)
+    V = femops.H1(mesh, 2, family=family)
+    P = prolongation(V)
+    assert np.linalg.matrix_rank(P) == V.ndofs  # no dof is without a function
+    y = np.random.default_rng(0).standard_normal(len(P))
+    summed = V.sum_elements(y.reshape(mesh.num_elements, -1))
+    assert abs(summed - P.T @ y).max() < 1e-13 * abs(P).sum(axis=0).max()
+    free, indices = V.restriction.free, V.restriction.indices
+    own = indices.ravel() if free is None else indices[free]
+    assert np.array_equal(V.multiplicity(), np.bincount(own, minlength=V.ndofs))
+
+
+# --- linear forms ---------------------------------------------------------------------------------
+
+
+@pytest.mark.sample(7)
+@pytest.mark.parametrize("family", ["gll", "bernstein"])
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+@pytest.mark.parametrize("name", TREES)
+def test_cells(name, p, family):
+    V = femops.H1(tree(name), p, family=family)
+    check(lambda V, level: femops.form(transport, V, level=level), V)
+
+
+@pytest.mark.parametrize("make", [femops.mass, femops.diffusion])
+def test_constant_coefficients(make):
+    """Kernels of 1-D matrices."""
+    for name in ("squares", "random cubes"):
+        check(lambda V, level: make(V, level=level), femops.H1(tree(name), 2))
+
+
+def test_several_components():
+    for name in ("bent squares", "cubes"):
+        mesh = tree(name)
+        check(
+            lambda V, level: femops.form(stretching, V, level=level), femops.H1(mesh, 2, mesh.dim)
+        )
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", ["bent squares", "cubes"])
+def test_boundaries(name):
+    for p in (1, 3) if name != "cubes" else (2,):
+        check(
+            lambda V, level: femops.form(through, V, boundary="all", level=level),
+            femops.H1(tree(name), p),
+        )
+
+
+def test_diagonals_by_sweeps(monkeypatch):
+    for name in ("bent squares", "cubes"):
+        V = femops.H1(tree(name), 2)
+        for domain in ({}, {"boundary": "all"}):
+            function = through if domain else transport
+            A = femops.form(function, V, **domain)
+            matrix = reference(lambda W, f=function, d=domain: femops.form(f, W, **d), V)
+            for least in (0, 2**60):
+                monkeypatch.setattr(diagonal, "_COMPILED_FROM", least)
+                again = femops.form(function, V, **domain).diagonal()
+                assert abs(again - matrix.diagonal()).max() < 1e-14 * abs(matrix).max()
+            assert A.shape == matrix.shape
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_lanes_and_types(lanes, dtype):
+    V = femops.H1(tree("bent squares"), 3)
+    matrix = reference(lambda W: femops.form(transport, W), V)
+    A = femops.form(transport, V, lanes=lanes, dtype=dtype)
+    x = np.random.default_rng(0).standard_normal(V.size).astype(dtype)
+    assert A.dtype == dtype
+    most = abs(matrix).sum(axis=1).max() * abs(x).max()
+    assert abs(A @ x - matrix @ x).max() < 20 * np.finfo(dtype).eps * most
+
+
+# --- faces between elements -----------------------------------------------------------------------
+
+
+def penalised(u, n):
+    return {"jump": 3 * u.jump - 0.5 * u.mean.grad @ n, "mean": {"grad": -u.jump * n}}
+
+
+def slopes(u, n):
+    return {"jump": {"grad": (u.jump.grad @ n) * n}}
+
+
+def embedding(V, fine):
+    """Matrix from the dofs of a space to those on a mesh that is refined from its mesh.
+
+    Gauss nodes lie inside elements, so that values at them belong to one element.
+    """
+    inside = femops.L2(fine.mesh, fine.order, family="gauss")
+    columns = [inside.interpolate(femops.GridFunction(V, one)) for one in np.eye(V.size)]
+    if isinstance(fine, femops.H1) or fine.family != "gauss":
+        own = [inside.interpolate(femops.GridFunction(fine, one)) for one in np.eye(fine.size)]
+        return np.linalg.lstsq(np.stack(own, axis=1), np.stack(columns, axis=1), rcond=None)[0]
+    return np.stack(columns, axis=1)
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(
+    ("name", "space", "function"),
+    [
+        ("squares", lambda m: femops.L2(m, 2, family="gll"), penalised),
+        ("squares", lambda m: femops.L2(m, 2), penalised),
+        ("squares", lambda m: femops.H1(m, 2), slopes),
+        ("cubes", lambda m: femops.L2(m, 1), penalised),
+        ("cubes", lambda m: femops.H1(m, 1), slopes),
+    ],
+)
+def test_faces_of_two_sizes(name, space, function, monkeypatch):
+    """The same form on the mesh whose elements all have the least size."""
+    mesh = tree(name) if name == "squares" else femops.box((2, 2, 2)).refined([0])
+    fine = mesh
+    while (fine.forest.level < fine.forest.depth).any():
+        fine = fine.refined(fine.forest.level < fine.forest.depth)
+    V, F = space(mesh), space(fine)
+    P = embedding(V, F)
+    matrix = P.T @ (femops.form(function, F, faces="interior").assemble() @ P)
+    for level in ("partial", "element", "full"):
+        found = errors(femops.form(function, V, faces="interior", level=level), matrix)
+        assert max(found.values()) < 1e-13, (level, found)
+    monkeypatch.setattr(diagonal, "_COMPILED_FROM", 0)
+    again = femops.form(function, V, faces="interior").diagonal()
+    assert abs(again - matrix.diagonal()).max() < 1e-13 * abs(matrix).max()
+
+
+# --- what cannot be -------------------------------------------------------------------------------
+
+
+def test_file_dofs_are_refused():
+    mesh = tree("squares")
+    with pytest.raises(SpaceError, match="MFEM numbers hanging nodes too"):
+        femops.H1(mesh, 2).file_dofs()
+    V = femops.L2(mesh, 2)
+    assert np.array_equal(np.sort(V.file_dofs()), np.arange(V.ndofs))
