@@ -313,6 +313,7 @@ DAMAGED = {
     "positions": ("coordinates\n6\n2\n0 0\n", "coordinates\n5\n2\n", "the roots have vertex 5"),
     "space": ("coordinates\n6\n2", "coordinates\n6\n3", "surfaces in a higher dimension"),
     "end": ("2 1\n\nmfem", "2 1\n3 3\n\nmfem", "the file should end here"),
+    "cut": ("1 1\n2 1\n\nmfem_mesh_end\n", "1 1\n2 1\n", 'the last line "mfem_mesh_end"'),
     "attribute": ("0 1 3 0", "0 0 3 0", "element_attributes must be integers from 1"),
     "knots": ("root_state", "vertex_to_knotspan", "NURBS"),
     "sfc": ("elements\n6", "sfc_version\n3\nelements\n6", "sfc_version 3"),

@@ -442,7 +442,8 @@ def _read_trees(scanner: Scanner, text: str) -> Mesh:
             count = scanner.integer(scanner.read(what), f"the number of {what}", 0)
     dim, leaves = content.dim, int((content.nodes[:, 0] >= 0).sum())
     positions = _nodes(scanner, dim, leaves) if curved else _vertices(scanner, dim, count)
-    scanner.end(_END_TAG if scanner.peek() == _END_TAG else "")
+    # older files end without a line of their own
+    scanner.end("" if content.legacy and scanner.peek() != _END_TAG else _END_TAG)
     try:
         return _build_trees(content, positions)
     except MeshFormatError:
