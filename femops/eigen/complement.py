@@ -23,6 +23,9 @@ Floats = NDArray[np.float64]
 _LEAST_PART = 1e-5
 _MOST_LEFT = 0.3  # part of an eigenvector in a vector orthogonal to X
 _SLACK = 20.0  # twice, and ten as norms of residuals are those of an approximate mass
+STRICTER, STRICTEST = 0.1, 2e-3
+"""Part to which residuals fall before a search that would be in vain, again and again, and the part
+at which that ends."""
 _DIGITS = 1e-4  # relative precision of filtered vectors after X has been taken out
 
 
@@ -156,6 +159,13 @@ class Gap:
             if cuts[kept - 1] <= last + 0.5 * (float(values[kept - 1]) - last):
                 return cls(kept, float(cuts[kept - 1]))
         return cls(k, float(cuts[k - 1]))
+
+    def in_vain(self, values: Floats, k: int) -> bool:
+        """True if a search would find the known vector that follows the k lowest.
+
+        The next eigenvalues are near the k-th then. Smaller residuals make the cut smaller.
+        """
+        return self.kept == k < len(values) and bool(values[k] <= self.cut)
 
 
 @final

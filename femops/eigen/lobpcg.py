@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from femops.eigen.complement import ComplementSearch, Gap
+from femops.eigen.complement import STRICTER, STRICTEST, ComplementSearch, Gap
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
 from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
@@ -230,6 +230,11 @@ def _inverse(A: AnyOperator, given: Any) -> Preconditioner:
     given = default_preconditioner(real) if given is None else given
     inverse = as_preconditioner(given, real.space, real.dtype, "preconditioner")
     assert inverse is not None
+    if not inverse.symmetric:
+        raise SolverError(
+            "the preconditioner is not symmetric, as lobpcg needs: of a product of spaces give "
+            "femops.block_diagonal(W, ...)"
+        )
     return inverse
 
 
@@ -283,15 +288,18 @@ class _Solve:
         if state is not None and X.nvec < self.pencil.count:
             vectors = X.nvec
         vectors = min(vectors, self.pencil.count)
-        least = 0
+        least, strict = 0, 1.0
         while True:
-            block, ritz, limit = self._converged(X, vectors, maxiter, least)
+            block, ritz, limit = self._converged(X, vectors, maxiter, least, strict)
             if vectors == self.pencil.count:
                 return self._conclude(block.x, ritz, limit or self._doubt(ritz))
             if limit not in {"", ROUND_OFF}:
                 return self._conclude(block.x, ritz, limit)
             slack = max(ritz.tolerance, float(ritz.norms[: self.k].max()))
             plan = Gap.below(ritz.values, ritz.norms, self.k, slack)
+            if plan.in_vain(ritz.values, self.k) and not limit and strict > STRICTEST:
+                X, least, strict = block.x, 0, STRICTER * strict
+                continue
             kept = [(block.x, block.mx)]
             if plan.kept < vectors:
                 kept = [tuple(part[list(range(plan.kept))] for part in kept[0])]
@@ -310,11 +318,12 @@ class _Solve:
             X, least = self._made_orthonormal(X, seed), _IMPROVED
 
     def _converged(
-        self, start: MultiVector, vectors: int, maxiter: int, least: int
+        self, start: MultiVector, vectors: int, maxiter: int, least: int, strict: float
     ) -> tuple[_Block, _Ritz, str]:
         """Iterate until residuals are within the tolerance, or a limit, which is named.
 
-        There are ``least`` iterations at least.
+        There are ``least`` iterations at least. Residuals fall to the part ``strict`` of the
+        tolerance if round-off allows that.
         """
         X, values = self._ritz(start, vectors)
         P: _Block | None = None
@@ -324,11 +333,12 @@ class _Solve:
             ritz = _Ritz(values, self._norms(X, left, values), self._tolerance(values))
             largest = float(ritz.norms[: self.k].max())
             best, since = (largest, 0) if largest < _FALLEN * best else (best, since + 1)
-            active = np.flatnonzero(ritz.norms > ritz.tolerance)
+            active = np.flatnonzero(ritz.norms > strict * ritz.tolerance)
             enough = self.iterations >= first + least or not active.size
-            done = largest <= ritz.tolerance and enough
+            done = largest <= strict * ritz.tolerance and enough
             if not done:
                 limit = limit or self._limit(X, largest, since, maxiter)
+                done = strict < 1.0 and limit == ROUND_OFF and largest <= ritz.tolerance
             if (done or limit) and not fresh:  # linear combinations have round-off of their own
                 X, values = self._ritz(X.x, vectors)
                 fresh = True

@@ -31,14 +31,13 @@ from femops.solvers.complex_systems import RealSystem
 from femops.solvers.convergence import warn_of_setup
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
-from femops.solvers.linear_problem import Info, LinearProblem, Vector, enlarged
+from femops.solvers.linear_problem import Info, LinearProblem, Vector, enlarged, natural_norm
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.multigrid.precision import SINGLE, in_single
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
-from femops.spaces.product import Product
 from femops_common.arguments import Count, Fraction, NotNegative, checked
 
 _INNER = 1e-4  # reduction of the residual by a solve in float32, measured
@@ -187,8 +186,8 @@ def _block(call: Call, columns: Sequence[Column]) -> Found:
 class Driver:
     """Conjugate gradients with one operator and preconditioner, for checked problems.
 
-    It scales problems, runs the body, and reports. Solves of a ``reused`` driver are short: without
-    b - A x at the end of compiled loops. ``natural`` as in `CGSolver`.
+    It scales problems, runs the body, and reports. Solves of a ``reused`` driver are short: it does
+    not time its bursts of iterations. ``natural`` as in `CGSolver`.
     """
 
     def __init__(
@@ -201,7 +200,7 @@ class Driver:
         natural: bool = False,
         reused: bool = False,
     ) -> None:
-        self.A, self.sums = A, sums
+        self.A, self.sums, self._natural = A, sums, natural
         self.body: Body
         if isinstance(M, Jacobi | None):
             burst = _BURST if reused else None
@@ -215,7 +214,6 @@ class Driver:
             cycles = isinstance(M, Multigrid) and not natural
             self.body = WithCycles(M) if cycles else ByProducts(natural)
         self.loop = self.body if isinstance(self.body, CompiledLoop) else None
-        self._exact = not (natural or (reused and self.loop))  # the report has |b - A x|
         # smaller norms would underflow when the recursion squares them
         self.least = math.sqrt(np.finfo(A.dtype).tiny)
 
@@ -231,20 +229,28 @@ class Driver:
         return max(problem.tolerance, self.least)
 
     def report(
-        self, problem: LinearProblem, end: End, norms: tuple[float, ...] = ()
+        self,
+        problem: LinearProblem,
+        end: End,
+        norms: tuple[float, ...] = (),
+        *,
+        trusted: bool = False,
     ) -> tuple[Vector, Info]:
-        """Return the solution and its report, both before the problem was scaled. Collective."""
+        """Return the solution and its report, both before the problem was scaled. Collective.
+
+        The residual of a ``trusted`` operator, known to be positive definite, is the recursion's.
+        """
         A, x, residual, fields = self.A, end.x, end.residual, dict[str, tuple[float, float]]()
-        by_loop = self.loop and not self._exact
-        tolerance = self.goal(problem) if by_loop else problem.tolerance
-        if self._exact or isinstance(A.space, Product):
+        tolerance = self.goal(problem) if trusted else problem.tolerance
+        if not trusted:
             left = A.apply(x)
             left -= problem.right
             fields = self.sums.of_fields(left, problem.right)
-        if self._exact:
-            residual = self.sums.norm(left)
+            size = residual = self.sums.norm(left)
+            if self._natural:
+                residual = natural_norm(problem.M, left, self.sums)
             if end.reached and self.loop is not None:
-                self._check_against(residual, problem)
+                self._check_against(size, problem)
         converged = end.reached and residual <= 10.0 * tolerance
         how = end.merged, norms, fields
         info = Info(converged, end.iterations, residual, tolerance, *how)
@@ -255,7 +261,7 @@ class Driver:
 
     def _check_against(self, residual: float, problem: LinearProblem) -> None:
         """Raise if a recursion has converged in error, as |b - A x| shows. Collective."""
-        if residual <= max(problem.norm, problem.tolerance):
+        if residual <= max(problem.norm, 0.0 if self._natural else problem.tolerance):
             return
         # a guess with a large residual leaves round-off of that size
         start = self.sums.norm(problem.right - self.A.apply(problem.guess))
@@ -331,6 +337,11 @@ def _refined(
     C. Moler, "Iterative refinement in floating point", Journal of the ACM 14 (1967).
     """
     A, tolerance, spent, norms, is_merged = problem.A, problem.tolerance, 0, list[float](), False
+    if isinstance(problem.M, Multigrid) and problem.M.precision != SINGLE:
+        raise SolverError(
+            f"inner_dtype is float32, and M works in {problem.M.precision} ({problem.M.reason}): "
+            "leave inner_dtype out"
+        )
     short = _rounded(A)
 
     def one_round(residual: Vector, norm: float, steps: int, _: Seen | None) -> tuple[Vector, int]:

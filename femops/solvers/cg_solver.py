@@ -99,7 +99,7 @@ class CGSolver:
         x0 : array of the shape of b, optional
             First guess, zero if omitted.
         rtol : float
-            Done when the recursion's residual is at most rtol |b|, without given values as in `cg`.
+            Done when |b - A x| <= rtol |b|, without given values, in the recursion as in `cg`.
         maxiter : int, optional
             Maximum number of iterations. If it is reached, the last iterate is returned.
         warn : bool
@@ -109,9 +109,8 @@ class CGSolver:
         -------
         x : array of the shape of b
         info : Info
-            As for `cg`, but ``info.residual`` is the residual of the recursion. Only on a product
-            b - A x is computed at the end, for ``info.fields``. With ``natural``,
-            ``info.residual`` and ``info.tolerance`` are in the norm sqrt(r . M r).
+            As for `cg`. With ``natural``, ``info.residual`` and ``info.tolerance`` are in the norm
+            sqrt(r . M r).
 
         Raises
         ------
@@ -289,7 +288,8 @@ def ended_solves(
     for solver, b in zip(solvers, rights, strict=True):
         driver, problem = solver._driver, solver._problem((b, None), rtol, limit)
         assert driver.loop is not None
-        ends.append((solver, problem, *driver.report(problem, driver.loop.end(problem))))
+        end = driver.report(problem, driver.loop.end(problem), trusted=True)
+        ends.append((solver, problem, *end))
     _warn_of(ends, rtol)
 
 

@@ -146,7 +146,7 @@ def warn_of(
 def cause_of(solver: Solver, problem: LinearProblem, M: Any, info: Info, advice: str = "") -> str:
     """Likely cause of a solve that did not converge, or advice. Collective."""
     A = problem.A
-    known = advice or _advice_on(solver, A, M, info, problem.limit, problem.norm)
+    known = advice or _advice_on(solver, problem, M, info)
     return singular_cause(A, problem.right, problem.tolerance, advice=known) or known
 
 
@@ -205,9 +205,10 @@ def _ramp(W: Product) -> Vector:
     return W.interpolate(**{name: ramp(V) for name, V in W.spaces.items()})
 
 
-def _advice_on(solver: Solver, A: Operator, M: Any, info: Info, limit: int, norm: float) -> str:
-    """Advice for a solve that did not converge; b has the norm ``norm``."""
-    if info.iterations >= limit:
+def _advice_on(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
+    """Advice for a solve that did not converge."""
+    A = problem.A
+    if info.iterations >= problem.limit:
         if M is None:
             several = isinstance(A.space, Product)
             advised = (_PER_FIELD if several else _PRECONDITIONERS)[solver]
@@ -217,7 +218,9 @@ def _advice_on(solver: Solver, A: Operator, M: Any, info: Info, limit: int, norm
         own = isinstance(M, Multigrid) and M.operator is A  # `M.higher` is a call with its A
         higher = f", as {M.higher}" if own and M.higher else ""
         return f"Give a larger maxiter, or another M{higher}."
-    if info.residual > 0.1 * MOST_GROWTH * norm:
+    if info.residual > 0.1 * MOST_GROWTH * problem.norm:
+        if not problem.from_zero:
+            return "The first guess leaves round-off of its size: give one that is nearer, or none."
         return "The residual grows: A is singular to round-off, or A or M is not symmetric."
     return (
         "The residual no longer decreases: give a larger rtol if that is round-off, else another M"

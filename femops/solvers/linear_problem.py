@@ -39,11 +39,12 @@ class Info:
     Attributes
     ----------
     converged : bool
-        Whether the residual is at most the tolerance; with `cg` at most ten times the tolerance.
+        Whether the residual is at most the tolerance; with `cg` and `CGSolver` at most ten times
+        the tolerance.
     iterations : int
     residual : float
         Euclidean norm of b - A x over the free dofs, computed at the end; see also
-        `CGSolver.solve`. At constrained dofs x has the given values.
+        `CGSolver.solve`, ``natural``. At constrained dofs x has the given values.
     tolerance : float
         Bound for the residual, max(rtol |b|, atol), where b is without given values.
     merged : bool
@@ -54,7 +55,7 @@ class Info:
     fields : dict of pairs of float
         On a product of spaces: for each field, by its name, the norms of its part of b - A x and of
         b. ``converged`` compares the norm over all fields, so a field with small numbers may be
-        inaccurate. Empty on one space, and where `CGSolver` does not compute b - A x.
+        inaccurate. Empty on one space.
     """
 
     converged: bool

@@ -20,7 +20,7 @@ from femops.solvers.convergence import warn_of_fields, warn_of_setup, warn_uncon
 from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info
 from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
-from femops.solvers.singular import singular_cause
+from femops.solvers.singular import entry_round_off, singular_cause
 from femops.solvers.watch import Callback, Progress, Watch, read_only
 from femops_common import html
 from femops_common.arguments import Count, Fraction, NotNegative, checked
@@ -119,8 +119,9 @@ def newton(
         Load vector, zero if omitted.
     rtol, atol : float
         Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs. Also done when
-        |R(u) - b| <= 4 eps |D u|, the effect of rounding u, where D is the Jacobian's diagonal. D
-        is computed only if the residual is below 1e-12, or a step does not halve it.
+        |R(u) - b| <= 4 eps |D u|, the effect of rounding u, where D is the Jacobian's diagonal, and
+        no entry of R(u) - b is above the round-off of its own terms. D is computed only if the
+        residual is below 1e-12, or a step does not halve it.
     maxiter : int
         Maximum number of steps.
     linear : {"auto", "cg", "minres", "gmres"} or callable
@@ -200,7 +201,7 @@ def newton(
     steps = NewtonSteps(linear, preconditioner, history=history)
     reason, watch = "converged", Watch(False, progress, callback, F.space.comm)
     watch.tell(0, norms[0], partial(read_only, F.space, u))
-    while norms[-1] > (goal := _with_rounding(F, u, norms, asked)):
+    while norms[-1] > (goal := _with_rounding(F, u, residual, load, norms, asked)):
         if len(norms) > maxiter:
             reason = f"not converged in {maxiter} steps"
             break
@@ -218,7 +219,7 @@ def newton(
         norms.append(sums.norm(residual))
         forcing = _next_forcing(forcing, norms, goal)
         watch.tell(len(norms) - 1, norms[-1], partial(read_only, F.space, u))
-    goal = _with_rounding(F, u, norms, asked, ended=True)
+    goal = _with_rounding(F, u, residual, load, norms, asked, ended=True)
     fields = sums.of_fields(residual, first)
     info = _report(norms, asked, goal, reason, steps.infos, fields, history=history)
     if warn and info.converged:
@@ -298,7 +299,14 @@ def rounding_of(F: Residual, u: NDArray[Any]) -> float:
 
 
 def _with_rounding(
-    F: Residual, u: NDArray[Any], norms: Sequence[float], asked: float, *, ended: bool = False
+    F: Residual,
+    u: NDArray[Any],
+    residual: NDArray[Any],
+    load: NDArray[Any],
+    norms: Sequence[float],
+    asked: float,
+    *,
+    ended: bool = False,
 ) -> float:
     """Return the tolerance, or the norm that rounding of u leaves if larger. Collective.
 
@@ -309,9 +317,24 @@ def _with_rounding(
     if norms[-1] <= asked or not (norms[-1] <= _SMALL or slow or ended):
         return asked
     try:
-        return max(asked, rounding_of(F, u))
+        goal = max(asked, rounding_of(F, u))
+        if asked < norms[-1] <= goal and _beyond_rounding(F, u, residual, load) > asked:
+            return asked
+        return goal
     except Errors:  # the iteration has a better message
         return asked
+
+
+def _beyond_rounding(
+    F: Residual, u: NDArray[Any], residual: NDArray[Any], load: NDArray[Any]
+) -> float:
+    """Norm of the entries of a residual that rounding of u does not explain. Collective.
+
+    A stiff part may leave round-off that hides the residual of a soft part in the norm of all.
+    """
+    eps, xp = float(np.finfo(F.dtype).eps), F.space.memory.xp
+    bounds = entry_round_off(F.jacobian(u).unconstrained, u) + _ROUNDING * eps * abs(load)
+    return Sums(F.space).norm(xp.where(abs(residual) > bounds, residual, 0.0))
 
 
 def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:

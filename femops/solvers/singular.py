@@ -162,12 +162,23 @@ def _unheld(
 
 def _vanishes(A: Operator, v: Vector, sums: Sums, rng: np.random.Generator) -> bool:
     """True if A v is only round-off. Collective."""
-    xp, put = A.space.memory.xp, A.space.memory.put
+    scale, product = _scale(A, v, rng), abs(A.apply(v))
     eps = float(np.finfo(A.dtype).eps)
-    scale = xp.zeros_like(v)
+    above = int(bool((product > _ENTRY * eps * scale).any()))
+    return not A.space.comm.max(above) and sums.norm(product) <= _NORM * eps * sums.norm(scale)
+
+
+def entry_round_off(A: Operator, v: Vector) -> Vector:
+    """Bounds (size,) of the round-off in the entries of A v."""
+    found: Vector = _ENTRY * float(np.finfo(A.dtype).eps) * _scale(A, v, np.random.default_rng(0))
+    return found
+
+
+def _scale(A: Operator, v: Vector, rng: np.random.Generator) -> Vector:
+    """Sizes (size,) of the terms in A v: entries of A r, where r is v times random numbers."""
+    xp, put = A.space.memory.xp, A.space.memory.put
+    scale: Vector = xp.zeros_like(v)
     for _ in range(_TRIALS):
         factors = rng.uniform(-1.0, 1.0, len(v)).astype(A.dtype)
         scale = xp.maximum(scale, abs(A.apply(v * put(factors))))
-    product = abs(A.apply(v))
-    above = int(bool((product > _ENTRY * eps * scale).any()))
-    return not A.space.comm.max(above) and sums.norm(product) <= _NORM * eps * sums.norm(scale)
+    return scale

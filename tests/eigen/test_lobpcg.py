@@ -45,6 +45,19 @@ def test_eliminated_dofs_and_multiple_eigenvalues(given):
     assert found.values == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("counts", [(3, 5), (5, 3)])
+def test_a_loose_tolerance_and_the_first_of_four_equal_eigenvalues(counts):
+    """The search found the other three, which are known, until ``maxiter`` ended it."""
+    V = femops.H1(femops.box(counts, periodic=True), 5)
+    A = femops.diffusion(V)
+    found = lobpcg(A, None, 12, tol=3e-3)
+    expected = np.linalg.eigvalsh(A.assemble().toarray())
+    assert expected[11:15] == pytest.approx(expected[11], rel=1e-9)
+    assert found.converged
+    assert found.iterations < 20
+    assert found.values == pytest.approx(expected[:12], rel=1e-3, abs=1e-6)
+
+
 @pytest.mark.parametrize("ncomp", [1, 3])
 def test_eigenvectors_of_zero_are_found_without_a_preconditioner(ncomp):
     """Multigrid of K makes none of the zero's eigenvectors: of elasticity it missed all six."""
@@ -215,6 +228,11 @@ def test_bad_input(pair):
     for options, words in refused:
         with pytest.raises(SolverError, match=words.replace("168", str(n - 1))):
             lobpcg(A, M, **options)
+    W = femops.Product(u=A.space, v=A.space)
+    B = femops.form(lambda u, v: {"u": {"value": u, "grad": u.grad}, "v": {"value": v}}, W)
+    triangular = femops.block_triangular(B, u=femops.jacobi(B["u", "u"]), v=femops.jacobi(M))
+    with pytest.raises(SolverError, match="not symmetric, as lobpcg needs"):
+        lobpcg(B, preconditioner=triangular)
     with pytest.raises(SolverError, match="no dof is free"):
         lobpcg(A.unconstrained.constrained(np.arange(n)), M, 1)
     with pytest.raises(SolverError, match="not to be positive definite: give preconditioner="):

@@ -101,6 +101,31 @@ def test_names_are_known_to_spaces(tmp_path):
         V.boundary_dofs("inlett")
 
 
+def test_tags_of_ten_digits_have_names(tmp_path):
+    largest = 2**31 - 1
+    elements = [(1, largest, 1, 1, 4), (3, 2**30, 1, *LEFT), (3, 8, 1, *RIGHT)]
+    names = [(1, largest, "inlet"), (2, 2**30, "stone")]
+    mesh = femops.read_mesh(written(tmp_path, SQUARE, elements, names))
+    assert mesh.boundary_names == {"inlet": (largest,)}
+    assert mesh.element_names == {"stone": (2**30,)}
+    assert mesh.element_attributes.tolist() == [2**30, 8]
+
+
+def test_ghosts_of_version_2_come_twice(tmp_path):
+    """With Mesh.SaveAll Gmsh lists ghosts again, on an entity of their own."""
+    elements = [(3, 0, 1, *LEFT), (3, 0, 2, *RIGHT), (3, 0, 5, *RIGHT)]
+    path = written(tmp_path, SQUARE, elements)
+    text, ghost = path.read_text(), "2 1 -2"
+    for number, entity in ((2, 2), (3, 5)):
+        text = text.replace(f"{number} 3 2 0 {entity} ", f"{number} 3 5 0 {entity} {ghost} ")
+    path.write_text(text)
+    mesh = femops.read_mesh(path)
+    assert (mesh.num_elements, mesh.num_boundary, mesh.volume()) == (2, 6, 2.0)
+    path.write_text(text.replace("3 3 5 0 5", "3 3 5 0 2"))  # again on one entity
+    with pytest.raises(MeshError, match=r"1 element.*twice in one group"):
+        femops.read_mesh(path)
+
+
 def test_what_is_in_no_group(tmp_path):
     """The rest of the exterior gets a free number."""
     need_gmsh()

@@ -20,6 +20,7 @@ UNARY = [getattr(np, name) for name in operations.UNARY if hasattr(np, name)] + 
     np.negative,
 ]
 TABLE = [-1.0, 0.0, 0.2, 2.0], [3.0, 1.0, 2.0, 0.0]
+STEEP = [-1.0, 0.3, 0.7], [3.0, 1e17, 1.0]
 BINARY = [np.add, np.subtract, np.multiply, np.true_divide, np.minimum, np.maximum, np.arctan2]
 
 
@@ -175,6 +176,7 @@ def test_arrays_of_symbols():
         (tensors.maximum(F, 0.5), np.maximum(numbers, 0.5)),
         (tensors.minimum(0.5, F), np.minimum(numbers, 0.5)),
         (tensors.interp(F, *TABLE), np.interp(numbers, *TABLE)),
+        (tensors.interp(F, *STEEP), np.interp(numbers, *STEEP)),
         (tensors.interp(0.5, TABLE[0][:3], F[0]), np.interp(0.5, TABLE[0][:3], numbers[0])),
     ]
     for symbolic, expected in cases:

@@ -1,5 +1,6 @@
 """Conjugate gradients for many right-hand sides."""
 
+import contextlib
 import copy
 import functools
 import pickle
@@ -188,10 +189,10 @@ def test_a_tolerance_is_that_of_the_call(natural):
     b, c = noise(A), noise(B)
     for rtol, error in ((1e-2, 1.0), (0.0, 1e-12), (1e-2, 1.0), (1e-10, 1e-8)):
         for solvers, rights in (([one, two], [b, c]), ([one], [b])):
-            x, info = femops.CGSolver.solve_all(solvers, rights, rtol=rtol)[0]
+            x, info = femops.CGSolver.solve_all(solvers, rights, rtol=rtol, warn=False)[0]
             assert np.linalg.norm(b - A @ x) <= error * np.linalg.norm(b)
             assert (info.iterations > 100) == (rtol == 0.0)
-            assert info.residual <= info.tolerance
+            assert info.converged == (info.residual <= info.tolerance) == (rtol > 0.0)
 
 
 @pytest.mark.usefixtures("one_thread_each")
@@ -348,3 +349,40 @@ def test_a_solve_ends_where_residuals_grow():
     with pytest.warns(femops.errors.ConvergenceWarning, match="constants of component 0"):
         _, info = femops.CGSolver(A).solve(b, maxiter=10**6)
     assert info.iterations < 2000
+
+
+@pytest.mark.parametrize("load", [lambda x: 1.0, lambda x: x[0]])
+@pytest.mark.parametrize("make", [None, femops.jacobi])
+@pytest.mark.parametrize("rtol", [1e-2, 1e-8])
+def test_a_recursion_that_converges_on_a_singular_operator_is_no_solution(load, make, rtol):
+    V = femops.H1(femops.box((4, 4)), order=2)
+    A = femops.diffusion(V)  # constants are in its null space, and the load has a part along them
+    solver = femops.CGSolver(A, M=None if make is None else make(A))
+    for _ in range(2):
+        converged = True
+        with contextlib.suppress(SolverError):
+            converged = False
+            _, info = solver.solve(femops.load(V, load), rtol=rtol, warn=False)
+            converged = info.converged
+        assert not converged
+
+
+@NATURAL
+@pytest.mark.parametrize("size", [1e9, 1e100])
+def test_a_guess_that_leaves_its_round_off_has_not_converged(natural, size):
+    V = femops.H1(femops.box((8, 8)), order=2)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    b = A.rhs(femops.load(V, 1.0), 0.0)
+    solver = femops.CGSolver(A, M=femops.jacobi(A), natural=natural)
+    for call in (
+        lambda: solver.solve(b, noise(A, size), rtol=1e-6),
+        lambda: femops.CGSolver.solve_all([solver], [b], [noise(A, size)], rtol=1e-6)[0],
+    ):
+        with pytest.warns(
+            femops.errors.ConvergenceWarning, match="no longer decreases|first guess"
+        ):
+            x, info = call()
+        r = b - A @ x
+        found = np.sqrt(r @ (femops.jacobi(A) @ r)) if natural else np.linalg.norm(r)
+        assert not info.converged
+        assert info.residual == pytest.approx(found, rel=1e-6)

@@ -85,6 +85,35 @@ def test_the_rounding_of_earlier_iterates_does_not_end_the_iteration() -> None:
     np.testing.assert_allclose(u, 1.0, rtol=0, atol=1e-3)
 
 
+def two_bodies() -> femops.Mesh:
+    one, other = (femops.box((3, 3), lower=(x, 0.0), upper=(x + 1.0, 1.0)) for x in (0.0, 2.0))
+    elements = np.vstack([one.elements, other.elements + one.num_vertices])
+    coordinates = np.concatenate([one.coordinates, other.coordinates])
+    return femops.Mesh.from_arrays(None, elements, coordinates=coordinates)
+
+
+@pytest.mark.parametrize("linear", ["gmres", direct, "cg"])
+def test_the_rounding_of_a_stiff_body_does_not_hide_that_a_soft_one_is_unsolved(
+    linear: Any,
+) -> None:
+    """The soft body was off by 16 %, or had no step at all, and the solve had converged."""
+    space = femops.H1(two_bodies(), 2)
+    stiff = space.mesh.coordinates.mean(axis=1)[:, :1] > 1.5
+    k, c = (
+        np.broadcast_to(np.where(stiff, *pair), (18, 16)) for pair in ((1e12, 1.0), (0.0, 10.0))
+    )
+    F = femops.residual(
+        lambda u, k, c: {"grad": (k + c * u**2) * u.grad}, space, k=k.copy(), c=c.copy()
+    ).constrained(space.boundary_dofs())
+    u0 = np.where(space.dof_coordinates()[:, 0] > 1.5, 300.0, 0.0)
+    b = femops.load(space, 20.0)
+    u, info = femops.newton(F, u0, b, linear=linear, warn=False)
+    soft = np.setdiff1d(np.flatnonzero(u0 == 0.0), space.boundary_dofs())
+    left = np.linalg.norm((F.residual(u) - b)[soft]) / np.linalg.norm(b[soft])
+    assert info.converged == (left < 1e-6)
+    assert info.converged or linear is not direct
+
+
 def test_a_solver_of_femops_is_counted() -> None:
     F, b = scalar()
     tolerances: list[float] = []

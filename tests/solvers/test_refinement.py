@@ -112,6 +112,8 @@ def test_refused() -> None:
             femops.cg(A, b, inner_dtype=wrong)
     with pytest.raises(SolverError, match="without a callback"):
         femops.cg(A, b, inner_dtype="float32", callback=print)
+    with pytest.raises(SolverError, match=r"float32, and M works in float64 \(as asked\): leave"):
+        femops.cg(A, b, M=femops.multigrid(A, dtype="float64"), inner_dtype="float32")
     with pytest.raises(SolverError, match="leave out callback, merged and inner_dtype"):
         femops.cg(A, np.stack([b, b], axis=1), inner_dtype="float32")
 

@@ -33,7 +33,7 @@ Ints = NDArray[np.int64]
 
 _BEGINS = re.compile(rb"\s*\$(MeshFormat|Comments)\b")
 _FORMAT = re.compile(rb"\s*(\d{1,4}(?:\.\d{1,16})?)[ \t]+([01])[ \t]+(\d{1,2})[ \t]*(?:\r?\n|$)")
-_NAME = re.compile(rb'\s*([0-3])\s+([+-]?[0-9]{1,9})\s+"(.*)"\s*')
+_NAME = re.compile(rb'\s*([0-3])\s+([+-]?[0-9]{1,10})\s+"(.*)"\s*')
 _ONE = {b"\x01\0\0\0": "<", b"\0\0\0\x01": ">"}
 _FIX = "it is damaged, or made by a program that Gmsh does not understand: write it again"
 
@@ -298,7 +298,8 @@ def _old_elements(section: Section, order: str, *, by_entity: bool) -> list[Cell
         tags = np.zeros((len(table), 2), dtype=np.int64)
         given = table[:, 1:-size][:, :2]
         tags[:, : given.shape[1]] = given
-        tags[:, 1] *= by_entity
+        # with Mesh.SaveAll an element that is a ghost in -partition comes again on another entity
+        tags[:, 1] *= by_entity | (table[:, 4:-size] < 0).any(axis=1)
         found[kind].append(np.hstack([abs(tags), table[:, -size:]]))
     cells = []
     for kind, tables in found.items():

@@ -163,12 +163,13 @@ def interp(x: Any, xp: Any, fp: Any) -> Any:
 
 def _piecewise(x: Any, points: list[float], values: Any) -> Any:
     """Value at one symbol or number of a table that `interp` has checked."""
-    x = minimum(maximum(x, points[0]), points[-1])
+    x = maximum(x, points[0])
     result: Any = None
     for i, (low, high) in enumerate(pairwise(points)):
         piece = values[i] + (values[i + 1] - values[i]) / (high - low) * (x - low)
         result = piece if result is None else where(x >= low, piece, result)
-    return result
+    # the last piece would lose the digits of a last value that is small beside the one before it
+    return where(x >= points[-1], values[-1], result)
 
 
 def _pairwise(op: str, function: Any, a: Any, b: Any) -> Any:

@@ -44,6 +44,18 @@ ROW_LANES = max([rows_lanes(side) for side in (*SOURCES, *TARGETS)])
 HANGING_LANES = ROW_LANES + sum([room_lanes(side) for side in (*SOURCES, *TARGETS)])
 
 
+@inner
+def multiply_rows(halves, first, p, lanes, rows, result, back):
+    """Multiply rows by the matrix whose entries begin at ``first``; ``back`` for its transpose."""
+    for v in range(lanes):
+        for i in range(p):
+            total = fill(LANE, 0.0)
+            for j in range(p):
+                factor = fill_entry(LANE, halves, first + (j * p + i if back else i * p + j))
+                total = fma(factor, load(LANE, rows, j * lanes + v), total)
+            store(LANE, result, i * lanes + v, total)
+
+
 @traced
 def interpolate_entity(side, halves, at, rows, back):
     """Multiply the nodes of an entity, (second, first direction) in ``rows``, along both.
@@ -55,23 +67,11 @@ def interpolate_entity(side, halves, at, rows, back):
     p, lanes = side.shape[0], row_lanes(side)
     numbers, result = lanes * LANE_WIDTH, rows + p * lanes * LANE_BYTES
     if count > 1:
-        for v in range(lanes):
-            for i in range(p):
-                total = fill(LANE, 0.0)
-                for j in range(p):
-                    factor = fill_entry(LANE, halves, second + (j * p + i if back else i * p + j))
-                    total = fma(factor, load(LANE, rows, j * lanes + v), total)
-                store(LANE, result, i * lanes + v, total)
+        multiply_rows(halves, second, p, lanes, rows, result, back)
         for b in range(p):
             for a in range(p):
                 put(LANE, rows, a * numbers + b, get(LANE, result, b * numbers + a))
-    for v in range(lanes):
-        for i in range(p):
-            total = fill(LANE, 0.0)
-            for j in range(p):
-                factor = fill_entry(LANE, halves, first + (j * p + i if back else i * p + j))
-                total = fma(factor, load(LANE, rows, j * lanes + v), total)
-            store(LANE, result, i * lanes + v, total)
+    multiply_rows(halves, first, p, lanes, rows, result, back)
 
 
 @traced
