@@ -1,5 +1,7 @@
 """Solvers, eigenpairs, gradients and fields on locally refined meshes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -103,38 +105,63 @@ def test_taylor_hood():
     assert np.ptp(difference) < 1e-5
 
 
-def test_newton_functionals_and_gradients():
+def flow(u, x, k):
+    """Not linear, with a coefficient."""
+    return {"value": u**3 - x[0], "grad": (k + u * u) * u.grad}
+
+
+def energy(u, x):
+    return u**4 + x[0] * femops.inner(u.grad, u.grad)
+
+
+def test_residuals_jacobians_and_functionals():
     mesh = tree("squares")
     V, K = femops.H1(mesh, 2), femops.H1(mesh, 1)
     P, rng = prolongation(V), np.random.default_rng(3)
     k, u = 1 + rng.random(K.size), rng.standard_normal(V.size)
-
-    def flow(u, x, k):
-        return {"value": u**3 - x[0], "grad": (k + u * u) * u.grad}
-
     F = femops.residual(flow, V, k=femops.GridFunction(K, k))
     apart = femops.GridFunction(broken(K), prolongation(K) @ k)
     G = femops.residual(flow, broken(V), k=apart)
     assert abs(F.residual(u) - P.T @ G.residual(P @ u)).max() < 1e-13
     J = F.jacobian(u).assemble().toarray()
     assert abs(J - P.T @ (G.jacobian(P @ u).assemble() @ P)).max() < 1e-13 * abs(J).max()
-
-    def energy(u, x):
-        return u**4 + x[0] * femops.inner(u.grad, u.grad)
-
     goals = femops.functional(energy, V), femops.functional(energy, broken(V))
     assert abs(goals[0](u) - goals[1](P @ u)) < 1e-14 * goals[0](u)
-    held = V.boundary_dofs()
 
-    def solved(k):
+
+@pytest.mark.exhaustive
+def test_gradients():
+    """By a coefficient, by loads, essential values and nodes of the mesh: against differences."""
+    mesh = tree("squares")
+    V, K = femops.H1(mesh, 2), femops.H1(mesh, 1)
+    rng, held, h = np.random.default_rng(3), V.boundary_dofs(), 1e-5
+    k, goal = 1 + rng.random(K.size), femops.functional(energy, V)
+
+    def solved(k, load, ends):
         E = femops.residual(flow, V, k=femops.GridFunction(K, k)).constrained(held)
-        return E, femops.newton(E, V.zeros(), rtol=1e-13)[0]
+        return E, femops.newton(E, ends, b=load, rtol=1e-13)[0]
 
-    E, state = solved(k)
-    found = femops.gradient(goals[0], E, state, wrt="k")["k"]
-    direction, h = rng.standard_normal(K.size), 1e-5
-    ends = [goals[0](solved(k + s * h * direction)[1]) for s in (1, -1)]
-    slope = (ends[0] - ends[1]) / (2 * h)
+    at = {"k": k, "load": V.interpolate(lambda x: x[1]), "dirichlet": V.zeros()}
+    E, state = solved(*at.values())
+    found = femops.gradient(goal, E, state, wrt=list(at))
+    for name, value in at.items():
+        direction = rng.standard_normal(len(value))
+        if name == "load":
+            direction[held] = 0
+        if name == "dirichlet":
+            direction[np.setdiff1d(np.arange(V.size), held)] = 0
+        two = [goal(solved(*(at | {name: value + s * direction}).values())[1]) for s in (h, -h)]
+        slope = (two[0] - two[1]) / (2 * h)
+        assert abs(found[name] @ direction - slope) < 1e-6 * abs(slope), name
+    W = femops.H1(mesh, 1, 2)
+    direction = rng.standard_normal(W.size)
+    moves = W.restriction.gather(W.components(direction))
+    two = []
+    for s in (h, -h):
+        moved = replace(mesh, coordinates=mesh.coordinates + s * moves)
+        two.append(femops.functional(energy, femops.H1(moved, 2))(state))
+    slope = (two[0] - two[1]) / (2 * h)
+    found = femops.gradient(goal, u=state, wrt="mesh")["mesh"]
     assert abs(found @ direction - slope) < 1e-6 * abs(slope)
 
 
@@ -157,13 +184,12 @@ def test_values_and_probes():
 
 
 def test_conservation_between_elements_of_two_sizes():
-    for name in ("periodic", "bent squares"):
-        V = femops.L2(tree(name), 2)
-        A = femops.upwind_convection(V, lambda x: np.stack([1 + 0 * x[0], 0.5 + 0 * x[0]]))
-        flux = A @ np.random.default_rng(5).standard_normal(V.size)
-        if name == "periodic":
-            assert abs(flux.sum()) < 1e-13 * abs(flux).sum()
-            assert abs(A @ np.ones(V.size)).max() < 1e-13
+    """Of a constant velocity on periodic meshes."""
+    V = femops.L2(tree("periodic"), 2)
+    A = femops.upwind_convection(V, lambda x: np.stack([1 + 0 * x[0], 0.5 + 0 * x[0]]))
+    flux = A @ np.random.default_rng(5).standard_normal(V.size)
+    assert abs(flux.sum()) < 1e-13 * abs(flux).sum()
+    assert abs(A @ np.ones(V.size)).max() < 1e-13
 
 
 @pytest.mark.parametrize(
