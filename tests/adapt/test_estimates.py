@@ -179,6 +179,37 @@ def test_convection_needs_the_symmetric_part_alone() -> None:
     assert 0.8 < np.linalg.norm(eta) / error < 1.3
 
 
+@pytest.mark.parametrize("refined", [False, True])
+def test_interior_penalty(refined: bool) -> None:
+    """Functions that jump: residual, fit and goal, also with faces of two sizes."""
+    mesh = femops.box((6, 6))
+    mesh = mesh.refined([0, 7, 20]) if refined else mesh
+    V, k = femops.L2(mesh, 2), np.pi
+    A = femops.interior_penalty(V)
+
+    def f(x: Any) -> Any:
+        return 5.0 * k**2 * np.sin(k * x[0]) * np.sin(2.0 * k * x[1])
+
+    def slopes(x: Any) -> Any:
+        first = k * np.cos(k * x[0]) * np.sin(2.0 * k * x[1])
+        return np.stack([first, 2.0 * k * np.sin(k * x[0]) * np.cos(2.0 * k * x[1])])
+
+    def right(W: Any) -> Any:
+        return femops.load(W, f)
+
+    def goal(W: Any) -> Any:
+        return femops.load(W, lambda x: x[1])
+
+    u, _ = femops.cg(A, right(V), M=femops.jacobi(A), rtol=1e-11)
+    error = femops.h1_seminorm_error(V, u, slopes)
+    assert 0.7 < np.linalg.norm(femops.adapt.recovered(V, u)) / error < 1.1
+    assert 0.5 < np.linalg.norm(femops.adapt.residual((A, right), u)) / error < 1.1
+    W = femops.H1(mesh, 9)
+    true = goal(W) @ W.interpolate(lambda x: f(x) / (5.0 * k**2)) - goal(V) @ u
+    _, found = femops.adapt.goal((A, right), u, goal, preconditioner="jacobi")
+    assert 0.9 < found / true < 1.1
+
+
 def test_stokes_takes_a_norm() -> None:
     mesh = femops.box((4, 4))
     P = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))

@@ -66,7 +66,7 @@ def test_polynomials_are_continuous(name, family):
 # --- linear forms ---------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(11)
 @pytest.mark.parametrize("family", ["gll", "bernstein"])
 @pytest.mark.parametrize("p", [1, 2, 3, 5])
 @pytest.mark.parametrize("name", TREES)
