@@ -1,5 +1,6 @@
 # What femops offers, and where it comes from: each name once.
 
+from femops import adapt as adapt
 from femops import adjoint as adjoint
 from femops import basis as basis
 from femops import eigen as eigen
