@@ -179,6 +179,26 @@ def test_faces_of_two_sizes(name, space, function, monkeypatch):
     assert abs(again - matrix.diagonal()).max() < 1e-13 * abs(matrix).max()
 
 
+@pytest.mark.parametrize("name", ["squares", pytest.param("cubes", marks=pytest.mark.exhaustive)])
+def test_continuous_values_on_faces(name):
+    """A face may end at a node that hangs in another face of its element."""
+    V = femops.H1(tree(name), 2)
+
+    def mean(u, x):
+        return {"mean": u.mean * (1 + x[0])}
+
+    check(
+        lambda V, level: femops.form(mean, V, faces="interior", level=level),
+        V,
+        levels=("partial", "element", "full"),
+    )
+    u = np.random.default_rng(2).standard_normal(broken(V).size)
+    k = femops.GridFunction(V, V.interpolate(lambda x: 1 + x[0]))
+    goal = femops.functional(lambda u, k: k.mean * u.jump**2, broken(V), faces="interior", k=k)
+    slope = femops.gradient(goal, u=u, wrt="k")["k"]  # the goal is linear in k
+    assert abs(slope @ k.vector - goal(u)) < 1e-13 * abs(goal(u))
+
+
 # --- what cannot be -------------------------------------------------------------------------------
 
 
