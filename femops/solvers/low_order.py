@@ -22,7 +22,7 @@ def low_order(A: Operator | ComplexOperator) -> csr_array:
     number of entries per row does not grow with the order, and the matrix is spectrally equivalent
     to A. So algebraic multigrid, an incomplete factorisation or a direct solver for the matrix is a
     preconditioner for A. The matrix has A's geometry, coefficients, boundary terms and essential
-    conditions.
+    conditions. On a locally refined mesh the rows of dofs that hanging nodes read are longer.
 
     Parameters
     ----------

@@ -122,5 +122,6 @@ def side_space(space: Any, side: int, *, slopes: bool = True) -> SideSpace:
     if not isinstance(space, Space):
         raise SpaceError(f"an integral over faces was asked for on {space!r}: take a space")
     faces = interior_faces(space.distributed or space.mesh)
-    slopes = slopes or space.basis.family == "gauss"
+    # a node of a face may hang in another face of its element, whose dofs lie off the face
+    slopes = slopes or space.basis.family == "gauss" or space.restriction.hanging is not None
     return _spaces.get(space, partial(SideSpace, space, faces, side, slopes=slopes), side, slopes)

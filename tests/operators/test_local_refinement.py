@@ -179,6 +179,26 @@ def test_faces_of_two_sizes(name, space, function, monkeypatch):
     assert abs(again - matrix.diagonal()).max() < 1e-13 * abs(matrix).max()
 
 
+@pytest.mark.parametrize("name", ["squares", pytest.param("cubes", marks=pytest.mark.exhaustive)])
+def test_continuous_values_on_faces(name):
+    """A face may end at a node that hangs in another face of its element."""
+    V = femops.H1(tree(name), 2)
+
+    def mean(u, x):
+        return {"mean": u.mean * (1 + x[0])}
+
+    check(
+        lambda V, level: femops.form(mean, V, faces="interior", level=level),
+        V,
+        levels=("partial", "element", "full"),
+    )
+    u = np.random.default_rng(2).standard_normal(broken(V).size)
+    k = femops.GridFunction(V, V.interpolate(lambda x: 1 + x[0]))
+    goal = femops.functional(lambda u, k: k.mean * u.jump**2, broken(V), faces="interior", k=k)
+    slope = femops.gradient(goal, u=u, wrt="k")["k"]  # the goal is linear in k
+    assert abs(slope @ k.vector - goal(u)) < 1e-13 * abs(goal(u))
+
+
 # --- what cannot be -------------------------------------------------------------------------------
 
 
@@ -188,3 +208,35 @@ def test_file_dofs_are_refused():
         femops.H1(mesh, 2).file_dofs()
     V = femops.L2(mesh, 2)
     assert np.array_equal(np.sort(V.file_dofs()), np.arange(V.ndofs))
+
+
+@pytest.mark.exhaustive
+def test_random_trees():
+    """Shuffled, coarsened and periodic trees: polynomials, continuity and products."""
+    rng = np.random.default_rng(7)
+    for k in range(100):
+        dim, periodic = 2 + (k % 3 == 0), k % 5 == 0
+        counts = (3,) * dim if periodic else tuple(int(n) for n in rng.integers(1, 3, dim) + 1)
+        mesh = femops.box(counts, periodic=(periodic,) * dim)
+        if k % 4 == 1:
+            mesh = mesh.reordered(rng.permutation(mesh.num_elements))
+        for _ in range(5 - dim):
+            mesh = mesh.refined(rng.random(mesh.num_elements) < (0.2 if dim == 2 else 0.06))
+        if k % 7 == 3 and mesh.forest is not None:
+            mesh = mesh.coarsened(rng.random(mesh.num_elements) < 0.7)
+        if k % 4 == 2:
+            mesh = mesh.reordered(rng.permutation(mesh.num_elements))
+        p = int(rng.integers(1, 4 if dim == 2 else 3))
+        V = femops.H1(mesh, p)
+        W = broken(V)
+        u = rng.standard_normal(V.size)
+        apart = V.restriction.gather(u).reshape(-1)
+        jumps = femops.form(lambda u: {"jump": u.jump}, W, faces="interior")
+        assert abs(apart @ (jumps @ apart)) < 1e-24 * (apart @ apart)
+        results = (femops.diffusion(W) @ apart).reshape(mesh.num_elements, -1)
+        expected = V.sum_elements(results)
+        assert abs(femops.diffusion(V) @ u - expected).max() < 1e-12 * abs(expected).max()
+        if not periodic:
+            f = V.interpolate(lambda x, p=p: (x[0] - 0.3) ** p + x[-1] * x[0] ** (p - 1))
+            exact = W.interpolate(lambda x, p=p: (x[0] - 0.3) ** p + x[-1] * x[0] ** (p - 1))
+            assert abs(V.restriction.gather(f).reshape(-1) - exact).max() < 1e-13
