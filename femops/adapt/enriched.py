@@ -229,6 +229,7 @@ def _held(V: Space, held: Flags, W: Space) -> Flags:
         nodes = own if len(own) else local_nodes(digits, V.order, closed=True)
         whole = of_nodes[:, nodes].all(axis=1, keepdims=True)
         if not len(own):
-            whole &= is_outside[:, inside].all(axis=1)[:, np.newaxis, np.newaxis]
+            outer = np.all(is_outside[:, inside], axis=1, keepdims=True)
+            whole = whole & outer[:, :, np.newaxis]
         flags[:, inside] = whole
     return W.restriction.marked(flags)

@@ -34,7 +34,7 @@ Estimator = Literal["recovered", "residual"] | Callable[[Any, Vector], Any]
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
-    """What one cycle of `loop` has found.
+    """Estimate of the error in one cycle of `loop`, with facts about the cycle.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which elements to refine, from estimates of their errors."""
+"""Marks of the elements to refine, from estimates of their errors."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _transferred(u: Vector, V: Space, W: Space, how: str) -> Vector:
 @final
 @dataclass(frozen=True)
 class Pairs:
-    """Which elements of two meshes of one tree lie in one another."""
+    """Pairs of elements of two meshes of one tree of which one lies in the other."""
 
     dim: int
     # elements of the new mesh that lie in one of the old mesh, and that element
