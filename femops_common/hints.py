@@ -102,7 +102,6 @@ OF_MESHES: dict[str, str] = {
     "moved": _MOVED,
     "plot": "femops.plot(mesh)",
     "points": "femops.H1(mesh, order=1).dof_coordinates()",
-    "refined": "mesh.refine(1)",
     "rotate": _MOVED,
     "save": "femops.save(path, mesh)",
     "scale": _MOVED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from femops.adapt.transfer import Pairs, trees
+from femops.adapt.transfer import Pairs
 from femops_common.arguments import checked
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh, chosen_elements
@@ -43,7 +43,7 @@ def change(mesh: Mesh, refine: ArrayLike = (), coarsen: ArrayLike = ()) -> Mesh:
     """
     more = chosen_elements(mesh, np.asarray(refine), None)
     less = chosen_elements(mesh, np.asarray(coarsen), None) & ~more
-    if less.any() and trees(mesh).depth:
+    if less.any() and mesh.trees.depth:
         coarse = mesh.coarsened(less)
         if coarse is not mesh:
             pairs = Pairs.of(mesh, coarse)

@@ -227,9 +227,9 @@ def _held(V: Space, held: Flags, W: Space) -> Flags:
     for _, digits in ternary_codes(V.dim):
         own, inside = local_nodes(digits, V.order), local_nodes(digits, W.order)
         nodes = own if len(own) else local_nodes(digits, V.order, closed=True)
-        whole = of_nodes[:, nodes].all(axis=1, keepdims=True)
+        whole: NDArray[Any] = np.asarray(of_nodes[:, nodes].all(axis=1, keepdims=True))
         if not len(own):
-            outer = np.all(is_outside[:, inside], axis=1, keepdims=True)
-            whole = whole & outer[:, :, np.newaxis]
+            outer: NDArray[Any] = np.asarray(is_outside[:, inside].all(axis=1))
+            whole &= outer[:, np.newaxis, np.newaxis]
         flags[:, inside] = whole
     return W.restriction.marked(flags)

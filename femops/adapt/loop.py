@@ -17,7 +17,7 @@ from femops.adapt.marking import mark as marked_by
 from femops.adapt.recovery import recovered
 from femops.adapt.residuals import residual
 from femops.adapt.solving import Preconditioning, preconditioning, solved
-from femops.adapt.transfer import transfer, trees
+from femops.adapt.transfer import transfer
 from femops.errors import OperatorError, SolverError, SpaceError
 from femops.operators import Functional, Operator, Residual
 from femops.solvers.newton import newton
@@ -34,7 +34,7 @@ Estimator = Literal["recovered", "residual"] | Callable[[Any, Vector], Any]
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimate:
-    """Estimate of the error in one cycle of `loop`, with facts about the cycle.
+    """Result of one cycle of `loop`.
 
     Attributes
     ----------
@@ -227,7 +227,7 @@ def _cycles(
 def _divisible(mesh: Mesh, marked: Ints) -> Ints:
     """Marked elements without those of the highest level that a tree can have."""
     numbers = np.flatnonzero(marked) if marked.dtype == np.bool_ else marked.astype(np.int64)
-    return numbers[trees(mesh).level[numbers] < 62 // mesh.dim]
+    return numbers[mesh.trees.level[numbers] < 62 // mesh.dim]
 
 
 def _checked(found: Any, mesh: Mesh) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Marks of the elements to refine, from estimates of their errors."""
+"""Marking: the elements that are refined, from estimates of their errors."""
 
 from __future__ import annotations
 

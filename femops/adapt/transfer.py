@@ -19,7 +19,7 @@ from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import L2
 from femops.spaces.product import Product
 from femops_common.arguments import checked
-from femops_meshes.forest import Forest, whole_trees
+from femops_meshes.forest import Forest
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
@@ -110,7 +110,7 @@ def _transferred(u: Vector, V: Space, W: Space, how: str) -> Vector:
 @final
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of elements of two meshes of one tree of which one lies in the other."""
+    """Elements of two meshes of one tree that lie in one another."""
 
     dim: int
     # elements of the new mesh that lie in one of the old mesh, and that element
@@ -127,7 +127,7 @@ class Pairs:
     @staticmethod
     def of(old: Mesh, new: Mesh) -> Pairs:
         """Find the pairs of two meshes."""
-        one, other = trees(old), trees(new)
+        one, other = old.trees, new.trees
         if one.roots.shape != other.roots.shape or not np.array_equal(one.roots, other.roots):
             raise SpaceError(
                 "the meshes are not of one tree: both have to be made from one mesh by refined, "
@@ -149,13 +149,6 @@ class Pairs:
             target,
             *_way(other, target, one, source),
         )
-
-
-def trees(mesh: Mesh) -> Forest:
-    """Trees of a mesh, also of one that was refined as a whole, or not at all."""
-    if mesh.forest is not None:
-        return mesh.forest
-    return whole_trees(mesh.elements, mesh.num_vertices, mesh.coarser)
 
 
 def _containing(old: Forest, new: Forest) -> Ints:

@@ -178,6 +178,7 @@ def describe(mesh: Mesh) -> dict[str, Any]:
             f"{kind.name.lower()}_elements": int(np.count_nonzero(classes == kind))
             for kind in femops.geometry.ElementClass
         },
+        **_levels(mesh),
         "geometry_degree": mesh.order,
         "vertices": mesh.num_vertices,
         "outer_faces": len(outer_faces(mesh)),
@@ -194,6 +195,15 @@ def describe(mesh: Mesh) -> dict[str, Any]:
         "upper": upper.tolist(),
         "continuous": mesh.continuous,
     }
+
+
+def _levels(mesh: Mesh) -> dict[str, Any]:
+    """Number of elements of each level of a locally refined mesh, and whether none hangs."""
+    if mesh.forest is None:
+        return {}
+    import numpy as np
+
+    return {"levels": np.bincount(mesh.forest.level).tolist(), "conforming": mesh.conforming}
 
 
 def _write(name: str, out: Path, times: int = 0, *, split: bool = False) -> None:

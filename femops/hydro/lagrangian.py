@@ -30,6 +30,7 @@ from femops.spaces.functions import evaluate
 from femops.spaces.memory import DeviceLike
 from femops_common.arguments import Count, Degree, Fraction, checked, whole_numbers
 from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.mesh import check_conforming
 
 Floats = NDArray[np.float64]
 
@@ -339,8 +340,8 @@ class Lagrangian:
     ------
     HydroError
         The problem is not defined in the mesh's dimension, a boundary attribute is no wall, a
-        tolerance or order is out of range, the density is not positive, or ``assembly`` is "full"
-        on a device.
+        tolerance or order is out of range, the mesh is locally refined, the density is not
+        positive, or ``assembly`` is "full" on a device.
     """
 
     _given_as = "equations, as femops.hydro.Lagrangian(problem, mesh)"
@@ -361,6 +362,8 @@ class Lagrangian:
     ) -> None:
         _check(problem, mesh.dim, assembly, device)
         _check_orders(order_kinematic, order_thermo)
+        if isinstance(mesh, femops.Mesh):
+            check_conforming(mesh, "gas dynamics has no locally refined meshes yet", HydroError)
         self.problem, self.mesh, self.cfl, self.fluid = problem, mesh, cfl, fluid
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max, self.assembly = cg_tol, cg_max, assembly

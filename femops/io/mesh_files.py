@@ -73,7 +73,9 @@ def read_mesh(
     With a communicator only rank 0 reads the file. It sends each rank its part. The format is
     detected from the content of the file:
 
-    * MFEM mesh v1.0, and MFEM INLINE mesh v1.0 of segments, quadrilaterals or hexahedra;
+    * MFEM mesh v1.0 to v1.3, and MFEM INLINE mesh v1.0 of segments, quadrilaterals or hexahedra;
+    * MFEM NC mesh v1.0, whose elements are refined locally, in all directions. If elements touch
+      others that are two levels smaller, they are refined, with a warning;
     * Gmsh, versions 2.2 and 4.1, ASCII and binary, with complete elements of degree 1 to 9. Tags of
       physical groups become attributes. `Mesh.element_names` and `Mesh.boundary_names` have their
       names. Elements and exterior faces in no group, or in a group of tag 0, have attribute 1, or
@@ -112,6 +114,7 @@ def read_mesh(
     MeshFormatError
         If the file is damaged, or has unsupported elements: triangles and tetrahedra without
         `split`, pyramids, serendipity elements, or a surface in space.
+        Elements of MFEM that are refined in some directions only are not supported either.
     MeshTopologyError, MeshGeometryError
         If the elements do not fit together, or are partly inverted.
     MeshArgumentError
@@ -158,6 +161,8 @@ def not_kept(mesh: Mesh, suffix: str) -> list[str]:
         lost.append(
             "names of attributes: " + ", ".join([*mesh.element_names, *mesh.boundary_names])
         )
+    if mesh.forest is not None:
+        lost.append("of which elements the smaller ones are parts, so that they can be coarsened")
     if not mesh.continuous:
         lost.append("which sides are glued, as the mesh is periodic")
     return lost

@@ -11,7 +11,9 @@ import numpy as np
 from femops.errors import FileError
 from femops.io.atomic import checked_path, fill, replacing
 from femops.spaces.base import GridFunction, Space
+from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
+from femops_meshes import mfem_h1_dofs
 
 _COLLECTIONS = {
     ("H1", "gll"): "H1",
@@ -60,8 +62,14 @@ def _kind(space: Space) -> str:
 
 def _text(space: Space, u: Any) -> str:
     """Text of the file: the space, then the components of each node in the order of MFEM."""
-    in_file = np.empty((space.ndofs, space.ncomp))
-    in_file[space.file_dofs()] = u.reshape(space.ndofs, space.ncomp)
+    if space.mesh.conforming or not isinstance(space, H1):
+        in_file = np.empty((space.ndofs, space.ncomp))
+        in_file[space.file_dofs()] = u.reshape(space.ndofs, space.ncomp)
+    else:  # MFEM's files have values of hanging nodes too
+        numbers = mfem_h1_dofs(space.mesh, space.order)
+        in_file = np.empty((numbers.max() + 1, space.ncomp))
+        e_vec = space.restriction.gather(space.l_vec(u))
+        in_file[numbers] = e_vec.reshape(*numbers.shape, space.ncomp)
     collection = f"{_COLLECTIONS[_kind(space), space.basis.family]}_{space.dim}D_P{space.order}"
     head = f"FiniteElementSpace\nFiniteElementCollection: {collection}\n"
     head += f"VDim: {space.ncomp}\nOrdering: 1\n\n"

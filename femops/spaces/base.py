@@ -77,7 +77,8 @@ def places_of_nodes(
     if parents is not None:
         elements, local = owners
         grid = np.stack(np.meshgrid(*nodes[::-1], indexing="ij")[::-1], axis=-1)
-        reference = parents.low[elements] + parents.width * grid.reshape(-1, target.dim)[local]
+        points = grid.reshape(-1, target.dim)[local]
+        reference = parents.low[elements] + parents.width[elements] * points
         return parents.elements[elements], reference
     found, reference, _ = locate(source, x)
     outside = np.flatnonzero(found < 0)

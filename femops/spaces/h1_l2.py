@@ -111,18 +111,18 @@ class H1(Space):
         Raises
         ------
         SpaceError
-            If many ranks share the space, because the numbers need the global mesh, or if the mesh
-            is locally refined: MFEM has dofs at hanging nodes too.
+            If many ranks share the space, because the numbers need the global mesh. If nodes hang,
+            because MFEM also numbers these: `femops.save` writes files that have them.
         """
+        if not self.mesh.conforming:
+            raise SpaceError(
+                "MFEM also numbers nodes that hang, and the space has no dofs there: write the "
+                "field by femops.save(path + '.gf', V, u=u), or take femops_meshes.mfem_h1_dofs"
+            )
         if self.comm.size > 1:
             raise SpaceError(
                 "the node numbers in the file count all edges of the mesh, and this rank "
                 "has only a part: use the space on the whole mesh, in one process"
-            )
-        if self.restriction.hanging is not None:
-            raise SpaceError(
-                "MFEM numbers hanging nodes too, which have no dofs here: for fields on a locally "
-                "refined mesh interpolate to an L2 space, whose files MFEM reads, or write .vtu"
             )
         result = np.empty(self.ndofs, dtype=np.int64)
         result[self.restriction.indices] = mfem_h1_dofs(self.mesh, self.order)

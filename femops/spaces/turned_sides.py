@@ -15,6 +15,7 @@ from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
 from femops_kernels.derived import Derived
 from femops_meshes.mesh import Mesh
+from femops_meshes.topology.entities import entity_codes
 
 Floats = NDArray[np.float64]
 
@@ -39,16 +40,34 @@ def _look(space: Space) -> bool:
     corners = mesh.coordinates[:, ends]
     if not _torn(space, corners):
         return False
+    along = _edges(mesh, mesh.elements, corners)
+    if not mesh.conforming:  # edges that hang are compared as those of which they are parts
+        carrier = mesh.topology.carrying[0]
+        larger = _edges(mesh, carrier[:, entity_codes(dim, 0)], mesh.larger_nodes()[:, ends])
+        along = np.where((carrier == mesh.topology.entity)[:, :, np.newaxis], along, larger)
+    lengths = np.linalg.norm(along, axis=-1)
+    if mesh.conforming:
+        gaps = _gaps(_like(space, 2), along)
+    else:
+        numbers = mesh.topology.carried_lattice(2)
+        shared = np.empty((mesh.topology.lattice_size(2), dim))
+        shared[numbers] = along
+        gaps = np.linalg.norm(shared[numbers] - along, axis=-1)
+    return bool(comm.max(int((gaps > _TURNED * lengths).any())))
+
+
+def _edges(mesh: Mesh, vertices: NDArray[np.int64], corners: Floats) -> Floats:
+    """Vector (ne, 3**dim, dim) along each edge, from its lower to its higher vertex; else zero."""
+    dim = mesh.dim
     along = np.zeros((mesh.num_elements, 3**dim, dim))
     for _, digits in ternary_codes(dim):
         if digits.count(1) == 1:
             d, low = digits.index(1), sum(1 << k for k, digit in enumerate(digits) if digit == 2)
-            first, last = mesh.elements[:, low], mesh.elements[:, low | 1 << d]
+            first, last = vertices[:, low], vertices[:, low | 1 << d]
             sign = np.where(first < last, 1.0, -1.0)  # parts number vertices in the same order
             edge = corners[:, low | 1 << d] - corners[:, low]
             along[:, local_nodes(digits, 2)[0]] = sign[:, np.newaxis] * edge
-    lengths = np.linalg.norm(along, axis=-1)
-    return bool(comm.max(int((_gaps(_like(space, 2), along) > _TURNED * lengths).any())))
+    return along
 
 
 def _torn(space: Space, corners: Floats) -> bool:

@@ -183,10 +183,26 @@ def geometry(coordinates: Floats, cure: str = "") -> None:
 def folds(elements: Ints, coordinates: Floats, topology: Topology) -> None:
     """Check that elements do not overlap at the faces and vertices that they share.
 
-    The elements are not inverted, and have the same positions on common faces. Then their corners
-    decide: a face that looks out of both elements has both on one side, where they overlap.
+    The elements are not inverted, and have the same positions on common faces.
     """
-    two = topology.faces[:, 1] >= 0
+    folded_faces(elements, topology)
+    bad = _overlaps(elements, coordinates, topology)
+    if len(bad):
+        raise MeshGeometryError(
+            f"elements overlap at {len({*elements.ravel()[bad[:, 0]].tolist()})} vertex(es), "
+            f"elements {bad[0, 0] // elements.shape[1]} and {bad[0, 1] // elements.shape[1]} the "
+            "first (counted from 0): correct the numbers of their corners"
+        )
+
+
+def folded_faces(elements: Ints, topology: Topology) -> None:
+    """Check that elements do not lie on the same side of a face that they share as a whole.
+
+    A face that looks out of both elements has both on one side, where they overlap.
+    """
+    two = topology.pairs
+    if topology.carriers is not None:
+        two = np.setdiff1d(two, topology.parts[:, 2])
     faces, codes = topology.faces[two], topology.face_codes[two]
     first = outward_corners(elements, np.stack([faces[:, 0], codes[:, 0]], axis=1))
     looks = looks_out(elements, first, faces, codes)
@@ -196,13 +212,6 @@ def folds(elements: Ints, coordinates: Floats, topology: Topology) -> None:
             f"elements overlap: both elements of {len(bad)} face(s) lie on the same side of it, "
             f"elements {bad[0, 0]} and {bad[0, 1]} the first (counted from 0): correct the numbers "
             "of their corners"
-        )
-    bad = _overlaps(elements, coordinates, topology)
-    if len(bad):
-        raise MeshGeometryError(
-            f"elements overlap at {len({*elements.ravel()[bad[:, 0]].tolist()})} vertex(es), "
-            f"elements {bad[0, 0] // elements.shape[1]} and {bad[0, 1] // elements.shape[1]} the "
-            "first (counted from 0): correct the numbers of their corners"
         )
 
 
@@ -243,13 +252,22 @@ def _overlaps(elements: Ints, coordinates: Floats, topology: Topology) -> Ints:
     return np.zeros((0, 2), dtype=np.int64)
 
 
-def gaps(coordinates: Floats, topology: Topology) -> NDArray[np.bool_]:
-    """True (ne,) for elements whose position of a shared node differs from a neighbour's."""
+def gaps(
+    coordinates: Floats, topology: Topology, hanging: tuple[Floats, Floats] | None = None
+) -> NDArray[np.bool_]:
+    """True (ne,) for elements whose position of a shared node differs from a neighbour's.
+
+    ``hanging``: the coordinates with the nodes of larger entities in the places of hanging ones,
+    and those that are interpolated from these nodes. None if nothing hangs.
+    """
     n = geometry_degree(coordinates.shape[1], topology.dim)
-    numbers = topology.lattice(n)
+    numbers = topology.carried_lattice(n)
+    larger, interpolated = hanging or (coordinates, coordinates)
     shared = np.empty((topology.lattice_size(n), topology.dim))
-    shared[numbers] = coordinates
-    gap = np.abs(shared[numbers] - coordinates)
+    shared[numbers] = larger
+    gap = np.abs(shared[numbers] - larger)
+    if hanging is not None:
+        np.maximum(gap, np.abs(interpolated - coordinates), out=gap)
     # relative to the element's extent in each direction: one period may be far shorter than another
     size = np.ptp(coordinates, axis=1, keepdims=True)
     round_off = 8 * np.finfo(np.float64).eps * np.abs(coordinates)

@@ -9,8 +9,8 @@ both share is one of the leaf's parent, and a whole one of the neighbour.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import product
+from functools import cached_property, lru_cache
+from itertools import pairwise, product
 from typing import final
 
 import numpy as np
@@ -18,12 +18,89 @@ from numpy.typing import NDArray
 
 from femops_meshes.coarsening import Coarsening
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.refinement import children_of
-from femops_meshes.topology.entities import code_digits, entity_codes, entity_dimension
-from femops_meshes.topology.topology import Carriers, Topology, with_carriers
+from femops_meshes.topology.entities import (
+    code_digits,
+    entity_codes,
+    entity_dimension,
+    lattice_numbers,
+)
+from femops_meshes.topology.topology import Carriers, Topology, orientations, with_carriers
+from femops_meshes.topology.tree_order import leaf_order
 
 Ints = NDArray[np.int64]
+Codes = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Entities:
+    """Vertices, edges, faces of the cells of one level, as in `Topology`."""
+
+    corners: Ints  # shape (cells, 2**dim): vertex numbers, which are the same on all levels
+    entity: Ints  # shape (cells, 3**dim)
+    orientation: Codes  # shape (cells, 3**dim)
+    num_entities: tuple[int, ...]
+
+    @classmethod
+    def of(cls, corners: Ints, topology: Topology) -> Entities:
+        """Entities of the elements of a mesh that conforms."""
+        return cls(corners, topology.entity, topology.orientation, topology.num_entities)
+
+    def reordered(self, order: Ints) -> Entities:
+        """Entities of the cells in another order: new cell i is order[i]."""
+        entity = self.entity[order]
+        entity[:, 3**self.dim // 2] = np.arange(len(order))
+        return replace(
+            self, corners=self.corners[order], entity=entity, orientation=self.orientation[order]
+        )
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the cells."""
+        return int(self.corners.shape[1]).bit_length() - 1
+
+    def halves(self, chosen: Ints) -> Entities:
+        """Entities of the halves of some cells (n,). Vertices keep their numbers.
+
+        The halves of a cell follow each other. A lattice of four intervals has a node in the middle
+        of each entity of a half, which is the same in all cells: its number tells the entity.
+        """
+        dim, counts = self.dim, self.num_entities
+        sizes = [count * 3**kind for kind, count in enumerate(counts)]
+        starts = [sum(sizes[:kind]) for kind in range(dim + 1)]
+        nodes = lattice_numbers(4, self.entity[chosen], self.orientation[chosen], starts, dim)
+        children = nodes[:, _middles(dim)].reshape(-1, 3**dim)
+        kinds, found = np.array(entity_dimension(dim)), []
+        marks = np.zeros(sum(sizes), dtype=np.bool_)
+        number = np.empty(len(marks), dtype=np.int64)
+        for kind in range(dim):
+            columns = np.flatnonzero(kinds == kind)
+            marks[:] = False
+            marks[children[:, columns]] = True
+            if not kind:
+                marks[: counts[0]] = True
+            used = np.flatnonzero(marks)
+            number[used] = np.arange(len(used))
+            children[:, columns] = number[children[:, columns]]
+            found.append(len(used))
+        children[:, kinds == dim] = np.arange(len(children))[:, np.newaxis]
+        corners = np.ascontiguousarray(children[:, entity_codes(dim, 0)])
+        return Entities(corners, children, orientations(corners), (*found, len(children)))
+
+
+@lru_cache
+def _middles(dim: int) -> Ints:
+    """Nodes (2**dim, 3**dim), of 5**dim, in the middles of the entities of the halves."""
+    found = np.empty((2**dim, 3**dim), dtype=np.int64)
+    for half in range(2**dim):
+        for code in range(3**dim):
+            digits = code_digits(code, dim)
+            found[half, code] = sum(
+                (2 * (half >> d & 1) + digit) * 5**d for d, digit in enumerate(digits)
+            )
+    found.setflags(write=False)
+    return found
 
 
 @final
@@ -31,9 +108,7 @@ Flags = NDArray[np.bool_]
 class Level:
     """The cells of one level of a forest."""
 
-    topology: Topology
-    # shape (cells, 2**dim): vertex numbers, which are the same on all levels
-    cells: Ints
+    cells: Entities
     leaf: Ints  # shape (cells,): the element of the mesh that the cell is, or -1
     parent: Ints  # shape (cells,): number of the cell on the level above that it halves
 
@@ -43,8 +118,7 @@ class Level:
 class Forest:
     """Leaves of trees over the elements of a coarse mesh, in the order of the mesh's elements."""
 
-    roots: Ints  # shape (nr, 2**dim): vertex numbers, lexicographic corners
-    num_vertices: int  # number of vertices of the roots
+    base: Entities  # the roots, in the order of the mesh's file
     root: Ints  # shape (ne,): the root of each leaf
     level: NDArray[np.int8]  # shape (ne,): number of halvings
     # shape (ne,): the child at each level, dim bits (x least) each, that of the last level in the
@@ -54,7 +128,17 @@ class Forest:
     @property
     def dim(self) -> int:
         """Dimension of the elements."""
-        return int(self.roots.shape[1]).bit_length() - 1
+        return self.base.dim
+
+    @property
+    def roots(self) -> Ints:
+        """Vertex numbers (nr, 2**dim) of the roots, lexicographic corners."""
+        return self.base.corners
+
+    @property
+    def num_vertices(self) -> int:
+        """Number of vertices of the roots, which are the first."""
+        return self.base.num_entities[0]
 
     @property
     def depth(self) -> int:
@@ -80,19 +164,25 @@ class Forest:
     @cached_property
     def levels(self) -> list[Level]:
         """The cells of each level."""
-        cells, count, parent = self.roots, self.num_vertices, np.arange(len(self.roots))
-        found = []
+        cells, parent, found = self.base, np.arange(len(self.base.corners)), []
         for level, numbers in enumerate(self.cells):
-            leaf = np.full(len(cells), -1, dtype=np.int64)
+            leaf = np.full(len(cells.corners), -1, dtype=np.int64)
             here = np.flatnonzero(self.level == level)
             leaf[numbers[here]] = here
-            topology = Topology.build(cells, count)
-            found.append(Level(topology, cells, leaf, parent))
+            found.append(Level(cells, leaf, parent))
             refined = np.flatnonzero(leaf < 0)
             if len(refined):
-                cells, count = children_of(topology, refined, count)
+                cells = cells.halves(refined)
                 parent = np.repeat(refined, 2**self.dim)
         return found
+
+    @property
+    def file_elements(self) -> Ints:
+        """Place (ne,) of each leaf in MFEM's order of the leaves."""
+        places = np.empty(len(self.root), dtype=np.int64)
+        order = leaf_order(self.dim, self.root, self.level, self.path)
+        places[order] = np.arange(len(order))
+        return places
 
     @property
     def elements(self) -> tuple[Ints, int]:
@@ -101,8 +191,18 @@ class Forest:
         elements = np.empty((len(self.root), 2**self.dim), dtype=np.int64)
         for level in self.levels:
             some = level.leaf >= 0
-            elements[level.leaf[some]] = level.cells[some]
-        return elements, last.topology.num_entities[0]
+            elements[level.leaf[some]] = level.cells.corners[some]
+        return elements, last.cells.num_entities[0]
+
+    @cached_property
+    def siblings(self) -> Ints:
+        """Leaves (ne, 2**dim) that halve the same cell as each leaf; -1 where a half is no leaf."""
+        found = np.full((len(self.root), 2**self.dim), -1, dtype=np.int64)
+        for level in self.levels[1:]:
+            leaves = level.leaf >= 0
+            family = np.repeat(level.leaf.reshape(-1, 2**self.dim), 2**self.dim, axis=0)
+            found[level.leaf[leaves]] = family[leaves]
+        return found
 
     def split(self, chosen: Flags) -> Forest:
         """Forest whose chosen leaves (ne,) are halved. The halves follow each other."""
@@ -166,72 +266,115 @@ class Forest:
             inner = last.parent
             outer = below.parent[inner]
             pair = (inner & 2**self.dim - 1) << self.dim | np.arange(len(inner)) & 2**self.dim - 1
-            marks = [np.zeros(count, dtype=np.bool_) for count in above.topology.num_entities]
+            marks = [np.zeros(count, dtype=np.bool_) for count in above.cells.num_entities]
             kinds = entity_dimension(self.dim)
             for one, codes in enumerate(grandchildren):
                 cells = outer[pair == one]
                 for code in codes:
-                    marks[kinds[code]][above.topology.entity[cells, code]] = True
+                    marks[kinds[code]][above.cells.entity[cells, code]] = True
             leaves = np.flatnonzero(above.leaf >= 0)
             for code, kind in enumerate(kinds):
                 if kind < self.dim:
-                    far = marks[kind][above.topology.entity[leaves, code]]
+                    far = marks[kind][above.cells.entity[leaves, code]]
                     found[above.leaf[leaves[far]]] = True
         return found
 
-    def topology(self, elements: Ints, num_vertices: int, boundary: Ints | None) -> Topology:
-        """Topology of the leaves, with the entities that carry the dofs of hanging ones."""
-        plain = Topology.build(elements, num_vertices, boundary)
+    def topology(
+        self, elements: Ints, num_vertices: int, boundary: Ints, faces: Ints | None = None
+    ) -> Topology:
+        """Topology of the leaves, with the entities that carry the dofs of hanging ones.
+
+        ``faces`` (nb, 2) are the elements and codes of the boundary entries, if they are known.
+        """
+        entity, orientation, counts, numbers = self._entities(elements, num_vertices)
+        plain = Topology.of_entities(elements, entity, orientation, counts, boundary, faces)
         kinds = np.array(entity_dimension(self.dim))
-        carrier, orientation = plain.entity.copy(), plain.orientation.copy()
+        carrier, directions = entity.copy(), orientation.copy()
         hanging: list[Ints] = []
         pairs: list[Ints] = []
-        for above, below in zip(self.levels[:-1], self.levels[1:], strict=True):
-            number = [np.full(n, -1, dtype=np.int64) for n in above.topology.num_entities]
-            owner = np.full((above.topology.num_entities[self.dim - 1], 2), -1, dtype=np.int64)
+        for level, (above, below) in enumerate(pairwise(self.levels)):
+            number, cells_of = numbers[level], above.cells.entity
+            owner = np.full((above.cells.num_entities[self.dim - 1], 2), -1, dtype=np.int64)
             cells = np.flatnonzero(above.leaf >= 0)
-            leaves = above.leaf[cells]
-            for code in np.flatnonzero(kinds < self.dim).tolist():
-                at = above.topology.entity[cells, code]
-                number[kinds[code]][at] = plain.entity[leaves, code]
-                if kinds[code] == self.dim - 1:
-                    owner[at] = np.stack([leaves, np.full(len(leaves), code)], axis=1)
+            for code in entity_codes(self.dim, self.dim - 1):
+                owner[cells_of[cells, code], 0] = above.leaf[cells]
+                owner[cells_of[cells, code], 1] = code
             small = np.flatnonzero(below.leaf >= 0)
             parents, halves = below.parent[small], small & 2**self.dim - 1
             for child in range(2**self.dim):
                 mine = np.flatnonzero(halves == child)
                 element, cell = below.leaf[small[mine]], parents[mine]
                 for code, closure in _outer_entities(self.dim, child):
-                    larger = above.topology.entity[cell, code]
+                    larger = cells_of[cell, code]
                     hangs = number[kinds[code]][larger] >= 0
                     some, of = element[hangs], cell[hangs]
                     for inner in closure:
-                        at = number[kinds[inner]][above.topology.entity[of, inner]]
-                        carrier[some, inner] = at
-                        orientation[some, inner] = above.topology.orientation[of, inner]
-                    hanging.append(
-                        np.stack(
-                            [some, np.full(len(some), code), np.full(len(some), child)], axis=1
-                        )
-                    )
+                        carrier[some, inner] = number[kinds[inner]][cells_of[of, inner]]
+                        directions[some, inner] = above.cells.orientation[of, inner]
+                    row = np.empty((len(some), 3), dtype=np.int64)
+                    row[:, 0], row[:, 1], row[:, 2] = some, code, child
+                    hanging.append(row)
                     if kinds[code] == self.dim - 1:
-                        behind = owner[larger[hangs]]
-                        pairs.append(np.column_stack([some, np.full(len(some), code), behind]))
+                        pairs.append(np.hstack([row[:, :2], owner[larger[hangs]]]))
         rows = np.concatenate([np.zeros((0, 3), dtype=np.int64), *hanging])
-        faces = np.concatenate([np.zeros((0, 4), dtype=np.int64), *pairs])
-        return with_carriers(plain, Carriers(carrier, orientation, _maximal(rows, self.dim)), faces)
+        joined = np.concatenate([np.zeros((0, 4), dtype=np.int64), *pairs])
+        rows = _maximal(rows, self.dim, len(elements))
+        return with_carriers(plain, Carriers(carrier, directions, rows), joined)
+
+    def _entities(
+        self, elements: Ints, num_vertices: int
+    ) -> tuple[Ints, Codes, tuple[int, ...], list[list[Ints]]]:
+        """Entities of the leaves, where those of two levels are two, with orientations and counts.
+
+        Also return for each level and dimension the number of each entity, -1 if no leaf has it.
+        """
+        count, kinds = len(elements), np.array(entity_dimension(self.dim))
+        entity = np.empty((count, 3**self.dim), dtype=np.int64)
+        orientation = np.empty((count, 3**self.dim), dtype=np.uint8)
+        totals = [num_vertices, *[0] * (self.dim - 1), count]
+        numbers: list[list[Ints]] = []
+        for level in self.levels:
+            cells = np.flatnonzero(level.leaf >= 0)
+            leaves, rows = level.leaf[cells], level.cells.entity[cells]
+            numbers.append([np.arange(level.cells.num_entities[0])])
+            for kind in range(1, self.dim):
+                columns = np.flatnonzero(kinds == kind)
+                marks = np.zeros(level.cells.num_entities[kind], dtype=np.bool_)
+                marks[rows[:, columns]] = True
+                used = np.flatnonzero(marks)
+                number = np.full(len(marks), -1, dtype=np.int64)
+                number[used] = np.arange(totals[kind], totals[kind] + len(used))
+                totals[kind] += len(used)
+                rows[:, columns] = number[rows[:, columns]]
+                numbers[-1].append(number)
+            rows[:, kinds == self.dim] = leaves[:, np.newaxis]
+            entity[leaves], orientation[leaves] = rows, level.cells.orientation[cells]
+        return entity, orientation, tuple(totals), numbers
 
 
-def whole_trees(elements: Ints, num_vertices: int, coarser: Coarsening | None) -> Forest:
-    """Trees of a mesh that conforms, of which `Mesh.refine` has halved all elements, or none."""
-    dim, count = elements.shape[1].bit_length() - 1, len(elements)
+def whole_trees(
+    elements: Ints, topology: Topology, coarser: Coarsening | None, file_elements: Ints
+) -> Forest:
+    """Trees of a mesh that conforms, of which `Mesh.refine` has halved all elements, or none.
+
+    ``file_elements`` (ne,) are the places of the elements in the mesh's file.
+    """
+    dim, count, num_vertices = topology.dim, len(elements), topology.num_entities[0]
     root, path, level = np.arange(count), np.zeros(count, dtype=np.int64), 0
     while coarser is not None and coarser.split:
         child = coarser.low.astype(np.int64) @ (1 << np.arange(dim))
         path |= child[root] << dim * level
         root, level = coarser.parent[root], level + 1
         elements, num_vertices, coarser = coarser.elements, coarser.num_vertices, coarser.coarser
-    return Forest(elements, num_vertices, root, np.full(count, level, dtype=np.int8), path)
+    first = np.full(len(elements), np.iinfo(np.int64).max)
+    np.minimum.at(first, root, file_elements)
+    order = np.argsort(first, kind="stable")
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order))
+    levels = np.full(count, level, dtype=np.int8)
+    if level:
+        topology = Topology.build(elements, num_vertices)
+    return Forest(Entities.of(elements, topology).reordered(order), number[root], levels, path)
 
 
 def _touched(dim: int, inner: int, last: int) -> list[int]:
@@ -264,18 +407,18 @@ def closure_of(dim: int, code: int) -> list[int]:
     return [sum(t * 3**d for d, t in enumerate(each)) for each in product(*ranges)]
 
 
-def _maximal(rows: Ints, dim: int) -> Ints:
+def _maximal(rows: Ints, dim: int, count: int) -> Ints:
     """Rows (element, code, child) without edges of hanging faces, by element, faces last."""
+    kinds = np.array(entity_dimension(dim))
+    kind = kinds[rows[:, 1]]
     if dim == 3:
-        kinds = np.array(entity_dimension(3))
-        key = rows[:, 0] * 27 + rows[:, 1]
-        inside = np.zeros(len(rows), dtype=np.bool_)
-        faces = rows[kinds[rows[:, 1]] == 2]
+        inside = np.zeros((count, 27), dtype=np.bool_)
+        faces = rows[kind == 2]
         for code in entity_codes(3, 2):
             mine = faces[faces[:, 1] == code, 0]
             for edge in closure_of(3, code):
                 if kinds[edge] == 1:
-                    inside |= np.isin(key, mine * 27 + edge)
-        rows = rows[~inside]
-    kind = np.array(entity_dimension(dim))[rows[:, 1]]
+                    inside[mine, edge] = True
+        kept = ~inside[rows[:, 0], rows[:, 1]]
+        rows, kind = rows[kept], kind[kept]
     return rows[np.lexsort((rows[:, 1], kind, rows[:, 0]))]

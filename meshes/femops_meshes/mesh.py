@@ -13,6 +13,7 @@ from femops_common.arguments import Degree, call_with_arrays, check_takes, check
 from femops_common.hints import OF_MESHES
 from femops_meshes import checks, refinement
 from femops_meshes.coarsening import Coarsening, halved
+from femops_meshes.coordinates.hanging import HangingNodes, nodal_halves, with_larger_nodes
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
     gauss_lobatto,
@@ -26,7 +27,7 @@ from femops_meshes.coordinates.mapping import (
     jacobians,
     positions,
 )
-from femops_meshes.errors import MeshArgumentError, MeshGeometryError
+from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.forest import Forest, whole_trees
 from femops_meshes.names import Named, Names, listing, named_parts, where_true, with_numbers
 from femops_meshes.topology.entities import VTK_CORNERS
@@ -71,7 +72,8 @@ class Mesh:
     file_elements
         Shape (ne,) int64: position of each element in the order of its file (or generator). After a
         refinement, child c (lexicographic) of the element at position k has position
-        k * 2**dim + c.
+        k * 2**dim + c. Once elements were refined locally, the elements of each tree follow a
+        Hilbert curve, as MFEM orders them.
     element_names, boundary_names
         Attributes by name, {name: (number, ...)}; empty if the file has no names.
     coarser
@@ -239,13 +241,45 @@ class Mesh:
     def topology(self) -> Topology:
         """Edges and faces, their orientations, and the elements at each face."""
         if self.forest is not None:
-            return self.forest.topology(self.elements, self.num_vertices, self.boundary)
+            known = self.__dict__.get("_sides")
+            return self.forest.topology(self.elements, self.num_vertices, self.boundary, known)
         return Topology.build(self.elements, self.num_vertices, self.boundary)
+
+    @cached_property
+    def _sides(self) -> Ints:
+        """Element and code (nb, 2) of each boundary entry."""
+        return self.topology.boundary_faces
 
     @cached_property
     def continuous(self) -> bool:
         """True if neighbours have the same positions on shared faces; False for periodic meshes."""
-        return not checks.gaps(self.coordinates, self.topology).any()
+        hanging = None
+        if not self.conforming:
+            larger = self.larger_nodes()
+            hanging = larger, self._interpolated(larger)
+        return not checks.gaps(self.coordinates, self.topology, hanging).any()
+
+    def larger_nodes(self) -> Floats:
+        """Coordinates with the nodes of larger entities in the places of hanging ones."""
+        carriers = self.topology.carriers
+        if self.forest is None or carriers is None or self.conforming:
+            return self.coordinates
+        return with_larger_nodes(self.coordinates, carriers.hanging, self.forest.siblings)
+
+    def _interpolated(self, larger: Floats) -> Floats:
+        """Coordinates of hanging entities from those of the larger ones in their places."""
+        carriers = self.topology.carriers
+        if carriers is None or self.conforming:
+            return larger
+        halves = nodal_halves(geometry_degree(larger.shape[1], self.dim))
+        hanging = HangingNodes(self.dim, self.num_elements, carriers.hanging, halves)
+        return hanging.interpolated(larger, slice(None))
+
+    @property
+    def conforming(self) -> bool:
+        """False if smaller elements share part of a face or edge of a larger one; see `refined`."""
+        carriers = self.topology.carriers
+        return carriers is None or not len(carriers.hanging)
 
     def bounding_box(self) -> tuple[Floats, Floats]:
         """Smallest and largest coordinates (dim,) of the nodes. Curved sides may bulge further.
@@ -338,12 +372,18 @@ class Mesh:
         """
         chosen = chosen_elements(self, elements, attributes)
         if chosen.all() and self.forest is None:
-            return self.refine(bool(len(chosen)))
-        mesh = self
+            return self.refine(1 if len(chosen) else 0)
+        return self._halved(chosen).balanced() if chosen.any() else self
+
+    def balanced(self) -> "Mesh":
+        """Refine elements of trees that are more than one level above an element that touches them.
+
+        `refined` does so by itself.
+        """
+        mesh, chosen = self, self.trees.unbalanced()
         while chosen.any():
             mesh = mesh._halved(chosen)
-            assert mesh.forest is not None
-            chosen = mesh.forest.unbalanced()
+            chosen = mesh.trees.unbalanced()
         return mesh
 
     @checked(MeshArgumentError)
@@ -351,9 +391,11 @@ class Mesh:
         """Undo refinements: give way to the parents of some elements.
 
         A parent comes back if all its halves are elements, and are chosen, and if it is not more
-        than one level above an element that touches it. Its geometry is that of the halves at its
-        nodes: the same, unless they were moved apart. The parent has the attribute of its first
-        half, and takes its place.
+        than one level above an element that touches it. Its nodes are where its halves have them:
+        the geometry is the same, unless the mesh was moved after the refinement. Then smaller
+        neighbours take the faces of the parent. The parent has the attribute of its first half, its
+        faces those of the first halves with boundary entries, and it takes the place of its first
+        half.
 
         Parameters
         ----------
@@ -369,9 +411,11 @@ class Mesh:
         ------
         MeshArgumentError
             If there are no such elements or attributes, or the mesh was never refined.
+        MeshGeometryError
+            If a mesh that was moved after its refinement would have inverted elements.
         """
         chosen = chosen_elements(self, elements, attributes)
-        forest = self._trees()
+        forest = self.trees
         if not forest.depth:
             raise MeshArgumentError(
                 "the mesh was never refined, so nothing can be coarsened: `refine` and `refined` "
@@ -387,30 +431,29 @@ class Mesh:
             families = families[~bad]
         return self
 
-    def _trees(self) -> Forest:
+    @property
+    def trees(self) -> Forest:
         """Trees of the mesh; those of a mesh that was refined as a whole are made anew."""
         if self.forest is not None:
             return self.forest
-        return whole_trees(self.elements, self.num_vertices, self.coarser)
+        return whole_trees(self.elements, self.topology, self.coarser, self.file_elements)
 
     def _halved(self, chosen: NDArray[np.bool_]) -> "Mesh":
         """Mesh in which the chosen elements (ne,) are halved, whatever their neighbours are."""
-        forest = self._trees().split(chosen)
+        forest = self.trees.split(chosen)
+        shape = len(forest.root), *self.coordinates.shape[1:]
+        refinement.check_fits(shape, f"refining {chosen.sum()} elements", "refine less")
         count = np.where(chosen, 2**self.dim, 1)
         source, start = np.repeat(np.arange(len(count)), count), np.cumsum(count) - count
         coordinates = self.coordinates[source]
         coordinates[chosen[source]] = refinement.split_coordinates(self.coordinates[chosen], 2)
-        child = np.arange(len(source)) - start[source]
-        faces, parents = refinement.split_faces(
-            self.dim, self.topology.boundary_faces, chosen, start
-        )
+        faces, parents = refinement.split_faces(self.dim, self._sides, chosen, start)
         return self._on_trees(
             forest,
             faces,
             coordinates=coordinates,
             element_attributes=self.element_attributes[source],
             boundary_attributes=self.boundary_attributes[parents],
-            file_elements=_ranks(child, self.file_elements[source]),
         )
 
     def _merged(self, forest: Forest, source: Ints, families: Ints) -> "Mesh":
@@ -420,30 +463,40 @@ class Mesh:
         coordinates[at] = refinement.joined_coordinates(self.coordinates[families])
         new = np.searchsorted(source, np.arange(self.num_elements), side="right") - 1
         new[families] = at[:, np.newaxis]
-        faces = self.topology.boundary_faces
+        faces = self._sides
         numbers = np.stack([new[faces[:, 0]], faces[:, 1], self.boundary_attributes], axis=1)
         kept = np.sort(np.unique(numbers[:, :2], axis=0, return_index=True)[1])
-        return self._on_trees(
+        mesh = self._on_trees(
             forest,
             numbers[kept, :2],
             coordinates=coordinates,
             element_attributes=self.element_attributes[source],
             boundary_attributes=self.boundary_attributes[kept],
-            file_elements=_ranks(self.file_elements[source]),
         )
+        # smaller neighbours take the faces of parents: their own may have been moved apart
+        mesh = mesh._replaced(coordinates=mesh._interpolated(mesh.larger_nodes()))
+        changed = np.flatnonzero((mesh.coordinates != self.coordinates[source]).any(axis=(1, 2)))
+        checks.geometry(
+            mesh.coordinates[changed],
+            "; coarsening moved them, as the mesh was moved after its refinement",
+        )
+        return mesh
 
     def _on_trees(self, forest: Forest, faces: Ints, **changes: Any) -> "Mesh":
         """Mesh of the leaves of trees, with boundary entries at faces (nb, 2)."""
         elements, num_vertices = forest.elements
-        return replace(
+        mesh = replace(
             self,
             elements=elements,
             boundary=outward_corners(elements, faces),
             num_vertices=num_vertices,
+            file_elements=forest.file_elements,
             coarser=None,
             forest=forest,
             **changes,
         )
+        mesh.__dict__["_sides"] = faces  # cached_property keeps its value here
+        return mesh
 
     @checked(MeshArgumentError)
     def reordered(self, permutation: ArrayLike) -> "Mesh":
@@ -464,7 +517,7 @@ class Mesh:
                 f"permutation has shape {order.shape}; it must hold each of the "
                 f"{self.num_elements} element numbers once"
             )
-        return replace(
+        mesh = replace(
             self,
             elements=self.elements[order],
             coordinates=self.coordinates[order],
@@ -473,6 +526,12 @@ class Mesh:
             coarser=None if self.coarser is None else self.coarser.reordered(order),
             forest=None if self.forest is None else self.forest.reordered(order),
         )
+        if self.forest is not None and "_sides" in self.__dict__:
+            place = np.empty(len(order), dtype=np.int64)
+            place[order] = np.arange(len(order))
+            element, code = self._sides.T
+            mesh.__dict__["_sides"] = np.stack([place[element], code], axis=1)
+        return mesh
 
     @checked(MeshArgumentError)
     def curved(self, order: Degree) -> "Mesh":
@@ -498,6 +557,9 @@ class Mesh:
     def mapped(self, function: PointMap, order: Degree | None = None) -> "Mesh":
         """Move every node x to function(x).
 
+        A locally refined mesh stays without gaps: where elements are smaller than a neighbour, they
+        take its new face or edge.
+
         Parameters
         ----------
         function
@@ -511,7 +573,8 @@ class Mesh:
             If the function returns another shape, or positions that invert elements.
         """
         mesh = self if order is None else self.curved(order)
-        flat = mesh.coordinates.reshape(-1, self.dim).T.copy()
+        nodes = mesh.larger_nodes()
+        flat = nodes.reshape(-1, self.dim).T.copy()
         check_takes(function, (flat,), lambda why: MeshArgumentError(f"function takes x: {why}"))
         result = call_with_arrays(
             function,
@@ -527,9 +590,27 @@ class Mesh:
                 f"the function returned shape {moved.shape} for positions of shape {flat.shape}: "
                 "return one row per coordinate, of the same length"
             )
-        coordinates = np.ascontiguousarray(moved.T).reshape(mesh.coordinates.shape)
+        moved = np.ascontiguousarray(moved.T).reshape(mesh.coordinates.shape)
+        coordinates = mesh._interpolated(moved)
         checks.geometry(coordinates)
         return self._replaced(coordinates=coordinates)
+
+    def with_nodes(self, coordinates: Floats) -> "Mesh":
+        """Return the mesh with other coordinates, of the shape of `coordinates`.
+
+        Raises
+        ------
+        MeshGeometryError
+            If elements are inverted, or smaller elements do not lie on the faces of larger ones.
+        """
+        mesh = self._replaced(coordinates=coordinates)
+        if not mesh.conforming and self.continuous and not mesh.continuous:
+            raise MeshGeometryError(
+                "smaller elements do not lie on the faces and edges of larger ones: give positions "
+                "of a continuous function, or move the mesh by mesh.mapped(function)"
+            )
+        checks.geometry(coordinates)
+        return mesh
 
     def with_attributes(
         self, elements: ArrayLike | None = None, boundary: ArrayLike | None = None
@@ -599,8 +680,9 @@ class Mesh:
     def _replaced(self, **changes: Any) -> "Mesh":
         """Return a copy of the mesh with some attributes replaced, and the same topology."""
         mesh = replace(self, **changes)
-        if "topology" in self.__dict__:
-            mesh.__dict__["topology"] = self.topology
+        for name in ("topology", "_sides"):
+            if name in self.__dict__:
+                mesh.__dict__[name] = self.__dict__[name]
         return mesh
 
     def validate(self) -> None:
@@ -615,6 +697,14 @@ class Mesh:
         """
         Topology.build(self.elements, self.num_vertices, self.boundary)
         checks.geometry(self.coordinates)
+        if self.forest is not None:
+            elements, count = self.forest.elements
+            same = count == self.num_vertices and np.array_equal(elements, self.elements)
+            if not same or self.forest.unbalanced().any():
+                raise MeshTopologyError(
+                    "the elements are not the leaves of the mesh's trees, or neighbours differ by "
+                    "more than one level: leave `elements` and `forest` as `refined` made them"
+                )
 
     def __repr__(self) -> str:
         rows = "\n".join(f"  {name:<9} {value}" for name, value in _contents(self))
@@ -644,16 +734,18 @@ def chosen_elements(mesh: Mesh, elements: Chosen | None, attributes: Parts) -> N
         elements = where_true(
             "the predicate of elements", elements, mesh.element_centers().T.copy()
         )
-    given = np.asarray(elements)
+    given = checks.array(elements, "elements")
     if given.dtype == np.bool_:
         if given.shape != (count,):
             raise MeshArgumentError(
                 f"the mask has shape {given.shape}: give one flag for each of {count} elements"
             )
         return np.asarray(chosen | given)
-    if given.size and given.dtype.kind not in "iu":
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        every = "" if given.ndim else "; mesh.refine(times) splits all elements"
         raise MeshArgumentError(
-            f"elements have type {given.dtype}: give numbers, a mask or a predicate of x"
+            f"elements have shape {given.shape} and type {given.dtype}: give numbers (n,), a mask "
+            f"({count},) or a predicate of x{every}"
         )
     if given.size and (given.min() < 0 or given.max() >= count):
         raise MeshArgumentError(
@@ -664,11 +756,21 @@ def chosen_elements(mesh: Mesh, elements: Chosen | None, attributes: Parts) -> N
     return chosen
 
 
-def _ranks(*keys: Ints) -> Ints:
-    """Rank (n,) of each element by some keys, the last one first."""
-    ranks = np.empty(len(keys[0]), dtype=np.int64)
-    ranks[np.lexsort(keys)] = np.arange(len(ranks))
-    return ranks
+def check_conforming(mesh: Mesh, what: str, error: type[Exception] = MeshArgumentError) -> None:
+    """Raise if elements of two sizes meet. ``what`` begins the message."""
+    if not mesh.conforming:
+        raise error(
+            f"{what}: smaller elements of this mesh share part of a face or edge of a larger one; "
+            "take a mesh whose elements are all split, by mesh.refine()"
+        )
+
+
+def _levels(forest: Forest) -> str:
+    """Levels of the elements of trees, and whether nodes hang."""
+    least, most = int(forest.level.min(initial=forest.depth)), forest.depth
+    if least == most:
+        return f"all refined {most} times"
+    return f"{least} to {most}" + (", with hanging nodes" if forest.dim > 1 else "")
 
 
 def _contents(mesh: Mesh) -> list[tuple[str, str]]:
@@ -682,6 +784,7 @@ def _contents(mesh: Mesh) -> list[tuple[str, str]]:
     outside = listing(mesh.boundary_attributes, mesh.boundary_names)
     return [
         ("elements", f"{mesh.num_elements} {shape}, attributes {inside}"),
+        *([("levels", _levels(mesh.forest))] if mesh.forest is not None else []),
         ("boundary", f"{mesh.num_boundary} faces, attributes {outside}"),
         ("vertices", f"{mesh.num_vertices}"),
         ("geometry", f"degree {mesh.order}, in {spans}"),

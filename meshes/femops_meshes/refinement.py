@@ -37,18 +37,6 @@ def split_elements(topology: Topology, m: int) -> Ints:
     return lattice[:, _lattice_children(topology.dim, m)].reshape(-1, 2**topology.dim)
 
 
-def children_of(topology: Topology, chosen: Ints, num_vertices: int) -> tuple[Ints, int]:
-    """Vertex numbers (n * 2**dim, 2**dim) of the halves of n chosen cells, and their count.
-
-    Vertices keep their numbers. New vertices that halves have follow them.
-    """
-    children = topology.lattice(2)[chosen][:, _lattice_children(topology.dim, 2)]
-    new, number = np.unique(children, return_inverse=True)
-    added = int((new >= num_vertices).sum())
-    place = np.where(new < num_vertices, new, num_vertices + np.arange(len(new)) - len(new) + added)
-    return place[number].reshape(-1, 2**topology.dim), num_vertices + added
-
-
 def split_boundary(topology: Topology, m: int) -> tuple[Ints, Ints]:
     """Corners (nb * m**(dim-1), 2**(dim-1)) of the boundary's parts, and the parent of each.
 

@@ -44,6 +44,9 @@ def _unclear(mesh: Mesh) -> Ints:
     topology = mesh.topology
     number = topology.entity[topology.boundary_faces[:, 0], topology.boundary_faces[:, 1]]
     two = np.flatnonzero(topology.faces[number, 1] >= 0)
+    # sides of two sizes have faces of their own, so that their entries tell the side
+    sides = topology.entity[topology.faces[number[two]], topology.face_codes[number[two]]]
+    two = two[sides[:, 0] == sides[:, 1]]
     faces, codes = topology.faces[number[two]], topology.face_codes[number[two]]
     out = looks_out(mesh.elements, mesh.boundary[two], faces, codes)
     _, place, times = np.unique(

@@ -444,6 +444,19 @@ def test_bad_input_is_one_clear_line(run, tmp_path):
         assert sorted(tmp_path.iterdir()) == before, arguments
 
 
+def test_locally_refined_meshes(run, tmp_path):
+    femops.save(tmp_path / "a.mesh", femops.box((2, 2)).refined([0]))
+    facts = json.loads(run("mesh", "info", "a.mesh", "--json")[1])
+    assert (facts["levels"], facts["conforming"]) == ([3, 4], False)
+    assert "levels" not in json.loads(run("mesh", "info", "2x2", "--json")[1])
+    assert run("mesh", "refine", "a.mesh", "b.mesh")[0] == 0
+    assert "so that they can be coarsened" in run("mesh", "convert", "a.mesh", "a.vtu")[2]
+    assert json.loads(run("mesh", "info", "b.mesh", "--json")[1])["levels"] == [0, 12, 16]
+    code, _, err = run("mesh", "partition", "a.mesh", "--parts", "2")
+    assert code == 1
+    assert "locally refined meshes are not distributed yet" in err
+
+
 @pytest.mark.parametrize("where", ["femops.cli.app.build", "femops.cli.info.describe"])
 def test_interrupted(run, monkeypatch, where):
     def interrupt():

@@ -65,6 +65,7 @@ WRONG = {
     "no mesh": (lambda _: built_in("square"), "no mesh"),
     "dimension": (lambda _: Lagrangian(problem("triple-point"), built_in("segment01")), "ion 2, 3"),
     "no walls": (lambda _: Lagrangian(SEDOV, femops.box((2, 2))), "give walls"),
+    "hanging": (lambda _: Lagrangian(SEDOV, MESH.refined([0])), r"yet.*mesh.refine\(\)"),
     "assembly": (lambda _: Lagrangian(SEDOV, MESH, assembly="element"), "give 'partial' or 'full'"),
     "integrator": (lambda run: Simulation.begin(run.equations, "rk5"), "no integrator"),
 }

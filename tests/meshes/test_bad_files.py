@@ -75,8 +75,8 @@ Ordering: 0
 
 CHANGES = [
     ("MFEM mesh v1.0", "NFEM mesh", MeshFormatError, "line 1: .*begin with"),
-    ("MFEM mesh v1.0", "MFEM NC mesh v1.0", MeshFormatError, "nonconforming"),
-    ("MFEM mesh v1.0", "MFEM mesh v1.1", MeshFormatError, "nonconforming"),
+    ("MFEM mesh v1.0", "MFEM NC mesh v1.0", MeshFormatError, "geometry 0: in this mesh"),
+    ("MFEM mesh v1.0", "MFEM NC mesh v1.1", MeshFormatError, "halved unevenly"),
     ("MFEM mesh v1.0", "MFEM mesh v1.4", MeshFormatError, "begin with"),
     ("MFEM mesh v1.0", "MFEM NURBS mesh v1.0", MeshFormatError, "NURBS"),
     ("MFEM mesh v1.0", "$MeshFormat", MeshFormatError, "Gmsh"),

@@ -216,7 +216,7 @@ def test_a_box_is_never_whole():
         used, part = peak(box_part, size // 3, size, counts)
         assert part.num_elements == np.prod(counts)
         assert 4096 <= len(part.elements) <= 4097
-        assert used < 2 * alone
+        assert used < 2.1 * alone
         part.mesh.validate()
     line = box_part(10**5, 10**6, 10**9).mesh
     assert line.num_elements == 1000

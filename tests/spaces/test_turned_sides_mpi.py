@@ -48,3 +48,18 @@ def test_a_rod_is_elastic(comm, closed):
     u = V.interpolate(lambda x: np.sin(2 * np.pi * x[0]))
     same = 3.0 * femops.diffusion(V)
     assert np.allclose(femops.elasticity(V, lam=1.0, mu=1.0) @ u, same @ u)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_sides_with_elements_of_two_sizes(dim):
+    counts, closed = (3, 12, 3)[:dim], (False, True, True)[:dim]
+    cases = [
+        (femops.box(counts, mapping=lambda x: sector(x, 1 / 3), periodic=closed, order=3), True),
+        (femops.box(counts, mapping=lambda x: sector(x, 1.0), periodic=closed, order=3), False),
+        (femops.box(counts, upper=UPPER[:dim], mapping=bend, periodic=True, order=2), False),
+        (femops.box(counts), False),
+    ]
+    for mesh, turn in cases:
+        low = np.flatnonzero(np.arange(mesh.num_elements) % 5 == 0)
+        for fine in (mesh.refined(low), mesh.refined([0])):
+            assert sides_turn(femops.H1(fine, 2, ncomp=dim)) is turn

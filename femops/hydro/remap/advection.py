@@ -24,7 +24,7 @@ from femops.solvers.runge_kutta import runge_kutta
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import L2
 from femops_common.arguments import Degree, checked
-from femops_meshes.mesh import Mesh
+from femops_meshes.mesh import Mesh, check_conforming
 
 Floats = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ class Advection:
     ------
     HydroError
         The problem does not exist in the dimension of the mesh, a method does not exist, methods
-        cannot be combined, or the mesh tangles.
+        cannot be combined, the mesh is locally refined, or it tangles.
     SpaceError
         The mesh has no faces between elements.
     """
@@ -121,6 +121,8 @@ class Advection:
             raise HydroError(
                 f"problem {problem.number} exists in dimension {dims}, the mesh has {mesh.dim}"
             )
+        if isinstance(mesh, Mesh):
+            check_conforming(mesh, "the remap has no locally refined meshes yet", HydroError)
         self.problem, self._dt = problem, float(dt)
         self._mesh = _with_part(mesh, lambda part: part.curved(mesh_order))
         self._elements = Elements.of(self._mesh)

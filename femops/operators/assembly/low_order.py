@@ -66,9 +66,12 @@ def _nodes_from_dofs(space: DomainSpace) -> csr_array:
     """Matrix (ne * nodes * ncomp, size) from dofs to the nodes of each element."""
     restriction, hanging = space.restriction, space.restriction.hanging
     assert hanging is not None
-    indices, n = restriction.indices, restriction.num_nodes
-    places = np.arange(indices.size).reshape(indices.shape)
-    hangs = np.zeros(len(indices), dtype=np.bool_)
+    n, (size, _) = restriction.num_nodes, restriction.shape
+    places, indices = (
+        np.arange(size).reshape(-1, n),
+        restriction.entries(np.arange(restriction.ndofs)),
+    )
+    hangs = np.zeros(len(places), dtype=np.bool_)
     hangs[hanging.hanging[:, 0]] = True
     some = np.flatnonzero(hangs)
     same = np.broadcast_to(np.eye(n), (len(some), n, n))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import product
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+from femops_meshes.coordinates.mapping import geometry_degree
 from femops_meshes.topology.entities import code_digits
 
 Ints = NDArray[np.int64]
@@ -32,6 +34,52 @@ def nodal_halves(p: int) -> Floats:
     """Matrices (2, p + 1, p + 1) from values at Gauss-Lobatto points to values on each half."""
     nodes = gauss_lobatto(p + 1)[0]
     return np.stack([lagrange_matrix(nodes, (nodes + half) / 2) for half in (0, 1)])
+
+
+def halved_along(values: Floats, path: Ints, levels: NDArray[Any]) -> Floats:
+    """Coordinates (ne, (p + 1)**dim, dim) of parts of elements, from those of the elements.
+
+    Each element is halved as often as `levels` (ne,) says; for `path` see `Forest`.
+    """
+    result, dim = values.copy(), values.shape[2]
+    halves = nodal_halves(geometry_degree(values.shape[1], dim))
+    for step in reversed(range(int(levels.max(initial=0)))):
+        digit = np.where(levels > step, path >> dim * step & 2**dim - 1, -1)
+        for half in range(2**dim):
+            some = np.flatnonzero(digit == half)
+            matrices = [halves[half >> d & 1] for d in range(dim)]
+            result[some] = tensor_apply(matrices, result[some])
+    return result
+
+
+def with_larger_nodes(values: Floats, hanging: Ints, families: Ints) -> Floats:
+    """Values (ne, (p + 1)**dim, n) with those of larger entities at the nodes of hanging ones.
+
+    A larger entity's values come from the halves of the parent on its smaller side: `families`
+    (ne, 2**dim) has the elements that halve the same parent.
+    """
+    result, dim = values.copy(), families.shape[1].bit_length() - 1
+    p = round(values.shape[1] ** (1 / dim)) - 1
+    nodes = gauss_lobatto(p + 1)[0]
+    ends = [0, int((nodes <= 0.5).sum()), p + 1]
+    rows = [lagrange_matrix(nodes, 2 * nodes[ends[k] : ends[k + 1]] - k) for k in (0, 1)]
+    keys = hanging[:, 1] << 3 | hanging[:, 2]
+    for key in np.unique(keys).tolist():
+        elements = hanging[keys == key, 0]
+        code, half = divmod(key, 8)
+        along = [d for d, t in enumerate(code_digits(code, dim)) if t == 1]
+        places = closed_nodes(dim, code, p)
+        grid = places.reshape((p + 1,) * len(along))  # the last direction first
+        for part in product((0, 1), repeat=len(along)):
+            sibling = half
+            at: list[slice] = []
+            for d, k in zip(along, part, strict=True):
+                sibling = sibling & ~(1 << d) | k << d
+                at.insert(0, slice(ends[k], ends[k + 1]))
+            of = families[elements, sibling][:, np.newaxis]
+            found = tensor_apply([rows[k] for k in part], values[of, places])
+            result[elements[:, np.newaxis], grid[tuple(at)].ravel()] = found
+    return result
 
 
 @final

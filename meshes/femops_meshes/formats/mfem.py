@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.formats.files import write_text
-from femops_meshes.formats.mfem_numbering import h1_numbers, mfem_h1_dofs
+from femops_meshes.formats.mfem_numbering import mfem_h1_dofs, nodes_of_elements
 from femops_meshes.formats.mfem_reader import read_mfem
 from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, check_writable_names, written_sets
 from femops_meshes.mesh import Mesh
@@ -21,6 +21,9 @@ _ROWS = 65536
 def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = None) -> None:
     """Write a mesh in MFEM's format v1.0, or v1.3 if it has names, which become attribute sets.
 
+    Locally refined meshes are written in the format "MFEM NC mesh v1.0", with their trees. It has
+    no names: they become comments, which `read_mfem` reads and MFEM leaves out.
+
     Elements are written in the file's order (`Mesh.file_elements`). Straight meshes get vertices,
     curved meshes nodes in H1, discontinuous meshes nodes in L2 (Gauss-Lobatto).
     """
@@ -30,6 +33,9 @@ def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = No
 
 def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
     dim = mesh.dim
+    if mesh.forest is not None:
+        yield from _tree_chunks(mesh, digits)
+        return
     named = bool(mesh.element_names or mesh.boundary_names)
     order = np.argsort(mesh.file_elements, kind="stable")
     version = "v1.3" if named else "v1.0"  # older programs read only v1.0
@@ -43,6 +49,19 @@ def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
     yield "\nmfem_mesh_end\n" if named else ""
 
 
+def _tree_chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
+    from femops_meshes.formats.mfem_trees import root_coordinates, tree_sections
+
+    yield from tree_sections(mesh)
+    vertices = root_coordinates(mesh)
+    if vertices is None:
+        yield from _nodes(mesh, np.argsort(mesh.file_elements, kind="stable"), digits)
+    else:
+        yield f"\n# top-level node coordinates\ncoordinates\n{len(vertices)}\n{mesh.dim}\n"
+        yield from _floats(vertices, digits)
+    yield "\nmfem_mesh_end\n"
+
+
 def _positions(mesh: Mesh, order: NDArray[np.int64], digits: int | None) -> Iterator[str]:
     dim = mesh.dim
     yield f"\nvertices\n{mesh.num_vertices}\n"
@@ -52,8 +71,13 @@ def _positions(mesh: Mesh, order: NDArray[np.int64], digits: int | None) -> Iter
         yield f"{dim}\n"
         yield from _floats(vertices, digits)
         return
+    yield from _nodes(mesh, order, digits)
+
+
+def _nodes(mesh: Mesh, order: NDArray[np.int64], digits: int | None) -> Iterator[str]:
+    dim = mesh.dim
     if mesh.continuous:
-        numbers, count = h1_numbers(mesh.elements, mesh.topology, mesh.file_elements, mesh.order)
+        numbers, count = nodes_of_elements(mesh, mesh.order)
         nodes = np.empty((count, dim))
         nodes[numbers] = mesh.coordinates
         name = f"H1_{dim}D_P{mesh.order}"

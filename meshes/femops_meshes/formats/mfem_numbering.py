@@ -76,12 +76,34 @@ def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) 
     return lattice_numbers(p, entity, orientation, offsets, dim), sum(sizes)
 
 
+def tree_vertices(mesh: Mesh) -> Ints:
+    """MFEM's number (nv,) of each vertex of a mesh of trees: those of the roots are the first."""
+    order = np.argsort(mesh.file_elements, kind="stable")
+    corners = mesh.elements[order][:, VTK_CORNERS[mesh.dim]].ravel()
+    _, place = _first_met(corners, mesh.num_vertices)
+    roots = mesh.trees.num_vertices
+    numbers = np.empty(mesh.num_vertices, dtype=np.int64)
+    numbers[:roots] = np.arange(roots)
+    numbers[roots + np.argsort(place[roots:])] = np.arange(roots, mesh.num_vertices)
+    return numbers
+
+
+def nodes_of_elements(mesh: Mesh, p: int) -> tuple[Ints, int]:
+    """MFEM's number of each node of the H1 space of degree p in each element, and their count."""
+    elements, topology = mesh.elements, mesh.topology
+    if mesh.forest is not None:  # MFEM numbers hanging entities as others
+        elements = tree_vertices(mesh)[elements]
+        topology = Topology.build(elements, mesh.num_vertices)
+    return h1_numbers(elements, topology, mesh.file_elements, p)
+
+
 def mfem_h1_dofs(mesh: Mesh, p: int) -> Ints:
     """MFEM's number of each node of the H1 space of degree p on the mesh in its file.
 
     The file is the one that `write_mfem` writes of the mesh, refined or not. MFEM gives other
-    numbers to a mesh that it refines itself.
+    numbers to a mesh that it refines itself. On locally refined meshes it also numbers nodes that
+    hang, whose values follow from others.
     """
     if isinstance(p, bool) or not isinstance(p, int | np.integer) or p < 1:
         raise MeshArgumentError(f"an H1 space has a whole degree p >= 1, got {p!r}")
-    return h1_numbers(mesh.elements, mesh.topology, mesh.file_elements, int(p))[0]
+    return nodes_of_elements(mesh, int(p))[0]

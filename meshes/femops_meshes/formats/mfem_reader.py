@@ -3,14 +3,16 @@
 import math
 import os
 import re
+import warnings
 from dataclasses import dataclass
 from math import comb
-from typing import NoReturn, final
+from typing import TYPE_CHECKING, NoReturn, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes import checks
+from femops_meshes.coordinates.hanging import halved_along
 from femops_meshes.coordinates.interpolation import (
     equispaced,
     gauss_legendre,
@@ -29,7 +31,12 @@ from femops_meshes.mesh import Mesh
 from femops_meshes.names import Names, names_of
 from femops_meshes.refinement import check_fits
 from femops_meshes.topology.entities import VTK_CORNERS
+from femops_meshes.topology.sides import outward_corners
 from femops_meshes.topology.topology import Topology, check_dangling
+from femops_meshes.topology.tree_order import leaf_order
+
+if TYPE_CHECKING:
+    from femops_meshes.formats.mfem_trees import TreeContent
 
 Floats = NDArray[np.float64]
 
@@ -310,10 +317,7 @@ _SPLIT = (2, 4, 6)
 """Geometry numbers of the elements that `femops.read_mesh` can split."""
 
 _HEADERS = ("MFEM mesh v1.0", "MFEM mesh v1.2", "MFEM mesh v1.3")
-_NONCONFORMING = (
-    "nonconforming meshes are not supported: give a mesh without hanging vertices, as MFEM writes "
-    "it before any local refinement"
-)
+_NONCONFORMING = ("MFEM NC mesh v1.0", "MFEM mesh v1.1")
 _END_TAG = "mfem_mesh_end"
 
 
@@ -375,7 +379,7 @@ def read_mixed(path: str | os.PathLike[str]) -> MixedMesh | None:
 
 
 def read_mfem(source: str | os.PathLike[str]) -> Mesh:
-    """Read a mesh in MFEM's format v1.0 to v1.3, or the box that an INLINE mesh file describes."""
+    """Read a mesh in MFEM's formats v1.0 to v1.3 and NC v1.0, or the box of an INLINE mesh file."""
     if isinstance(source, str) and "\n" in source:
         text, name = source, "mesh text"
     else:
@@ -383,6 +387,8 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
     scanner = Scanner(text, name)
     if begins_inline(scanner):
         return read_inline(scanner)
+    if scanner.peek() in _NONCONFORMING:
+        return _read_trees(scanner, text)
     content = _parse(scanner)
     try:
         return _build(content)
@@ -420,14 +426,98 @@ def _parse(scanner: Scanner) -> _Content:
     )
 
 
+def _read_trees(scanner: Scanner, text: str) -> Mesh:
+    """Read a nonconforming mesh."""
+    from femops_meshes.formats.mfem_trees import read_legacy_trees, read_names, read_trees
+
+    if scanner.read("") == _NONCONFORMING[1]:
+        content = read_legacy_trees(scanner)
+        count = _vertex_count(scanner)
+        curved, what = scanner.peek() == "nodes", f"{count} vertices"
+    else:
+        content = read_trees(scanner, read_names(text, scanner.name))
+        curved, what = scanner.peek() == "nodes", "the roots' vertices"
+        if not curved:
+            scanner.keyword("coordinates")
+            count = scanner.integer(scanner.read(what), f"the number of {what}", 0)
+    dim, leaves = content.dim, int((content.nodes[:, 0] >= 0).sum())
+    positions = _nodes(scanner, dim, leaves) if curved else _vertices(scanner, dim, count)
+    scanner.end(_END_TAG if scanner.peek() == _END_TAG else "")
+    try:
+        return _build_trees(content, positions)
+    except MeshFormatError:
+        raise
+    except MeshError as error:
+        raise type(error)(f"{content.where}: {error}") from error.__cause__
+
+
+def _build_trees(content: "TreeContent", positions: Floats | tuple[Collection, Floats]) -> Mesh:
+    from femops_meshes.formats.mfem_trees import read_boundary, trees_of
+
+    trees = trees_of(content)
+    forest, elements, count = trees.forest, trees.elements, trees.num_vertices
+    if isinstance(positions, tuple):
+        numbered = trees.numbers[elements]
+        topology = Topology.build(numbered, count)
+        coordinates = _node_coordinates(*positions, numbered, topology, content.where)
+        folds = positions[0].continuous
+        checks.folded_faces(forest.roots, trees.roots)
+    else:
+        if len(positions) <= trees.tops.max():
+            raise MeshFormatError(
+                f"{content.where}: {len(positions)} positions are given, but the roots have vertex "
+                f"{trees.tops.max()} (counted from 0)"
+            )
+        of_roots = positions[trees.tops][forest.roots]
+        checks.magnitude(of_roots)
+        checks.geometry(of_roots)
+        checks.folds(forest.roots, of_roots, trees.roots)
+        coordinates, folds = of_roots[forest.root], False
+        coordinates = halved_along(coordinates, forest.path, forest.level)
+    checks.geometry(coordinates)
+    topology = forest.topology(elements, count, trees.boundary)
+    if folds:
+        checks.folds(elements, coordinates, topology)
+    entries = read_boundary(topology, elements, trees.boundary, trees.boundary_attributes)
+    places = np.empty(len(elements), dtype=np.int64)
+    order = leaf_order(content.dim, forest.root, forest.level, forest.path)
+    places[order] = np.arange(len(order))
+    mesh = Mesh(
+        elements,
+        coordinates,
+        checks.attribute_array(trees.attributes, len(elements), "element_attributes"),
+        outward_corners(elements, entries[:, :2]),
+        checks.attribute_array(entries[:, 2], len(entries), "boundary_attributes"),
+        count,
+        places,
+        forest=forest if forest.depth else None,
+    )
+    inside, outside = content.names
+    return _told_balanced(mesh, content.where).with_names(
+        names_of(inside, mesh.element_attributes), names_of(outside, mesh.boundary_attributes)
+    )
+
+
+def _told_balanced(mesh: Mesh, where: str) -> Mesh:
+    """Refine elements until neighbours differ by one level, with a warning."""
+    balanced = mesh if mesh.forest is None else mesh.balanced()
+    if balanced is not mesh:
+        more = balanced.num_elements - mesh.num_elements
+        warnings.warn(
+            f"{where}: some elements of the file are two levels or more above an element that "
+            f"touches them; they were refined, so the mesh has {more} elements more than the file",
+            stacklevel=5,
+        )
+    return balanced
+
+
 def _header(scanner: Scanner) -> tuple[str, bool]:
     """Check the first line; return the tag that ends the file, and whether it has names."""
     header = scanner.read('the line "MFEM mesh v1.0"')
     if header in _HEADERS:
         return "" if header == _HEADERS[0] else _END_TAG, header == _HEADERS[2]
     other = {
-        "MFEM NC mesh": _NONCONFORMING,
-        "MFEM mesh v1.1": _NONCONFORMING,  # its first version
+        "MFEM NC mesh": "elements are halved unevenly in this version: read is v1.0",
         "MFEM NURBS": "NURBS meshes are not supported",
         "$MeshFormat": "Gmsh's format is not supported: convert it with MFEM or meshio first",
     }
@@ -436,7 +526,7 @@ def _header(scanner: Scanner) -> tuple[str, bool]:
             raise scanner.fail(f'"{shorten(header)}": {advice}')
     raise scanner.fail(
         f'the file should begin with "MFEM mesh v1.0", got "{shorten(header)}": '
-        "it is no mesh of a version that is read, v1.0, v1.2 or v1.3"
+        "it is no mesh of a version that is read, v1.0 to v1.3"
     )
 
 

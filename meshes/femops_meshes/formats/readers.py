@@ -8,6 +8,6 @@ from femops_meshes.topology.ordering import hilbert_order
 
 
 def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = True) -> Mesh:
-    """Read a mesh file (MFEM mesh v1.0 or INLINE), refine it, and order its elements for speed."""
+    """Read a mesh file of MFEM, refine it, and order its elements for speed."""
     mesh = read_mfem(path).refine(refine)
     return mesh.reordered(hilbert_order(mesh.element_centers())) if reorder else mesh

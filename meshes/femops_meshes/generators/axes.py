@@ -6,7 +6,7 @@ from itertools import permutations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.mesh import Mesh
+from femops_meshes.mesh import Mesh, check_conforming
 
 Ints = NDArray[np.int64]
 
@@ -44,6 +44,7 @@ def scrambled(mesh: Mesh, seed: int) -> Mesh:
     edges and faces in other orientations: in 3-D all eight orientations of faces occur, as in
     meshes of other programs.
     """
+    check_conforming(mesh, "halves of turned elements belong to no trees")
     rng = np.random.default_rng(seed)
     dim, p = mesh.dim, mesh.order
     turns = rotations(dim)

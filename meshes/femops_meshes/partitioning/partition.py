@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from femops_common.arguments import checked
 from femops_meshes import checks
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.mesh import Mesh
+from femops_meshes.mesh import Mesh, check_conforming
 from femops_meshes.partitioning.metis import metis_owner
 from femops_meshes.partitioning.pieces import equal_pieces, weighted_pieces
 from femops_meshes.topology.entities import entity_codes
@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 METHODS = ("curve", "metis")
+NOT_DISTRIBUTED = "locally refined meshes are not distributed yet"
 
 
 @final
@@ -83,8 +84,9 @@ class Partition:
         Raises
         ------
         MeshArgumentError
-            If an argument has another shape, or is out of range.
+            If an argument has another shape, or is out of range, or the mesh is locally refined.
         """
+        check_conforming(mesh, NOT_DISTRIBUTED)
         count = checks.whole(size, "size")
         owners = _checked_owners(owner, mesh.num_elements, count)
         work = None if weights is None else checked_weights(weights, mesh.num_elements)
@@ -204,7 +206,7 @@ def partition(
     Raises
     ------
     MeshArgumentError
-        If an argument is out of range.
+        If an argument is out of range, or the mesh is locally refined.
     MeshExtraError
         If METIS is asked for, and the package ``pymetis`` is missing.
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from femops_meshes.checks import compress_boundary, compress_vertices
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.mesh import Mesh
-from femops_meshes.partitioning.partition import Partition, cut_faces
+from femops_meshes.mesh import Mesh, check_conforming
+from femops_meshes.partitioning.partition import NOT_DISTRIBUTED, Partition, cut_faces
 from femops_meshes.partitioning.pieces import checked_rank
 from femops_meshes.side_checks import check_sides
 
@@ -89,7 +89,8 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
     Raises
     ------
     MeshArgumentError
-        If there is no such rank, or the partition has another number of elements.
+        If there is no such rank, the partition has another number of elements, or the mesh is
+        locally refined.
     MeshTopologyError
         If the sides of boundary entries on glued faces are not known (`check_sides`).
     """
@@ -100,6 +101,7 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
             f"the partition is one of {len(owner)} elements, the mesh has {mesh.num_elements}: "
             "make one with partition(mesh, size)"
         )
+    check_conforming(mesh, NOT_DISTRIBUTED)
     check_sides(mesh)
     own = np.flatnonzero(owner == rank)
     elements, vertices = compress_vertices(mesh.elements[own])

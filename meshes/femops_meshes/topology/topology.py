@@ -11,7 +11,7 @@ smallest vertex number, and its first direction leads to the smaller of that cor
 
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,6 +187,17 @@ def _ranked(keys: Ints) -> tuple[Ints, int]:
     return number, int(new.sum())
 
 
+def orientations(elements: Ints) -> Codes:
+    """Orientation (ne, 3**dim) of each entity of elements; see `Topology`."""
+    dim = elements.shape[1].bit_length() - 1
+    found = np.zeros((len(elements), 3**dim), dtype=np.uint8)
+    for kind in range(1, dim):
+        codes = list(entity_codes(dim, kind))
+        corners = elements[:, [entity_corners(dim, code) for code in codes]]
+        found[:, codes] = _intrinsic_orientation(corners)
+    return found
+
+
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Topology:
@@ -234,10 +245,41 @@ class Topology:
         else:
             _check_boundary(boundary, entries, faces)
             boundary_faces = chosen_faces(elements, boundary, faces[entries], face_codes[entries])
-        arrays = (entity, orientation, faces, face_codes, boundary_faces)
+        return cls._frozen(dim, entity, orientation, counts, faces, face_codes, boundary_faces)
+
+    @classmethod
+    def of_entities(
+        cls,
+        elements: Ints,
+        entity: Ints,
+        orientation: Codes,
+        counts: tuple[int, ...],
+        boundary: Ints,
+        boundary_faces: Ints | None,
+    ) -> "Topology":
+        """Make the topology of known entities; find the faces of the boundary if they are not."""
+        dim = len(counts) - 1
+        faces, codes = _pair_faces(elements, entity, dim, counts[dim - 1])
+        if boundary_faces is None:
+            some = np.flatnonzero(faces[:, 0] >= 0)
+            sides = np.stack([faces[some, 0], codes[some, 0]], axis=1)
+            rows = np.concatenate([outward_corners(elements, sides), boundary])
+            number, count = (rows[:, 0], counts[0]) if dim == 1 else _group_rows(rows, counts[0])
+            place = np.full(count, -1, dtype=np.int64)
+            place[number[: len(some)]] = some
+            entries = place[number[len(some) :]]
+            _check_listed(boundary, np.flatnonzero(entries < 0))
+            _check_entries_twisted(rows, place[number], len(boundary))
+            boundary_faces = chosen_faces(elements, boundary, faces[entries], codes[entries])
+        return cls._frozen(dim, entity, orientation, counts, faces, codes, boundary_faces)
+
+    @classmethod
+    def _frozen(cls, dim: int, *arrays: Any) -> "Topology":
+        """Make a topology, and its arrays read-only."""
         for array in arrays:
-            array.setflags(write=False)
-        return cls(dim, entity, orientation, counts, faces, face_codes, boundary_faces)
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+        return cls(dim, *arrays)
 
     @property
     def carrying(self) -> tuple[Ints, Codes]:
@@ -250,9 +292,16 @@ class Topology:
 
         Vertices come first (their numbers are the vertex numbers), then edges, faces and cells.
         """
+        return lattice_numbers(p, self.entity, self.orientation, self._offsets(p), self.dim)
+
+    def carried_lattice(self, p: int) -> Ints:
+        """The numbers of `lattice`, with those of larger entities in the places of hanging ones."""
+        return lattice_numbers(p, *self.carrying, self._offsets(p), self.dim)
+
+    def _offsets(self, p: int) -> list[int]:
+        """First number of the lattice's nodes in entities of each dimension."""
         sizes = [count * (p - 1) ** kind for kind, count in enumerate(self.num_entities)]
-        offsets = [sum(sizes[:kind]) for kind in range(self.dim + 1)]
-        return lattice_numbers(p, self.entity, self.orientation, offsets, self.dim)
+        return [sum(sizes[:kind]) for kind in range(self.dim + 1)]
 
     def lattice_size(self, p: int) -> int:
         """Count the nodes of `lattice` (p)."""
@@ -264,6 +313,18 @@ class Topology:
         inner = self.faces[:, 1] >= 0
         inner[self.divided] = False
         return np.flatnonzero(inner)
+
+    @property
+    def parts(self) -> Ints:
+        """Smaller element and code, its face, and the divided face that has this part: (n, 4)."""
+        two = self.pairs
+        sides = self.entity[self.faces[two], self.face_codes[two]]
+        rows = np.flatnonzero((sides != two[:, np.newaxis]).any(axis=1))
+        small = np.argmax(sides[rows] == two[rows, np.newaxis], axis=1)
+        at = two[rows], small
+        return np.stack(
+            [self.faces[at], self.face_codes[at], two[rows], sides[rows, 1 - small]], axis=1
+        )
 
     def unlisted_faces(self) -> Ints:
         """Element and code (n, 2) of the outer faces that are not among the boundary entries."""
@@ -394,15 +455,15 @@ def _pair_faces(
             f"{corners.tolist()} to the elements {listed(element)} (counted from 0): "
             "a face joins at most two; a periodic direction needs at least 3 elements"
         )
-    order = np.argsort(number, kind="stable")
-    first = np.cumsum(uses) - uses
     faces = np.full((num_faces, 2), -1, dtype=np.int64)
     face_codes = np.full((num_faces, 2), -1, dtype=np.int8)
-    for side in (0, 1):
+    places = np.arange(len(number))
+    at = np.empty(num_faces, dtype=np.int64)
+    for side in (0, 1):  # of several writes to one entry the last one stays
+        at[number[::-1] if side == 0 else number] = places[::-1] if side == 0 else places
         has = uses > side
-        place = order[first[has] + side]
-        faces[has, side] = place // len(codes)
-        face_codes[has, side] = codes[place % len(codes)]
+        faces[has, side] = at[has] // len(codes)
+        face_codes[has, side] = codes[at[has] % len(codes)]
     return faces, face_codes
 
 
@@ -429,8 +490,29 @@ def _check_twisted(corners: Ints, number: Ints, num_elements: int) -> None:
         )
 
 
+def _check_entries_twisted(corners: Ints, faces: Ints, count: int) -> None:
+    """Raise unless the last quadrilaterals have the opposite corners of their faces."""
+    if corners.shape[1] < 4:
+        return
+    at = np.argmin(corners, axis=1)
+    opposite = corners[np.arange(len(corners)), at ^ 3]
+    agreed = np.empty(faces.max(initial=-1) + 1, dtype=np.int64)
+    start = len(faces) - count
+    agreed[faces[:start]] = opposite[:start]
+    bad = np.flatnonzero(agreed[faces[start:]] != opposite[start:])
+    if len(bad):
+        raise MeshTopologyError(
+            f"{len(bad)} boundary element(s) are twisted: number(s) {listed(bad)} (counted from 0; "
+            f"{bad[0]} has vertices {corners[start + bad[0]].tolist()}): correct the order of "
+            "corners"
+        )
+
+
 def _check_boundary(boundary: Ints, entries: Ints, faces: Ints) -> None:
-    bad = np.flatnonzero(faces[entries, 0] < 0)
+    _check_listed(boundary, np.flatnonzero(faces[entries, 0] < 0))
+
+
+def _check_listed(boundary: Ints, bad: Ints) -> None:
     if len(bad):
         raise MeshTopologyError(
             f"{len(bad)} boundary element(s) are not faces of any element: number(s) {listed(bad)} "

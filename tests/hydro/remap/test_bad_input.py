@@ -25,6 +25,10 @@ WRONG = {
         lambda: Advection(advection_problem(5), LINE, 2, 1.0, 0.1),
         "problem 5 exists in dimension 2, the mesh has 1",
     ),
+    "hanging nodes": (
+        lambda: Advection(Wave(), SQUARE.refined([0]), 2, 1.0, 0.1),
+        "the remap has no locally refined meshes yet: smaller elements",
+    ),
     "given": (lambda: Advection(5, SQUARE, 2, 1.0, 0.1), "problem is 5: give"),
     "order": (lambda: Advection(Wave(), SQUARE, 0, 1.0, 0.1), "order is 0: give a whole number"),
     "end": (lambda: Advection(Wave(), SQUARE, 1, -1.0, 0.1), "t_final is -1.0: give a number"),

@@ -150,11 +150,11 @@ def add_to_entity(side, at, kept, rows, c):
             put(LANE, start, place, total)
 
 
-@traced
-def keep_places(places, kept, count):
-    """Copy places."""
-    for k in range(count):
-        put_word(kept, k, word(places, k))
+@inner
+def keep_places(side, places, kept):
+    """Copy the places of a side's runs, as lane vectors."""
+    for k in range(place_lanes(side)):
+        store(LANE, kept, k, load(LANE, places, k))
 
 
 @traced
@@ -190,7 +190,7 @@ def begin_side(side, halves, info, b, places, kept, rows, read):
     first, end = entities_of(info, b)
     room = kept + 2 * place_lanes(side) * LANE_BYTES
     if first < end:
-        keep_places(places, kept, side.num_runs * LANE_WIDTH)
+        keep_places(side, places, kept)
         for k in range(first, end):
             entity = word(word(info, 1), k)
             fetch(side, halves, info, entity, kept, room, rows, read)
@@ -198,7 +198,7 @@ def begin_side(side, halves, info, b, places, kept, rows, read):
     first, end = parts_of(info, b)
     if first < end:
         before = kept + place_lanes(side) * LANE_BYTES
-        keep_places(places, before, side.num_runs * LANE_WIDTH)
+        keep_places(side, places, before)
         for k in range(first, end):
             entity = word(word(info, 5), k)
             for layer in range(side.shape[0]):

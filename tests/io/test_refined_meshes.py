@@ -1,0 +1,100 @@
+"""Files and pictures of locally refined meshes."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import SpaceError
+from femops.io.plots.sampling import boundary_faces
+from support.vtk import needs_vtk, read_vtk
+
+
+def refined(dim):
+    mesh = femops.box((3, 2, 2)[:dim]).refined([0, 2]).refined([1])
+    return mesh.mapped(lambda x: x + 0.05 * x[::-1] ** 2, 2)
+
+
+def polynomial(x):
+    return x[0] ** 2 - x[0] * x[-1]
+
+
+@needs_vtk
+@pytest.mark.parametrize("suffix", ["vtu", "vtkhdf"])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_vtk_shows_the_nodes_of_each_element(tmp_path, dim, suffix):
+    if suffix == "vtkhdf":
+        pytest.importorskip("h5py", reason="needs the extra hdf")
+    mesh = refined(dim)
+    V = femops.H1(mesh, 3)
+    u = V.interpolate(polynomial)
+    path = femops.save(tmp_path / f"u.{suffix}", V, u=u)
+    grid = read_vtk(path)
+    assert grid.n_cells == mesh.num_elements
+    at = np.ascontiguousarray(grid.points[:, :dim])
+    assert np.allclose(grid["u"], femops.Probe(mesh, at)(V, u), atol=1e-10)
+    # elements of one size share all nodes, others their vertices
+    assert grid.n_points == mesh.topology.lattice_size(3)
+    for e in range(mesh.num_elements):
+        points = grid.points[grid.get_cell(e).point_ids[: 2**dim]][:, :dim]
+        corners = mesh.coordinates[e].reshape(*(3,) * dim, dim)[(slice(None, None, 2),) * dim]
+        assert {*map(tuple, np.round(points, 12))} == {
+            *map(tuple, np.round(corners.reshape(-1, dim), 12))
+        }
+
+
+def test_mfem_fields_have_the_values_that_hang(tmp_path):
+    mesh = femops.box((2, 2)).refined([0])
+    V = femops.H1(mesh, 2, ncomp=2)
+    u = V.interpolate(lambda x: (x[0] ** 2, x[0] * x[1]))
+    path = femops.save(tmp_path / "u.gf", V, u=u)
+    values = np.loadtxt(path, skiprows=5)
+    assert len(values) == mesh.topology.lattice_size(2) > V.ndofs
+    with pytest.raises(SpaceError, match=r"also numbers nodes that hang.*femops.save"):
+        V.file_dofs()
+    W = femops.L2(mesh, 1)
+    w = W.interpolate(lambda x: x[0])
+    rows = np.loadtxt(femops.save(tmp_path / "w.gf", W, w=w), skiprows=5)
+    assert np.array_equal(rows[W.file_dofs()], w)
+
+
+def test_states_go_with_pickled_meshes(tmp_path):
+    mesh = refined(2)
+    V = femops.H1(mesh, 2)
+    u = V.interpolate(polynomial)
+    femops.io.save_state(tmp_path / "u.state", {"u": (V, u)})
+    again = pickle.loads(pickle.dumps(mesh))
+    back = femops.io.load_state(tmp_path / "u.state", {"u": femops.H1(again, 2)})
+    assert np.array_equal(back.vectors["u"], u)
+    assert again.coarsened().num_elements < again.num_elements
+
+
+def test_states_go_with_meshes_of_files(tmp_path):
+    path = femops.save(tmp_path / "a.mesh", refined(2))
+    V = femops.H1(femops.read_mesh(path), 2)
+    u = V.interpolate(polynomial)
+    femops.io.save_state(tmp_path / "u.state", {"u": (V, u)})
+    again = femops.read_mesh(path)
+    back = femops.io.load_state(tmp_path / "u.state", {"u": femops.H1(again, 2)})
+    assert np.array_equal(back.vectors["u"], u)
+    assert again.coarsened().num_elements < again.num_elements
+
+
+def test_meshes_in_files_can_be_coarsened(tmp_path):
+    mesh = refined(3)
+    path = femops.save(tmp_path / "a.mesh", mesh)
+    again = femops.read_mesh(path)
+    assert np.isclose(again.volume(), mesh.volume())
+    assert again.coarsened().num_elements == mesh.coarsened().num_elements
+
+
+def test_pictures_have_the_outer_faces_alone(tmp_path):
+    mesh = refined(3)
+    faces = boundary_faces(mesh)
+    assert len(faces) == mesh.num_boundary
+    pytest.importorskip("matplotlib", reason="needs the extra viz")
+    V = femops.H1(mesh, 2)
+    femops.io.picture(tmp_path / "u.png", V, V.interpolate(polynomial))
+    V = femops.H1(refined(2), 2)
+    femops.io.picture(tmp_path / "u.png", V, V.interpolate(polynomial))

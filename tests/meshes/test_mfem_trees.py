@@ -1,0 +1,428 @@
+"""MFEM's nonconforming formats. Where MFEM is installed, it reads and writes the same meshes."""
+
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+
+import femops
+from femops_meshes import (
+    Mesh,
+    MeshFormatError,
+    MeshGeometryError,
+    MeshTopologyError,
+    read_mesh,
+    read_mfem,
+    sample,
+    scrambled,
+    write_mfem,
+)
+
+
+def wavy(x):
+    return x + 0.05 * np.sin(2 * np.pi * x[::-1])
+
+
+ROOTS = {
+    "interval": lambda: femops.box(4),
+    "square": lambda: femops.box((3, 2)),
+    "box": lambda: femops.box((2, 2, 2)),
+    "scrambled": lambda: scrambled(femops.box((2, 2, 2)), 3),
+    "disc": lambda: femops.disc(2),
+    "ball": lambda: femops.ball(1),
+    "torus": lambda: femops.box((3, 3), periodic=True),
+    "file": lambda: read_mesh(sample("disc.mesh")),
+    "refined": lambda: femops.box((2, 2)).refine(),
+}
+
+
+def tree(name, seed=0):
+    rng = np.random.default_rng(seed)
+    mesh = ROOTS[name]()
+    for _ in range(2):
+        mesh = mesh.refined([0, *np.flatnonzero(rng.random(mesh.num_elements) < 0.2)])
+    mesh = mesh.with_attributes(1 + np.arange(mesh.num_elements) % 3)
+    return mesh.reordered(rng.permutation(mesh.num_elements))
+
+
+def in_file_order(mesh):
+    return mesh.reordered(np.argsort(mesh.file_elements))
+
+
+def same_mesh(one, other):
+    """Assert that two meshes are the same up to the numbers of vertices."""
+    assert np.array_equal(one.file_elements, other.file_elements)
+    assert np.allclose(one.coordinates, other.coordinates, rtol=1e-14, atol=1e-15)
+    assert np.array_equal(one.element_attributes, other.element_attributes)
+    rows = [
+        sorted(np.column_stack([m.topology.boundary_faces, m.boundary_attributes]).tolist())
+        for m in (one, other)
+    ]
+    assert rows[0] == rows[1]
+    joined = {*zip(one.elements.ravel().tolist(), other.elements.ravel().tolist(), strict=True)}
+    assert len(joined) == one.num_vertices == other.num_vertices
+    assert np.array_equal(one.forest.level, other.forest.level)
+    assert np.array_equal(one.forest.path, other.forest.path)
+    assert np.array_equal(one.forest.root, other.forest.root)
+    assert one.element_names == other.element_names
+    assert one.boundary_names == other.boundary_names
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", ROOTS)
+def test_meshes_come_back_from_files(tmp_path, name, moved):
+    mesh = tree(name)
+    if moved:
+        mesh = mesh.mapped(wavy, max(moved, mesh.order))
+    write_mfem(mesh, tmp_path / "a.mesh")
+    again = read_mfem(tmp_path / "a.mesh")
+    again.validate()
+    same_mesh(again, in_file_order(mesh))
+    same_mesh(again.coarsened(), in_file_order(mesh).coarsened())
+    write_mfem(again, tmp_path / "b.mesh")
+    assert (tmp_path / "b.mesh").read_bytes() == (tmp_path / "a.mesh").read_bytes()
+    read = read_mesh(tmp_path / "a.mesh", refine=1)
+    assert read.num_elements == mesh.num_elements * 2**mesh.dim
+    assert np.isclose(read.volume(), mesh.volume())
+
+
+def test_straight_meshes_have_the_positions_of_the_roots(tmp_path):
+    write_mfem(tree("box"), tmp_path / "a.mesh")
+    text = (tmp_path / "a.mesh").read_text()
+    assert text.startswith("MFEM NC mesh v1.0\n")
+    assert "\ncoordinates\n27\n3\n" in text
+    write_mfem(tree("box").mapped(wavy), tmp_path / "b.mesh")  # vertices have moved on their own
+    assert (
+        "\nnodes\nFiniteElementSpace\nFiniteElementCollection: H1_3D_P1\n"
+        in (tmp_path / "b.mesh").read_text()
+    )
+
+
+def test_names_come_back_from_comments(tmp_path):
+    mesh = tree("square").with_names({"a": 1, "b c": (2, 3)}, {"left": 1})
+    write_mfem(mesh, tmp_path / "a.mesh")
+    again = read_mfem(tmp_path / "a.mesh")
+    same_mesh(again, in_file_order(mesh))
+    assert again.element_names == {"a": (1,), "b c": (2, 3)}
+    assert again.boundary_names == {"left": (1,)}
+
+
+def plane_inside():
+    """A box with the plane x = 1 listed, seen from the low side, between unlike elements."""
+    points = np.array([[x, y, z] for z in range(2) for y in range(3) for x in range(3)], float)
+    number = np.arange(18).reshape(2, 3, 3)
+    cells = [number[:, y : y + 2, x : x + 2].ravel() for y, x in product(range(2), range(2))]
+    outer = Mesh.from_arrays(points, cells)
+    plane = [[1, 4, 10, 13], [4, 7, 13, 16]]
+    faces = np.concatenate([outer.boundary, plane])
+    return Mesh.from_arrays(points, cells, boundary=faces, boundary_attributes=[1] * 16 + [7] * 2)
+
+
+@pytest.mark.parametrize("chosen", [[0], [1], [0, 1], [0, 3]])
+def test_entries_on_divided_faces_keep_their_side(tmp_path, chosen):
+    mesh = plane_inside().refined(chosen)
+    write_mfem(mesh, tmp_path / "a.mesh")
+    same_mesh(read_mfem(tmp_path / "a.mesh"), in_file_order(mesh))
+    square = femops.box((2, 2))
+    inside = [[square.elements[0, 1], square.elements[0, 3]]]
+    square = Mesh.from_arrays(
+        None,
+        square.elements,
+        boundary=np.concatenate([square.boundary, inside]),
+        boundary_attributes=[*square.boundary_attributes, 9],
+        coordinates=square.coordinates,
+    )
+    mesh = square.refined(chosen)
+    write_mfem(mesh, tmp_path / "b.mesh")
+    same_mesh(read_mfem(tmp_path / "b.mesh"), in_file_order(mesh))
+
+
+NC = """MFEM NC mesh v1.0
+
+# two squares, the right one refined
+dimension
+2
+
+elements
+6
+0 1 3 0 0 1 4 3
+-1 2 3 3 2 3 4 5
+0 2 3 0 1 6 10 9
+0 3 3 0 6 2 7 10
+0 2 3 0 10 7 5 8
+0 2 3 0 9 10 8 4
+
+boundary
+8
+1 1 0 1
+1 1 1 6
+1 1 6 2
+2 1 2 7
+2 1 7 5
+3 1 5 8
+3 1 8 4
+3 1 4 3
+
+vertex_parents
+5
+6 1 2
+7 2 5
+8 5 4
+9 1 4
+10 6 8
+
+root_state
+2
+0
+1
+
+coordinates
+6
+2
+0 0
+1 0
+2 0
+0 1
+1 1
+2 1
+
+mfem_mesh_end
+"""
+
+LEGACY = """MFEM mesh v1.1
+
+dimension
+2
+
+elements
+5
+2 3 10 7 5 8
+1 3 0 1 4 3
+2 3 1 6 10 9
+3 3 6 2 7 10
+2 3 9 10 8 4
+
+boundary
+2
+1 1 1 6
+2 1 7 5
+
+vertex_parents
+5
+6 1 2
+7 2 5
+8 5 4
+9 1 4
+10 6 8
+
+coarse_elements
+1
+3 2 3 0 4
+
+vertices
+11
+2
+0 0
+1 0
+2 0
+0 1
+1 1
+2 1
+1.5 0
+2 0.5
+1.5 1
+1 0.5
+1.5 0.5
+"""
+
+
+def test_a_file_by_hand():
+    mesh = read_mfem(NC)
+    mesh.validate()
+    assert (mesh.num_elements, mesh.num_vertices, mesh.num_boundary) == (5, 11, 8)
+    # the state 1 of the second root goes through its halves clockwise
+    assert mesh.element_attributes.tolist() == [1, 2, 2, 2, 3]
+    assert np.allclose(mesh.element_centers()[1:, 0], [1.25, 1.25, 1.75, 1.75])
+    assert np.allclose(mesh.element_centers()[1:, 1], [0.25, 0.75, 0.75, 0.25])
+    assert mesh.continuous
+    assert mesh.coarsened().num_elements == 2
+    assert femops.H1(mesh, 1).ndofs == 10
+
+
+def test_a_file_of_the_older_format_by_hand():
+    mesh = read_mfem(LEGACY)
+    mesh.validate()
+    assert mesh.element_attributes.tolist() == [2, 1, 2, 3, 2]  # in the order of the file
+    assert np.allclose(mesh.element_centers()[[0, 3]], [[1.75, 0.75], [1.75, 0.25]])
+    assert sorted(mesh.boundary_attributes.tolist()) == [1, 2]
+    assert mesh.coarsened().num_elements == 2
+
+
+def test_faces_that_mfem_lists_for_both_elements_count_once():
+    """MFEM writes a face inside for each element that has it, and a divided one with its parts."""
+    more = "8\n1 1 0 1", "12\n5 1 1 4\n5 1 9 1\n5 1 4 9\n6 1 10 6\n1 1 0 1"
+    mesh = read_mfem(NC.replace(*more))
+    inside = np.flatnonzero(mesh.boundary_attributes == 5)
+    assert len(inside) == 2
+    assert (mesh.forest.level[mesh.topology.boundary_faces[inside, 0]] == 1).all()
+    twice = read_mfem(NC.replace("8\n1 1 0 1", "10\n6 1 10 6\n6 1 6 10\n1 1 0 1"))
+    assert (twice.boundary_attributes == 6).sum() == 1
+    alone = read_mfem(NC.replace("8\n1 1 0 1", "9\n5 1 1 4\n1 1 0 1"))
+    at = alone.topology.boundary_faces[alone.boundary_attributes == 5]
+    assert at.tolist() == [[0, 5]]
+
+
+def test_elements_two_levels_apart_are_refined_with_a_warning():
+    """MFEM lets any number of small elements meet at a face of a large one."""
+    text = NC.replace("elements\n6", "elements\n10").replace("0 2 3 0 1 6 10 9", "-1 2 3 3 6 7 8 9")
+    text = text.replace(
+        "0 2 3 0 9 10 8 4\n",
+        "0 2 3 0 9 10 8 4\n0 2 3 0 1 11 15 14\n0 2 3 0 11 6 12 15\n0 2 3 0 15 12 10 13\n"
+        "0 2 3 0 14 15 13 9\n",
+    )
+    text = text.replace("vertex_parents\n5", "vertex_parents\n10")
+    text = text.replace("10 6 8\n", "10 6 8\n11 1 6\n12 6 10\n13 10 9\n14 9 1\n15 11 13\n")
+    text = text.replace("9\n1 1 0 1", "9\n1 1 0 1").replace(
+        "8\n1 1 0 1\n1 1 1 6", "9\n1 1 0 1\n1 1 1 11\n1 1 11 6"
+    )
+    with pytest.warns(UserWarning, match=r"two levels.*the mesh has 3 elements more than the file"):
+        mesh = read_mfem(text)
+    assert mesh.num_elements == 8 + 3
+    mesh.validate()
+    assert np.isclose(mesh.volume(), 2.0)
+
+
+DAMAGED = {
+    "version": ("MFEM NC mesh v1.0", "MFEM NC mesh v1.1", "halved unevenly"),
+    "some directions": ("-1 2 3 3 2 3 4 5", "-1 2 3 1 2 3", "refined in some directions only"),
+    "triangles": ("0 1 3 0 0 1 4 3", "0 1 2 0 0 1 4", "geometry 2: in this mesh it must be 3"),
+    "another rank": ("0 1 3 0 0 1 4 3", "1 1 3 0 0 1 4 3", "belongs to rank 1"),
+    "rank": ("elements\n6", "rank\n1\nelements\n6", "a part of a mesh of several ranks"),
+    "short": ("0 1 3 0 0 1 4 3", "0 1 3 0 0 1 4", "element of 7 numbers: there should be 8"),
+    "child": ("-1 2 3 3 2 3 4 5", "-1 2 3 3 2 3 4 9", "element 9 is a child, but elements are 0"),
+    "twice": ("-1 2 3 3 2 3 4 5", "-1 2 3 3 2 3 4 4", "child of one other at most"),
+    "own child": ("-1 2 3 3 2 3 4 5", "-1 2 3 3 2 3 4 1", "child of one other at most"),
+    "vertices": ("0 2 3 0 1 6 10 9", "0 2 3 0 1 6 10 8", "do not have the vertices"),
+    "order": ("-1 2 3 3 2 3 4 5", "-1 2 3 3 3 2 4 5", "same vertex at two corners"),
+    "boundary": ("1 1 0 1", "1 1 0 77", "boundary element 0 (counted from 0) has vertices [0, 77]"),
+    "no face": ("1 1 0 1", "1 1 0 4", "are not faces of any element"),
+    "parents": ("10 6 8", "10 6 99", "vertex 99 of vertex_parents"),
+    "states": ("root_state\n2\n0\n1", "root_state\n2\n0\n8", "states are 0 to 7"),
+    "many states": ("root_state\n2\n0", "root_state\n3\n0\n0", "3 root states"),
+    "positions": ("coordinates\n6\n2\n0 0\n", "coordinates\n5\n2\n", "the roots have vertex 5"),
+    "space": ("coordinates\n6\n2", "coordinates\n6\n3", "surfaces in a higher dimension"),
+    "end": ("2 1\n\nmfem", "2 1\n3 3\n\nmfem", "the file should end here"),
+    "attribute": ("0 1 3 0", "0 0 3 0", "element_attributes must be integers from 1"),
+    "knots": ("root_state", "vertex_to_knotspan", "NURBS"),
+    "sfc": ("elements\n6", "sfc_version\n3\nelements\n6", "sfc_version 3"),
+    "no number": ("0 2 3 0 9 10 8 4", "0 2 3 0 9 10 8 x", "whole numbers"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_files_are_one_clear_error(name):
+    old, new, text = DAMAGED[name]
+    assert NC.count(old) >= 1
+    errors = MeshFormatError, MeshTopologyError, MeshGeometryError
+    with pytest.raises(errors) as error:
+        read_mfem(NC.replace(old, new, 1))
+    assert text in str(error.value)
+    assert "mesh text" in str(error.value)
+
+
+LEGACY_DAMAGED = {
+    "some directions": ("3 2 3 0 4", "1 2 3", "refined in some directions only"),
+    "children": ("3 2 3 0 4", "3 2 3 0", "coarse element of 4 numbers"),
+    "child": ("3 2 3 0 4", "3 2 3 0 7", "element 7 is a child"),
+    "positions": ("vertices\n11", "vertices\n-1", "the number of vertices must be >= 0"),
+    "triangle": ("1 3 0 1 4 3", "1 2 0 1 4 3", "geometry 2"),
+}
+
+
+@pytest.mark.parametrize("name", LEGACY_DAMAGED)
+def test_damaged_files_of_the_older_format(name):
+    old, new, text = LEGACY_DAMAGED[name]
+    with pytest.raises(MeshFormatError) as error:
+        read_mfem(LEGACY.replace(old, new, 1))
+    assert text in str(error.value)
+
+
+def test_inverted_roots_are_refused():
+    with pytest.raises(MeshGeometryError, match="inverted"):
+        read_mfem(NC.replace("6\n2\n0 0\n1 0\n2 0\n0 1", "6\n2\n0 0\n1 0\n2 0\n0 -1"))
+
+
+def volume_of(mfem, mesh):
+    total = 0.0
+    for element in range(mesh.GetNE()):
+        rule = mfem.IntRules.Get(mesh.GetElementBaseGeometry(element), 12)
+        transform = mesh.GetElementTransformation(element)
+        for k in range(rule.GetNPoints()):
+            transform.SetIntPoint(rule.IntPoint(k))
+            total += rule.IntPoint(k).weight * transform.Weight()
+    return total
+
+
+def centers_of(mfem, mesh):
+    x, found = mfem.Vector(mesh.Dimension()), []
+    for element in range(mesh.GetNE()):
+        mesh.GetElementCenter(element, x)
+        found.append(x.GetDataArray().copy())
+    return np.array(found)
+
+
+def true_dofs(mfem, mesh):
+    dim = mesh.Dimension()
+    return [
+        mfem.FiniteElementSpace(mesh, mfem.H1_FECollection(p, dim)).GetTrueVSize()
+        for p in (1, 2, 3)
+    ]
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("name", ROOTS)
+def test_mfem_reads_the_same_mesh(tmp_path, name, order):
+    mfem = pytest.importorskip("mfem.ser", reason="needs the extra peers")
+    mesh = tree(name)
+    if order >= mesh.order:
+        mesh = mesh.mapped(wavy, order)
+    write_mfem(mesh, tmp_path / "a.mesh")
+    theirs = mfem.Mesh(str(tmp_path / "a.mesh"))
+    assert (theirs.GetNE(), theirs.GetNV()) == (mesh.num_elements, mesh.num_vertices)
+    assert np.isclose(volume_of(mfem, theirs), mesh.volume(), rtol=1e-12)
+    assert np.allclose(centers_of(mfem, theirs), in_file_order(mesh).element_centers())
+    assert true_dofs(mfem, theirs) == [femops.H1(mesh, p).ndofs for p in (1, 2, 3)]
+    assert theirs.GetNBE() == mesh.num_boundary
+    theirs.Save(str(tmp_path / "b.mesh"))
+    again = read_mfem(tmp_path / "b.mesh")
+    assert np.allclose(again.element_centers(), in_file_order(mesh).element_centers())
+    assert np.allclose(again.volume(), mesh.volume())
+
+
+@pytest.mark.parametrize("curved", [0, 2])
+@pytest.mark.parametrize("limit", [0, 1])
+@pytest.mark.parametrize("shape", ["SEGMENT", "QUADRILATERAL", "HEXAHEDRON"])
+def test_meshes_of_mfem_are_read(tmp_path, shape, limit, curved):
+    mfem = pytest.importorskip("mfem.ser", reason="needs the extra peers")
+    dim = ("SEGMENT", "QUADRILATERAL", "HEXAHEDRON").index(shape) + 1
+    theirs = mfem.Mesh(3) if dim == 1 else mfem.Mesh(*(3, 2, 2)[:dim], shape)
+    theirs.EnsureNCMesh()
+    if curved:
+        theirs.SetCurvature(curved)
+    rng = np.random.default_rng(dim)
+    for _ in range(3 if dim < 3 else 2):
+        some = np.flatnonzero(rng.random(theirs.GetNE()) < (0.3 if dim < 3 else 0.1))
+        theirs.GeneralRefinement(mfem.intArray(np.union1d([0], some).tolist()), 1, limit)
+    theirs.Save(str(tmp_path / "a.mesh"))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        mesh = read_mfem(tmp_path / "a.mesh")
+    mesh.validate()
+    assert mesh.continuous
+    assert np.isclose(mesh.volume(), volume_of(mfem, theirs), rtol=1e-12)
+    assert bool(told) == (mesh.num_elements > theirs.GetNE())
+    if not told:
+        assert np.allclose(mesh.element_centers(), centers_of(mfem, theirs))
+        assert [femops.H1(mesh, p).ndofs for p in (1, 2, 3)] == true_dofs(mfem, theirs)
+        assert mesh.num_boundary == theirs.GetNBE()
