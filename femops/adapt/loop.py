@@ -95,7 +95,8 @@ def loop(
 ) -> Iterator[tuple[Mesh, Vector, Estimate]]:
     """Solve a problem, estimate the error, refine the mesh where it is, and begin again.
 
-    Each cycle begins with the solution of the previous one.
+    Each cycle begins with the solution of the previous one. The loop ends when the estimate is
+    small enough, at a limit, or when no element is marked that can be halved.
 
     Parameters
     ----------
@@ -214,12 +215,19 @@ def _cycles(
         marked = np.zeros(0, dtype=np.int64)
         if not done:
             marked = np.asarray(mark(eta) if callable(mark) else marked_by(eta, fraction=mark))
+            marked = _divisible(mesh, marked)
         effectivity = total / true if true else None
         yield mesh, u, Estimate(eta, total, error, effectivity, marked, V, cycle, iterations)
         if done or not len(marked):
             return
         mesh = change(mesh, marked, () if coarsen is None else least(eta, coarsen))
         last, cycle = (V, u), cycle + 1
+
+
+def _divisible(mesh: Mesh, marked: Ints) -> Ints:
+    """Marked elements without those of the highest level that a tree can have."""
+    numbers = np.flatnonzero(marked) if marked.dtype == np.bool_ else marked.astype(np.int64)
+    return numbers[mesh.trees.level[numbers] < 62 // mesh.dim]
 
 
 def _checked(found: Any, mesh: Mesh) -> tuple[Any, ...]:

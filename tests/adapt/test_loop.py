@@ -188,6 +188,21 @@ def test_coarsening_and_own_estimates() -> None:
     assert after.forest.level[after.element_centers()[:, 0] > 0.8].max() == 1
 
 
+def test_the_loop_ends_at_the_highest_level() -> None:
+    def problem(mesh: Any) -> Any:
+        V = femops.H1(mesh, 1)
+        return femops.mass(V), V.zeros()
+
+    cycles = femops.adapt.loop(
+        problem,
+        femops.box((1, 1, 1)),
+        estimate=lambda equation, u: np.ones(equation[0].space.mesh.num_elements),
+        mark=lambda eta: [0],
+    )
+    levels = [0 if mesh.forest is None else mesh.forest.depth for mesh, _, _ in cycles]
+    assert levels[2:] == [*range(2, 21)]
+
+
 def test_nonlinear_problem() -> None:
     def problem(mesh: Any) -> Any:
         V = femops.H1(mesh, 2)
