@@ -30,7 +30,9 @@ def rate(case: Any, order: int, estimate: str, dofs: int, mark: float = 0.7) -> 
     return np.polyfit(np.log(sizes), np.log(errors), 1)[0], effectivity
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "order", [1, 2, *(pytest.param(p, marks=pytest.mark.exhaustive) for p in (3, 4))]
+)
 def test_corner(order: int) -> None:
     """The L-shape: |e| ~ N**(-p / 2), where uniform meshes have N**(-1 / 3)."""
     slope, effectivity = rate(nist.corner(), order, "residual", 600 + 300 * order)
