@@ -196,10 +196,37 @@ class ElementAssembly:
         for run in np.split(hang, cuts) if len(hang) else ():
             for first in range(int(run[0]), int(run[-1]) + 1, self.step):
                 last = min(first + self.step, int(run[-1]) + 1)
-                each = np.diagonal(self.matrices(first, last), axis1=1, axis2=2)
-                each = each.reshape(last - first, self.term.trial.ncomp, -1).swapaxes(1, 2)
-                here, at = diagonals[first - start : last - start], ~free[first:last]
-                here[at] = each[at]
+                matrices = self._at_nodes(first, last)
+                for e in hang[(first <= hang) & (hang < last)].tolist():
+                    self._set_hanging(diagonals[e - start], matrices[e - first], free[e], e)
+
+    def _set_hanging(
+        self, diagonal: Floats, matrix: Floats, free: NDArray[np.bool_], e: int
+    ) -> None:
+        """Set the diagonal (nodes, ncomp) of element e where nodes hang, from its matrix at nodes.
+
+        A dof in the place of such a node is interpolated to hanging nodes alone.
+        """
+        hanging, some = self.term.trial.restriction.hanging, np.flatnonzero(~free)
+        assert hanging is not None
+        ends = (
+            np.searchsorted(rows[:, 0], [e, e + 1]) for rows in (hanging.hanging, hanging.parts)
+        )
+        each = zip(ends, (hanging.hanging, hanging.parts), strict=True)
+        key = tuple(rows[slice(*end), 1:].tobytes() for end, rows in each)
+        if key not in self._interpolations:
+            units = np.zeros((1, len(free), len(some)))
+            units[0, some, np.arange(len(some))] = 1.0
+            self._interpolations[key] = hanging.interpolated(units, np.array([e]))[0, some]
+        C, n = self._interpolations[key], len(free)
+        for c in range(self.term.trial.ncomp):
+            at = c * n + some
+            diagonal[some, c] = ((matrix[np.ix_(at, at)] @ C) * C).sum(axis=0)
+
+    @cached_property
+    def _interpolations(self) -> dict[tuple[bytes, ...], Floats]:
+        """Matrices from dofs to hanging nodes of an element, by its hanging entities."""
+        return {}
 
     def _diagonals_at_nodes(self, start: int, stop: int) -> Floats:
         ncomp, nodes = self.term.trial.ncomp, self.trial.size
