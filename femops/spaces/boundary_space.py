@@ -105,6 +105,11 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
     asked = asked_attributes(attributes, mesh.boundary_names)
     chosen = None if asked is None else tuple(boundary_attributes(mesh, asked).tolist())
     faces = _faces.get(space.mesh, lambda: BoundaryFaces(mesh, chosen), chosen)
+    if space.restriction.hanging is not None and not slopes:
+        # a node of an inner face may hang in another face of its element, whose dofs lie off it
+        topology = space.mesh.topology
+        numbers = topology.entity[faces.elements, faces.codes]
+        slopes = bool((topology.faces[numbers, 1] >= 0).any())
     made = partial(BoundarySpace, space, faces, slopes=slopes)
     return _spaces.get(space, made, chosen, slopes)
 

@@ -1,11 +1,14 @@
 """Operators on locally refined meshes, against P^T A P; see `support.refined`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import femops
 from femops.errors import SpaceError
 from femops.operators.execution import diagonal
+from femops_meshes.topology.sides import outward_corners
 from support.refined import broken, errors, prolongation, reference, tree
 
 LEVELS = ("partial", "matrix-free", "element", "full")
@@ -197,6 +200,25 @@ def test_continuous_values_on_faces(name):
     goal = femops.functional(lambda u, k: k.mean * u.jump**2, broken(V), faces="interior", k=k)
     slope = femops.gradient(goal, u=u, wrt="k")["k"]  # the goal is linear in k
     assert abs(slope @ k.vector - goal(u)) < 1e-13 * abs(goal(u))
+
+
+def test_values_on_a_listed_face_between_halves():
+    """Such a face, as MFEM's files may list it, ends at a node that hangs in another face."""
+    mesh = femops.box((4, 4)).refined([5])
+    small = mesh.forest.level == 1
+    number = next(k for k in mesh.topology.pairs if small[mesh.topology.faces[k]].all())
+    face = np.array([[mesh.topology.faces[number, 0], mesh.topology.face_codes[number, 0]]])
+    listed = replace(
+        mesh,
+        boundary=np.concatenate([mesh.boundary, outward_corners(mesh.elements, face)]),
+        boundary_attributes=np.append(mesh.boundary_attributes, np.int32(9)),
+    )
+    V = femops.H1(listed, 2)
+
+    def make(V, level):
+        return femops.form(lambda u, x: {"value": u * (1 + x[0])}, V, boundary=9, level=level)
+
+    check(make, V)
 
 
 # --- what cannot be -------------------------------------------------------------------------------
