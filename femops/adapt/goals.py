@@ -43,7 +43,7 @@ def goal(
     preconditioner: Preconditioning = "auto",
     rtol: Fraction = 1e-8,
 ) -> tuple[Floats, float]:
-    r"""Estimate the error of a goal J(u), and what each element contributes to it.
+    r"""Estimate the error of a goal J(u), and the part of each element in it.
 
     The adjoint equation :math:`F'(u)^T z = J'(u)` is solved in the space of order p + 1 on the same
     mesh. The error is the residual of u, tested with z less its interpolant in the space of u

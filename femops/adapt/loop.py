@@ -231,7 +231,7 @@ def _divisible(mesh: Mesh, marked: Ints) -> Ints:
 
 
 def _checked(found: Any, mesh: Mesh) -> tuple[Any, ...]:
-    """Check what a user's problem returned."""
+    """Check the result of a user's problem."""
     equation = found if isinstance(found, tuple) else (found,)
     form = equation[0] if equation else None
     most = 3 if isinstance(form, Operator) else 2

@@ -143,11 +143,12 @@ class InteriorFaces(Domain):
                 result[here[kinds == kind]] = near[:, order].reshape(-1)
         return result
 
-    def turned_parts(self, side: int) -> Ints:
-        """Faces (m,) on which a side's element is larger, code and half of the turned element.
+    @cached_property
+    def turned_parts(self) -> list[Ints]:
+        """For each side, rows (m, 3) of `HangingNodes.parts` of the larger elements, turned."""
+        return [self._turned_parts(side) for side in (MINUS, PLUS)]
 
-        Rows are those of `HangingNodes.parts`.
-        """
+    def _turned_parts(self, side: int) -> Ints:
         some = np.flatnonzero(self.parts[side] >= 0)
         dim = self.mesh.dim
         nodes = self.nodes(side, 3)[some]
@@ -161,7 +162,7 @@ class InteriorFaces(Domain):
 
     def on_parts(self, side: int, element: Element, e_vec: Floats, start: int, stop: int) -> Floats:
         """Values at the nodes of larger elements' parts, from those of all turned elements."""
-        rows = self._turned_parts[side]
+        rows = self.turned_parts[side]
         rows = rows[slice(*np.searchsorted(rows[:, 0], [start, stop]))]
         if not len(rows):
             return e_vec
@@ -169,10 +170,6 @@ class InteriorFaces(Domain):
         none = np.zeros((0, 3), dtype=np.int64)
         nodes = HangingNodes(element.dim, len(e_vec), none, halves_of(element), parts)
         return nodes.interpolated(e_vec, slice(None))
-
-    @cached_property
-    def _turned_parts(self) -> list[Ints]:
-        return [self.turned_parts(side) for side in (MINUS, PLUS)]
 
     @cached_property
     def map_nodes(self) -> list[Ints]:

@@ -16,9 +16,9 @@ Ints = NDArray[np.int64]
 
 
 def of_elements(hanging: HangingNodes, elements: Ints) -> Ints:
-    """Rows (n, 3) of `HangingNodes.hanging` for elements (k,), of which some may be equal.
+    """Rows (n, 3) of `HangingNodes.hanging` of elements (k,), with their places k as elements.
 
-    The first column has places among these elements.
+    An element may occur several times.
     """
     first, end = (np.searchsorted(hanging.hanging[:, 0], elements + k) for k in (0, 1))
     counts = end - first
@@ -68,7 +68,7 @@ def beside_faces(
     carriers, dim = space.mesh.topology.carriers, space.dim
     if carriers is None or dim == 1:
         return None
-    elements, parts = faces.elements[side], faces.turned_parts(side)
+    elements, parts = faces.elements[side], faces.turned_parts[side]
     hanging = space.restriction.hanging
     if hanging is None:
         none = np.zeros((0, 3), dtype=np.int64)
@@ -79,10 +79,9 @@ def beside_faces(
         found = behind_faces(hanging, elements, np.stack(steps, axis=1))
     if slopes:
         return replace(found, parts=parts)
-    low = np.full(len(elements), (3 ** (dim - 1) - 1) // 2)
-    found = on_faces(found, np.arange(len(elements)), low)
-    whole = np.stack([parts[:, 0], np.full(len(parts), (3 ** (dim - 1) - 1) // 2), parts[:, 2]], 1)
-    rows = np.concatenate([found.hanging, whole])  # a larger element's face does not hang
+    low = (3 ** (dim - 1) - 1) // 2  # code of the face of turned elements, and of a whole face
+    found = on_faces(found, np.arange(len(elements)), np.full(len(elements), low))
+    rows = np.concatenate([found.hanging, parts])  # a larger element's face does not hang
     return replace(found, hanging=rows[np.argsort(rows[:, 0], kind="stable")])
 
 
