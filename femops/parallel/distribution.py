@@ -19,6 +19,8 @@ from femops_meshes.coarsening import Coarsening
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import PointMap
 from femops_meshes.partitioning.partition import METHODS
+from femops_meshes.partitioning.parts import leaf_mesh
+from femops_meshes.topology.rows import entity_rows
 
 _ARRAYS: dict[str, Callable[[Part], Array]] = {
     "own": lambda part: part.elements,
@@ -39,6 +41,20 @@ _PLACES: dict[str, Callable[[Part], Array]] = {
     "high": lambda part: _coarsening(part).high,
 }
 """Further arrays to send: the positions of a part's elements in the coarser mesh."""
+
+
+def _leaf_places(part: Part) -> Array:
+    """Root, level and path (ne, 3) of each leaf."""
+    assert part.leaves is not None
+    return np.stack([part.leaves.root, part.leaves.level, part.leaves.path], axis=1)
+
+
+_LEAVES: dict[str, Callable[[Part], Array]] = {
+    "rows": lambda part: entity_rows(part.mesh.topology, slice(None), part.numbers),
+    "sides": lambda part: part.mesh.topology.boundary_faces,
+    "leaves": _leaf_places,
+}
+"""Further arrays to send: what a part of a locally refined mesh has of its trees."""
 
 
 def _coarsening(part: Part) -> Coarsening:
@@ -307,10 +323,13 @@ def _scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
         names = dict(mesh.element_names), dict(mesh.boundary_names)
         none = np.empty(0, dtype=np.int64)
         coarser = None if mesh.coarser is None else mesh.coarser.reordered(none)
-        head = parts[root].num_elements, parts[root].num_vertices, names, coarser
-    num_elements, num_vertices, names, coarser = comm.broadcast(head, root)
+        leaves = parts[root].leaves
+        trees = None if leaves is None else (leaves.reordered(none), mesh.continuous)
+        head = parts[root].num_elements, parts[root].num_vertices, names, coarser, trees
+    num_elements, num_vertices, names, coarser, trees = comm.broadcast(head, root)
     got: dict[str, Any] = {}
-    for name, of in (_ARRAYS if coarser is None else _ARRAYS | _PLACES).items():
+    arrays = _ARRAYS if coarser is None else _ARRAYS | _PLACES
+    for name, of in (arrays if trees is None else _ARRAYS | _LEAVES).items():
         others = {rank: of(part) for rank, part in enumerate(parts) if rank != root}
         received = comm.exchange(others)
         if comm.rank != root:
@@ -318,6 +337,15 @@ def _scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
     if comm.rank == root:
         return parts[root]
     own, vertices, interface = (got.pop(name) for name in ("own", "vertices", "interface"))
+    sizes = num_elements, num_vertices
+    if trees is not None:
+        rows, sides, places = (got.pop(name) for name in _LEAVES)
+        for name in ("elements", "boundary"):
+            del got[name]
+        mesh, numbers = leaf_mesh(rows, sides, got, names, trees[1])
+        root_of, level, path = places.T.copy()
+        leaves = replace(trees[0], root=root_of, level=level.astype(np.int8), path=path)
+        return Part(mesh, comm.rank, comm.size, own, vertices, interface, *sizes, leaves, numbers)
     if coarser is not None:
         coarser = replace(coarser, **{name: got.pop(name) for name in _PLACES})
     mesh = Mesh(
@@ -327,4 +355,4 @@ def _scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
         boundary_names=names[1],
         coarser=coarser,
     )
-    return Part(mesh, comm.rank, comm.size, own, vertices, interface, num_elements, num_vertices)
+    return Part(mesh, comm.rank, comm.size, own, vertices, interface, *sizes)

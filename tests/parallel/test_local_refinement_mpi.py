@@ -1,0 +1,130 @@
+"""Locally refined meshes of many ranks, against the same in one process."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.parallel import DistributedMesh
+from femops_meshes import Partition, part_of, partition
+from support.cases.levels import LEVELS
+from support.refined import tree
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+TREES = ("squares", "bent squares", "disc", "periodic", "line", "cubes", "random cubes")
+
+
+def slopes(u, n):
+    return {"jump": {"grad": (u.jump.grad @ n) * n}}
+
+
+def shared(mesh, comm):
+    """The mesh shared out by the curve, and by chance with a rank that has no elements."""
+    owner = np.random.default_rng(1).integers(comm.size, size=mesh.num_elements)
+    owner[owner == 1] = 0
+    for cut in (partition(mesh, comm.size), Partition.of(mesh, owner, comm.size)):
+        yield DistributedMesh.of(comm, part_of(mesh, cut, comm.rank))
+
+
+def transport(u, x):
+    """Not symmetric, with all entries."""
+    return {"grad": u.grad * (1 + x[0]), "value": u * x[0] + u.grad[0]}
+
+
+def through(u, x, n):
+    """Over the boundary, with derivatives."""
+    return {"value": u * (1 + x[0]) + u.grad @ n, "grad": u * n}
+
+
+def penalised(u, n):
+    return {"jump": 3 * u.jump - 0.5 * u.mean.grad @ n, "mean": {"grad": -u.jump * n}}
+
+
+def whole_dofs(V, W):
+    """Number in the space V of each dof of this rank's space W."""
+    part = W.distributed.part
+    found = np.empty(W.restriction.ndofs, dtype=np.int64)
+    found[W.restriction.indices] = V.restriction.indices[part.elements]
+    return found[: W.ndofs]
+
+
+def agrees(found, expected, most):
+    assert abs(found - expected).max(initial=0.0) < 2e-14 * most
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("name", TREES)
+def test_operators(comm, name):
+    mesh = tree(name)
+    for p in (1, 2, 3) if name != "random cubes" else (2,):
+        V = femops.H1(mesh, p)
+        x = np.random.default_rng(p).standard_normal((V.size, 3))
+        makes = [lambda V, **given: femops.form(transport, V, **given)]
+        if mesh.num_boundary:
+            makes.append(lambda V, **given: femops.form(through, V, boundary="all", **given))
+        for make in makes:
+            matrix = make(V).assemble()
+            rows, most = abs(matrix).sum(axis=1).max() * abs(x).max(), abs(matrix).max()
+            y, diagonal = matrix @ x, matrix.diagonal()
+            for cut in shared(mesh, comm):
+                W = femops.H1(cut, p)
+                mine = whole_dofs(V, W)
+                for level in LEVELS:
+                    B = make(W, level=level)
+                    agrees(B @ x[mine, 0], y[mine, 0], rows)
+                    agrees(B @ x[mine], y[mine], rows)
+                    agrees(B.diagonal(), diagonal[mine], most)
+                sent = comm.exchange(dict.fromkeys(range(comm.size), mine))
+                order = np.concatenate([np.zeros(0, np.int64), *sent.values()])
+                assert np.array_equal(np.sort(order), np.arange(V.size))
+                agrees(B.assemble().toarray(), matrix[mine][:, order].toarray(), most)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("name", TREES)
+def test_functions(comm, name):
+    """Positions, interpolation of functions and of fields, sums and boundary dofs."""
+    mesh = tree(name)
+
+    def f(x):
+        return np.ones(x.shape[1]) if name == "periodic" else x[0] - 2 * x[-1] ** 2
+
+    for p, family in ((2, "gll"), (3, "bernstein")):
+        V = femops.H1(mesh, p, family=family)
+        u, x, many = V.interpolate(f), V.dof_coordinates(), V.multiplicity()
+        Q = femops.H1(mesh, 4)
+        again = V.interpolate((Q, Q.interpolate(f)))
+        for cut in shared(mesh, comm):
+            W = femops.H1(cut, p, family=family)
+            mine = whole_dofs(V, W)
+            gap = abs(W.dof_coordinates() - x[mine])  # nodes on glued sides have two positions
+            assert (gap * (1 - gap) if name == "periodic" else gap).max(initial=0.0) < 1e-15
+            np.testing.assert_array_equal(W.multiplicity(), many[mine])
+            agrees(W.interpolate(f), u[mine], abs(u).max())
+            Q = femops.H1(cut, 4)
+            agrees(W.interpolate((Q, Q.interpolate(f))), again[mine], abs(u).max())
+            agrees(
+                W.sum_elements(np.ones(W.restriction.indices.shape)),
+                V.sum_elements(np.ones(V.restriction.indices.shape))[mine],
+                10,
+            )
+            if mesh.num_boundary:
+                held = np.isin(mine, V.boundary_dofs())
+                np.testing.assert_array_equal(W.boundary_dofs(), np.flatnonzero(held))
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("name", [name for name in TREES if name != "line"])
+def test_faces_between_elements(comm, name):
+    mesh = tree(name)
+    for kind, function in ((femops.L2, penalised), (femops.H1, slopes)):
+        V = kind(mesh, 2)
+        x = np.random.default_rng(1).standard_normal((V.size, 2))
+        matrix = femops.form(function, V, faces="interior").assemble()
+        most, y = abs(matrix).sum(axis=1).max() * abs(x).max(), matrix @ x
+        for cut in shared(mesh, comm):
+            W = kind(cut, 2)
+            mine = whole_dofs(V, W)
+            for level in LEVELS:
+                B = femops.form(function, W, faces="interior", level=level)
+                agrees(B @ x[mine, 0], y[mine, 0], most)
+                agrees(B @ x[mine], y[mine], most)
