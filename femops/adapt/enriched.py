@@ -92,13 +92,14 @@ def equation_of(F: Any) -> Equation:
     return Equation(form, given.get("load"), given.get("values"))
 
 
-def check_host(space: AnySpace) -> None:
-    """Raise for spaces that ranks share, and for those of devices."""
+def check_host(space: AnySpace, *, ranks: bool = False) -> None:
+    """Raise for spaces of devices, and unless they may for those that ranks share."""
     for one in parts_of(space).values():
-        if one.distributed is not None or one.device is not None:
+        if one.device is not None:
+            raise OperatorError("femops.adapt works on the host: make the space without device=")
+        if one.distributed is not None and not ranks:
             raise OperatorError(
-                "femops.adapt works in one process, on the host: make the space on the whole mesh, "
-                "without device="
+                "this estimate is for one process: make the space on the whole mesh"
             )
 
 

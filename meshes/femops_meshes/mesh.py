@@ -725,18 +725,23 @@ class Mesh:
         return html.table("Mesh", _contents(self))
 
 
-def chosen_elements(mesh: Mesh, elements: Chosen | None, attributes: Parts) -> NDArray[np.bool_]:
-    """Mask (ne,) of the elements that a user chose; see `Mesh.refined`."""
+def chosen_elements(
+    mesh: Mesh, elements: Chosen | None, attributes: Parts, known: list[int] | None = None
+) -> NDArray[np.bool_]:
+    """Mask (ne,) of the elements that a user chose; see `Mesh.refined`.
+
+    ``known`` are the attributes of a whole mesh of which this is a part.
+    """
     count = mesh.num_elements
     chosen = np.full(count, elements is None and attributes is None)
     if attributes is not None:
         numbers = with_numbers(attributes, mesh.element_names) or []
-        known = np.unique(mesh.element_attributes).tolist()
+        known = np.unique(mesh.element_attributes).tolist() if known is None else known
         unknown = [one for one in numbers if one not in known]
         if unknown:
             raise MeshArgumentError(
                 f"the mesh has no element attribute {unknown[0]!r}: it has "
-                f"{listing(mesh.element_attributes, mesh.element_names)}"
+                f"{listing(np.array(known), mesh.element_names)}"
             )
         chosen |= np.isin(mesh.element_attributes, [int(one) for one in numbers])
     if elements is None:

@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import RankError, SpaceError
 from femops.parallel import DistributedMesh
-from femops_meshes import Partition, part_of, partition
+from femops.parallel.mesh import checksum
+from femops_meshes import MeshArgumentError, Partition, part_of, partition
+from support.cases.kernels import bend
 from support.cases.levels import LEVELS
 from support.refined import tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+FAILED = (MeshArgumentError, RankError)
 TREES = ("squares", "bent squares", "disc", "periodic", "line", "cubes", "random cubes")
 
 
@@ -128,3 +132,97 @@ def test_faces_between_elements(comm, name):
                 B = femops.form(function, W, faces="interior", level=level)
                 agrees(B @ x[mine, 0], y[mine, 0], most)
                 agrees(B @ x[mine], y[mine], most)
+
+
+def same_mesh(shared, whole):
+    """Whether ranks share a mesh, up to the order of boundary entries."""
+    own = shared.part.elements
+    np.testing.assert_array_equal(shared.mesh.coordinates, whole.coordinates[own])
+    np.testing.assert_array_equal(shared.mesh.file_elements, whole.file_elements[own])
+    numbers = np.arange(whole.num_elements), np.arange(whole.num_vertices)
+    assert shared.checksum == checksum(whole, *numbers)
+    assert shared.element_names == whole.element_names
+    assert shared.boundary_names == whole.boundary_names
+
+
+@pytest.mark.parallel(1, 2, 3)
+@pytest.mark.parametrize("name", TREES)
+def test_meshes_are_refined_together(comm, name):
+    mesh = tree(name)
+    rng = np.random.default_rng(4)
+    flags, less = (rng.random(mesh.num_elements) < part for part in (0.2, 0.6))
+    for cut in shared(mesh, comm):
+        own = cut.part.elements
+        same_mesh(cut.changed(lambda whole: whole), mesh)
+        same_mesh(cut.refined(flags[own]), mesh.refined(flags))
+        same_mesh(cut.coarsened(np.flatnonzero(less[own])), mesh.coarsened(less))
+        same_mesh(cut.refine(), mesh.refine())
+        again = femops.adapt.change(cut, flags[own], less[own])
+        same_mesh(again, femops.adapt.change(mesh, flags, less))
+
+
+@pytest.mark.parallel(1, 2, 3)
+def test_meshes_that_conform_are_refined_together(comm):
+    for make in (
+        lambda **given: femops.box((5, 4), periodic=(True, False), **given),
+        lambda **given: femops.box((4, 2, 2), mapping=bend, order=2, **given),
+        lambda **given: femops.read_mesh(femops.sample("disc.mesh"), refine=2, **given),
+    ):
+        whole, cut = make(), make(comm=comm)
+        for _ in range(2):
+            middle = lambda x: x[0] < x.mean()  # noqa: E731
+            flags = middle(whole.element_centers().T)
+            cut = cut.refined(flags[cut.part.elements])
+            whole = whole.refined(flags)
+            same_mesh(cut, whole)
+        most = comm.max(int(cut.mesh.num_elements))
+        assert most <= whole.num_elements // comm.size + 1
+    named = femops.box((4, 4)).with_names({"left": lambda x: x[0] < 0.3}, {"floor": 3})
+    cut = femops.distribute(named, comm)
+    same_mesh(cut.refined(attributes="left"), named.refined(attributes="left"))
+    same_mesh(
+        cut.refined([], attributes="left").coarsened(), named.refined(attributes="left").coarsened()
+    )
+    heavy = cut.changed(
+        lambda whole: whole, weights=lambda whole: 1 + 9 * (whole.element_centers()[:, 0] < 0.5)
+    )
+    load = heavy.mesh.num_elements + 9 * (heavy.mesh.element_centers()[:, 0] < 0.5).sum()
+    assert comm.max(int(load)) <= 16 * 5.5 / comm.size + 10
+    steady = femops.distribute(named.refine(2), comm, reproducible=True).refined(attributes="left")
+    assert steady.reproducible
+    with pytest.raises(FAILED, match=r"no element attribute 'right'|rank 0 of"):
+        cut.refined(attributes="right")
+    with pytest.raises(FAILED, match=r"the mesh has elements|rank . of"):
+        cut.refined([cut.mesh.num_elements] if comm.rank == comm.size - 1 else [])
+    with pytest.raises(FAILED, match=r"never refined|rank 0 of"):
+        cut.coarsened()
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("name", ["squares", "bent squares", "cubes", "line", "disc"])
+def test_fields_move_along(comm, name):
+    mesh = tree(name)
+    rng = np.random.default_rng(4)
+    flags, less = (rng.random(mesh.num_elements) < part for part in (0.2, 0.6))
+    there = femops.adapt.change(mesh, flags, less)
+    for cut in shared(mesh, comm):
+        own = cut.part.elements
+        other = femops.adapt.change(cut, flags[own], less[own])
+        for kind, p, to, q in (
+            (femops.H1, 2, femops.H1, 2),
+            (femops.H1, 2, femops.L2, 1),
+            (femops.L2, 1, femops.H1, 3),
+        ):
+            V, W = kind(mesh, p, ncomp=2), to(there, q, ncomp=2)
+            u = np.random.default_rng(1).standard_normal(V.size)
+            mine, theirs = kind(cut, p, ncomp=2), to(other, q, ncomp=2)
+            of = V.components(u)[whole_dofs(V, mine)].reshape(-1)
+            for how in ("projection", "nodal"):
+                if how == "nodal" and kind is femops.L2:
+                    continue  # it jumps: any element may give the value
+                w = femops.adapt.transfer(u, V, W, how=how)
+                found = femops.adapt.transfer(of, mine, theirs, how=how)
+                expected = W.components(w)[whole_dofs(W, theirs)].reshape(-1)
+                assert abs(found - expected).max(initial=0.0) < 1e-10 * abs(u).max()
+    with pytest.raises(SpaceError, match="share both"):
+        femops.adapt.transfer(of, mine, W)
