@@ -22,6 +22,7 @@ from femops.adapt.enriched import (
 from femops.errors import OperatorError
 from femops.forms import diffusion
 from femops.operators import Operator, Residual
+from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops_common.arguments import checked, shown
@@ -74,6 +75,12 @@ def recovered(A: Operator | Residual | Space | Product, u: Vector) -> Floats:
     ------
     OperatorError
         If A has no integral over elements, or a rule has fewer than p + 2 points.
+
+    Warns
+    -----
+    UserWarning
+        Where the nodes around an element determine no polynomial, as in a single layer of elements
+        of an attribute. The estimate may be far too large or too small there.
 
     Examples
     --------
@@ -148,6 +155,7 @@ def _fitted(V: Space, u: Vector, W: Space) -> Vector:
     result = np.empty((mesh.num_elements, targets.shape[1], ncomp))
     degree = 2 if V.order == 1 else V.order + 2
     powers = np.array([k for k in product(range(degree + 1), repeat=V.dim) if sum(k) <= degree])
+    unknown = 0
     for elements, patches in _patches(mesh, nodes.shape[1] * len(powers)):
         x = nodes[patches].reshape(len(elements), -1, V.dim)
         y = values[patches].reshape(len(elements), -1, ncomp)
@@ -158,9 +166,18 @@ def _fitted(V: Space, u: Vector, W: Space) -> Vector:
         weighted = (at * weights[:, :, np.newaxis]).swapaxes(1, 2)
         found, turn = np.linalg.eigh(weighted @ at)
         keep = found > _SMALL * found[:, -1:]
+        unknown += np.count_nonzero(~keep.all(axis=1))
         inverse = np.where(keep, 1.0 / np.where(keep, found, 1.0), 0.0)
         right = turn.swapaxes(1, 2) @ (weighted @ y)
         result[elements] = wanted @ (turn @ (inverse[:, :, np.newaxis] * right))
+    if unknown:
+        warn_on_first_rank(
+            f"around {unknown:,} of {mesh.num_elements:,} elements the nodes determine no "
+            f"polynomial of degree {degree}, as in a single layer of elements: estimates may be far too "
+            'large or small there; refine once, or take estimate="residual"',
+            V.comm,
+            UserWarning,
+        )
     return result.reshape(-1)
 
 
