@@ -72,8 +72,8 @@ def transfer(
     >>> bool(np.allclose(femops.adapt.transfer(w, W, V), u))
     True
     """
-    check_host(V_from, ranks=True)
-    check_host(V_to, ranks=True)
+    check_host(V_from)
+    check_host(V_to)
     u = np.asarray(V_from.check_vector(u), dtype=np.float64)
     if not isinstance(V_from, Product) and not isinstance(V_to, Product):
         return _transferred(u, V_from, V_to, how)

@@ -1,4 +1,4 @@
-"""Elements of other ranks that a rank needs for integrals over faces between elements.
+"""Elements of other ranks that a rank needs, behind faces and around its own.
 
 A face between the elements of two ranks belongs to one of them: to the rank whose element has the
 larger number in the global mesh. This rank needs the other element too, as a *ghost element*.
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from femops.numbering import entity_offsets
 from femops.parallel.mesh import DistributedMesh
-from femops.parallel.sharing import shared_entities
+from femops.parallel.sharing import shared_entities, shared_vertices
 from femops_kernels.derived import Derived
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.parts import leaf_mesh
@@ -105,7 +105,59 @@ def _behind(topology: Topology, faces: Ints) -> tuple[Ints, Ints]:
     return found, small
 
 
+@final
+class Surroundings:
+    """A rank's elements, those that touch them, and those that touch these, at vertices.
+
+    `surroundings` makes it, collectively.
+
+    `own` (ne,): places of this rank's elements. `mesh`: the elements by ascending numbers in the
+    global mesh. It has no boundary.
+    """
+
+    def __init__(self, mesh: DistributedMesh) -> None:
+        part, own, self._comm = mesh.part, mesh.mesh, mesh.comm
+        corners = part.vertices[own.elements]
+        near = np.unique(corners)
+        for _ in range(2):
+            shared = shared_vertices(near, part.num_vertices, mesh.comm)
+            touch = {rank: np.isin(corners, near[at]).any(axis=1) for rank, at in shared.items()}
+            self._send = {rank: np.flatnonzero(some) for rank, some in touch.items() if some.any()}
+            lent = {rank: corners[elements] for rank, elements in self._send.items()}
+            arrived = [each.reshape(-1) for each in mesh.comm.exchange(lent).values()]
+            near = np.unique(np.concatenate([near, *arrived]))
+        order = self._all(part.elements)
+        self._order = np.argsort(order)
+        self.own = np.searchsorted(order[self._order], part.elements)
+        used, places = np.unique(self.rows(corners), return_inverse=True)
+        self.mesh = Mesh(
+            elements=places.reshape(-1, corners.shape[1]).astype(np.int64),
+            coordinates=self.rows(own.coordinates),
+            element_attributes=self.rows(own.element_attributes),
+            boundary=np.empty((0, 2 ** (own.dim - 1)), dtype=np.int64),
+            boundary_attributes=np.empty(0, dtype=np.int32),
+            num_vertices=len(used),
+            file_elements=np.arange(len(order)),
+        )
+        # cached_property keeps its value here
+        self.mesh.__dict__["continuous"] = not mesh.comm.max(int(not own.continuous))
+
+    def rows(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Rows (n, ...) of the elements, from those (ne, ...) of each rank's own. Collective."""
+        return np.asarray(self._all(table)[self._order])
+
+    def _all(self, table: NDArray[Any]) -> NDArray[Any]:
+        lent = {rank: table[elements] for rank, elements in self._send.items()}
+        return np.concatenate([table, *self._comm.exchange(lent).values()])
+
+
 _known = Derived[DistributedMesh, Neighbours]()
+_around = Derived[DistributedMesh, Surroundings]()
+
+
+def surroundings(mesh: DistributedMesh) -> Surroundings:
+    """Return a rank's elements and those around. Collective at the first call for a mesh."""
+    return _around.get(mesh, lambda: Surroundings(mesh))
 
 
 def neighbours(mesh: DistributedMesh) -> Neighbours:

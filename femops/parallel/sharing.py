@@ -25,20 +25,23 @@ from femops_meshes.topology.topology import entity_codes, entity_corners
 Ints = NDArray[np.int64]
 
 
-def shared_vertices(part: Part, comm: Communicator) -> dict[int, Ints]:
-    """Vertices of this part that other ranks touch too. Collective."""
-    length = -(-part.num_vertices // comm.size)
-    told = comm.exchange(_grouped(part.vertices // length, part.vertices))
+def shared_vertices(vertices: Ints, count: int, comm: Communicator) -> dict[int, Ints]:
+    """Places of those vertices (n,), ascending numbers of `count`, that other ranks give too.
+
+    Collective.
+    """
+    length = -(-count // comm.size)
+    told = comm.exchange(_grouped(vertices // length, vertices))
     answers = comm.exchange(_who_else(told))
     none = np.empty((0, 2), dtype=np.int64)
     pairs = np.concatenate([none, *(answer.reshape(-1, 2) for answer in answers.values())])
     by_rank = _grouped(pairs[:, 1], pairs[:, 0])
-    return {rank: np.searchsorted(part.vertices, found) for rank, found in by_rank.items()}
+    return {rank: np.searchsorted(vertices, found) for rank, found in by_rank.items()}
 
 
 def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dict[int, Ints]:
     """Entities of this part that other ranks touch too. Collective."""
-    known = shared_vertices(part, comm)
+    known = shared_vertices(part.vertices, part.num_vertices, comm)
     between = np.zeros(len(part.vertices) + 1, dtype=bool)
     between[-1] = True  # index -1 stands for no vertex
     touched = between.copy()

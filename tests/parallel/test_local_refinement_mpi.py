@@ -1,18 +1,24 @@
 """Locally refined meshes of many ranks, against the same in one process."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
 import femops
 from femops.errors import RankError, SpaceError
-from femops.parallel import DistributedMesh
+from femops.parallel import DistributedMesh, Serial
+from femops.parallel.comm import gathered
 from femops.parallel.mesh import checksum
 from femops_meshes import MeshArgumentError, Partition, part_of, partition
 from support.cases.kernels import bend
 from support.cases.levels import LEVELS
+from support.fixtures import shared_folder
 from support.refined import tree
+from support.vtk import read_vtk
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+folder = shared_folder
 FAILED = (MeshArgumentError, RankError)
 TREES = ("squares", "bent squares", "disc", "periodic", "line", "cubes", "random cubes")
 
@@ -226,3 +232,109 @@ def test_fields_move_along(comm, name):
                 assert abs(found - expected).max(initial=0.0) < 1e-10 * abs(u).max()
     with pytest.raises(SpaceError, match="share both"):
         femops.adapt.transfer(of, mine, W)
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def smooth(x):
+    return np.sin(3 * x[0]) + x[-1] ** 2
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("name", ["squares", "bent squares", "cubes"])
+def test_solvers(comm, name):
+    mesh = tree(name)
+    V = femops.H1(mesh, 2)
+
+    def solved(V):
+        A = femops.diffusion(V, lambda x: 1 + x[0] ** 2).constrained(V.boundary_dofs())
+        b = A.rhs(femops.load(V, smooth), V.interpolate(smooth))
+        u, info = femops.cg(A, b, M=femops.multigrid(A), rtol=1e-12)
+        found = femops.eigen.lobpcg(
+            A, femops.mass(V), k=2, tol=1e-8, preconditioner=femops.jacobi(A)
+        )
+        norms = femops.l2_error(V, u, smooth), femops.h1_seminorm_error(V, u, lambda x: 0 * x)
+        points = np.array([[0.3, 0.4, 0.2], [0.61, 0.1, 0.9]])[:, : V.dim]
+        values = femops.Probe(V.distributed or V.mesh, points)(V, u)
+        shrunk = femops.functional(lambda u: u**3, V)(u)
+        return u, info.iterations, [*norms, *found.values, *values, shrunk]
+
+    u, iterations, facts = solved(V)
+    for cut in shared(mesh, comm):
+        W = femops.H1(cut, 2)
+        v, again, others = solved(W)
+        assert abs(v - u[whole_dofs(V, W)]).max(initial=0.0) < 1e-10
+        assert abs(again - iterations) <= 1
+        assert np.allclose(others, facts, rtol=1e-9)
+
+
+def problem(mesh):
+    V = femops.H1(mesh, order=2)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    return A, lambda V: femops.load(V, 1.0)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("how", ["recovered", "residual", "goal"])
+def test_the_loop(comm, how):
+    """The same elements, iterations and estimates as in one process."""
+
+    def cycles(first):
+        given = {"goal": lambda V: femops.functional(lambda u: u, V)} if how == "goal" else {}
+        given |= {} if how == "goal" else {"estimate": how}
+        for mesh, u, estimate in femops.adapt.loop(
+            problem, first, max_cycles=4, coarsen=0.02, **given
+        ):
+            V = estimate.space
+            value = femops.functional(lambda u: u * u, V)(u)
+            yield mesh.num_elements, V.global_size, estimate.iterations, estimate.total, value
+
+    expected = [*cycles(femops.l_shape())]
+    found = [*cycles(femops.distribute(femops.l_shape(), comm))]
+    assert [one[:2] for one in found] == [one[:2] for one in expected]
+    for mine, whole in zip(found, expected, strict=True):
+        assert abs(mine[2] - whole[2]) <= 1
+        assert np.allclose(mine[3:], whole[3:], rtol=1e-8)
+
+
+@pytest.mark.parallel(1, 2, 3)
+def test_bits_are_the_same_on_any_number_of_ranks(comm, folder):
+    cut = femops.box((8, 6), comm=comm, reproducible=True).refined(lambda x: x[0] + x[1] < 0.8)
+    cut = cut.refined(lambda x: x[0] ** 2 + x[1] ** 2 < 0.1)
+    V = femops.H1(cut, 3)
+    A = femops.diffusion(V, lambda x: 1 + x[0]).constrained(V.boundary_dofs())
+    u, _ = femops.cg(A, A.rhs(femops.load(V, smooth)), M=femops.multigrid(A))
+    whole = gathered(comm, u)
+    alone = femops.box((8, 6), comm=Serial(), reproducible=True)
+    alone = alone.refined(lambda x: x[0] + x[1] < 0.8).refined(
+        lambda x: x[0] ** 2 + x[1] ** 2 < 0.1
+    )
+    W = femops.H1(alone, 3)
+    B = femops.diffusion(W, lambda x: 1 + x[0]).constrained(W.boundary_dofs())
+    w, _ = femops.cg(B, B.rhs(femops.load(W, smooth)), M=femops.multigrid(B))
+    np.testing.assert_array_equal(whole, w)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("name", ["bent squares", "cubes"])
+def test_files(comm, folder, name):
+    """States go to another number of ranks; VTU and pictures show all elements."""
+    mesh = tree(name)
+    V = femops.H1(mesh, 2)
+    u = V.interpolate(smooth)
+    for k, cut in enumerate(shared(mesh, comm)):
+        W = femops.H1(cut, 2)
+        path = femops.io.save_state(folder / f"{k}.state", {"u": (W, W.interpolate(smooth))})
+        back = femops.io.load_state(path, {"u": V}).vectors["u"]
+        assert abs(back - u).max() < 1e-14
+        femops.io.load_state(path, {"u": W})
+        shown = read_piece(femops.save(folder / f"{k}.vtu", W, u=W.interpolate(smooth)))
+        assert shown is None or shown == mesh.num_elements
+        if name == "cubes" and find_spec("matplotlib"):
+            femops.io.picture(folder / f"{k}.png", W, W.interpolate(smooth))
+
+
+def read_piece(path):
+    """Number of cells of a VTU file; None without VTK."""
+    return None if find_spec("vtk") is None else read_vtk(path).n_cells
