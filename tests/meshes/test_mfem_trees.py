@@ -427,3 +427,52 @@ def test_meshes_of_mfem_are_read(tmp_path, shape, limit, curved):
         assert np.allclose(mesh.element_centers(), centers_of(mfem, theirs))
         assert [femops.H1(mesh, p).ndofs for p in (1, 2, 3)] == true_dofs(mfem, theirs)
         assert mesh.num_boundary == theirs.GetNBE()
+
+
+def nonconforming(rows):
+    """Text of a file with these rows of elements and the unit square's vertices."""
+    lines = "\n".join(rows)
+    return (
+        f"MFEM NC mesh v1.0\n\ndimension\n2\n\nelements\n{len(rows)}\n{lines}\n\n"
+        "coordinates\n4\n2\n0 0\n1 0\n0 1\n1 1\n\nmfem_mesh_end\n"
+    )
+
+
+SQUARE, HOLE = "0 1 3 0 0 1 3 2", "-1 1 -1"
+DAMAGED_TREES = {
+    "child of itself, four times": (["-1 1 3 3 1 1 1 1"] * 2, "the child of one other at most"),
+    "same children at all levels": (
+        [f"-1 1 3 3 {i} {i} {i} {i}" for i in range(1, 15)] + [SQUARE],
+        "the child of one other at most",
+    ),
+    "cycle beside children that are holes": (
+        ["-1 1 3 3 1 2 3 4", *[HOLE] * 4, "-1 1 3 3 6 7 8 9", *[HOLE] * 4]
+        + ["-1 1 3 3 11 12 13 14", "-1 1 3 3 10 15 16 17", *[SQUARE] * 6],
+        "element 1 is a child, but has no vertices",
+    ),
+    "cycle": (
+        [SQUARE, "-1 1 3 3 2 3 4 5", "-1 1 3 3 1 6 7 8", *[SQUARE] * 6],
+        "no element its own parent",
+    ),
+    "negative vertex": ([SQUARE, "0 1 3 0 -7 1 3 2"], "line 9: number -7 of a vertex or child"),
+    "vertex from the end": (["0 1 3 0 0 1 -1 2"], "number -1 of a vertex or child"),
+    "negative child": (["-1 1 3 3 -2 1 2 3", SQUARE], "number -2 of a vertex or child"),
+    "child beyond": (["-1 1 3 3 1 2 3 4", SQUARE], "element 2 is a child"),
+    "holes alone": ([HOLE], "no element has vertices"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED_TREES)
+def test_damaged_trees_are_refused_at_once(case):
+    rows, message = DAMAGED_TREES[case]
+    with pytest.raises(MeshFormatError, match=message):
+        read_mfem(nonconforming(rows))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("\n2 3 10 7 5 8", "\n2 3 10 7 -5 8"), ("\n3 2 3 0 4", "\n3 2 3 -1 4")]
+)
+def test_negative_numbers_of_the_older_format_are_refused(old, new):
+    assert old in LEGACY
+    with pytest.raises(MeshFormatError, match="of a vertex or child: numbers begin at 0"):
+        read_mfem(LEGACY.replace(old, new))

@@ -208,20 +208,28 @@ def _halved_in_file(content: TreeContent) -> tuple[Ints, Ints, Ints, Ints]:
     """Root, level and path of each leaf, and its number in the file: (ne,) each."""
     dim, children = content.dim, content.children
     every = children[children[:, 0] >= 0].ravel()
-    bad = every[(every < 0) | (every >= len(children))]
+    bad = every[every >= len(children)]
     if len(bad):
         raise MeshFormatError(
             f"{content.where}: element {bad[0]} is a child, but elements are 0 to "
             f"{len(children) - 1}"
         )
+    used = (children[:, 0] >= 0) | (content.nodes[:, 0] >= 0)
+    if not used.any():
+        raise MeshFormatError(f"{content.where}: no element has vertices")
+    if not used[every].all():
+        raise MeshFormatError(
+            f"{content.where}: element {every[~used[every]][0]} is a child, but has no vertices and "
+            "no children"
+        )
     parent = np.full(len(children), -1, dtype=np.int64)
     parent[every] = np.repeat(np.flatnonzero(children[:, 0] >= 0), 2**dim)
-    used = (children[:, 0] >= 0) | (content.nodes[:, 0] >= 0)
+    several = len(every) != np.count_nonzero(parent >= 0)  # then trees may grow at each level
     cell = np.flatnonzero((parent < 0) & used)
     root, path, level = np.arange(len(cell)), np.zeros(len(cell), dtype=np.int64), 0
     found = []
     seen = 0
-    while len(cell):
+    while len(cell) and not several:
         seen += len(cell)
         leaf = children[cell, 0] < 0
         found.append([root[leaf], np.full(int(leaf.sum()), level), path[leaf], cell[leaf]])
@@ -234,10 +242,10 @@ def _halved_in_file(content: TreeContent) -> tuple[Ints, Ints, Ints, Ints]:
         root = np.repeat(root[inner], 2**dim)
         path = (path[inner, np.newaxis] << dim | np.arange(2**dim)).ravel()
         cell = children[cell[inner]].ravel()
-    if len(every) != len(np.unique(every)) or seen != int(used.sum()):
+    if several or seen != int(used.sum()):
         raise MeshFormatError(
-            f"{content.where}: {len(every)} children of {seen} elements: each element must be the "
-            "child of one other at most, and no element its own parent"
+            f"{content.where}: {len(every)} children of {int(used.sum())} elements: each element "
+            "must be the child of one other at most, and no element its own parent"
         )
     return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
 
@@ -399,6 +407,7 @@ def read_legacy_trees(scanner: Scanner) -> TreeContent:
     table = _table(scanner, "element", 2**dim + 2)
     _check_geometry(scanner, table[:, 1], dim, "element")
     attributes, nodes = table[:, 0], table[:, 2:][:, VTK_CORNERS[dim]]
+    _check_numbers(scanner, nodes.ravel().tolist())
     where = f"{scanner.name} (elements end at line {scanner.line})"
     boundary, marks = _boundary(scanner, dim)
     parents = np.zeros((0, 3), dtype=np.int64)
@@ -446,6 +455,11 @@ def _check_geometry(scanner: Scanner, kinds: Ints, dim: int, what: str) -> None:
         )
 
 
+def _check_numbers(scanner: Scanner, numbers: list[int]) -> None:
+    if min(numbers, default=0) < 0:
+        raise scanner.fail(f"number {min(numbers)} of a vertex or child: numbers begin at 0")
+
+
 def _check_isotropic(scanner: Scanner, kind: int, dim: int) -> None:
     if kind != 2**dim - 1:
         raise scanner.fail(
@@ -480,6 +494,7 @@ def _elements(scanner: Scanner, dim: int) -> tuple[Ints, Ints, Ints]:
                 f"element of {len(row)} numbers: there should be {width}: rank, attribute, "
                 f"geometry, type of refinement, and {2**dim} vertices or children"
             )
+        _check_numbers(scanner, row[4:])
         if not row[3] and row[0] != 0:
             raise scanner.fail(
                 f"an element belongs to rank {row[0]}: the file is a part of a mesh of several "
@@ -503,6 +518,7 @@ def _coarse(scanner: Scanner, dim: int) -> Ints:
         if len(row) != 2**dim + 1:
             raise scanner.fail(f"coarse element of {len(row)} numbers: give {2**dim + 1}")
         rows[number] = [int(word) for word in row[1:]]
+        _check_numbers(scanner, rows[number].tolist())
     return rows
 
 
