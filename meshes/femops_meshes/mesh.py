@@ -384,13 +384,20 @@ class Mesh:
             return self.refine(1 if len(chosen) else 0)
         return self._halved(chosen).balanced() if chosen.any() else self
 
-    def balanced(self) -> "Mesh":
+    def balanced(self, most: int | None = None) -> "Mesh":
         """Refine elements of trees that are more than one level above an element that touches them.
 
-        `refined` does so by itself.
+        `refined` does so by itself. It is an error if the mesh would have more elements than
+        ``most``.
         """
         mesh, chosen = self, self.trees.unbalanced()
         while chosen.any():
+            count = mesh.num_elements + int(chosen.sum()) * (2**self.dim - 1)
+            if most is not None and count > most:
+                raise MeshArgumentError(
+                    f"more than {most} elements would be needed so that those that touch each "
+                    "other differ by one level at most: refine more evenly"
+                )
             mesh = mesh._halved(chosen)
             chosen = mesh.trees.unbalanced()
         return mesh

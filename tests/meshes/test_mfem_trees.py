@@ -9,6 +9,7 @@ import pytest
 import femops
 from femops_meshes import (
     Mesh,
+    MeshArgumentError,
     MeshFormatError,
     MeshGeometryError,
     MeshTopologyError,
@@ -439,6 +440,7 @@ def nonconforming(rows):
 
 
 SQUARE, HOLE = "0 1 3 0 0 1 3 2", "-1 1 -1"
+CYCLE = ["-1 1 3 3 11 12 13 14", "-1 1 3 3 10 15 16 17", *[SQUARE] * 6]
 DAMAGED_TREES = {
     "child of itself, four times": (["-1 1 3 3 1 1 1 1"] * 2, "the child of one other at most"),
     "same children at all levels": (
@@ -446,8 +448,7 @@ DAMAGED_TREES = {
         "the child of one other at most",
     ),
     "cycle beside children that are holes": (
-        ["-1 1 3 3 1 2 3 4", *[HOLE] * 4, "-1 1 3 3 6 7 8 9", *[HOLE] * 4]
-        + ["-1 1 3 3 11 12 13 14", "-1 1 3 3 10 15 16 17", *[SQUARE] * 6],
+        ["-1 1 3 3 1 2 3 4", *[HOLE] * 4, "-1 1 3 3 6 7 8 9", *[HOLE] * 4, *CYCLE],
         "element 1 is a child, but has no vertices",
     ),
     "cycle": (
@@ -476,3 +477,51 @@ def test_negative_numbers_of_the_older_format_are_refused(old, new):
     assert old in LEGACY
     with pytest.raises(MeshFormatError, match="of a vertex or child: numbers begin at 0"):
         read_mfem(LEGACY.replace(old, new))
+
+
+def fan_around_a_deep_tree(number, levels):
+    """A file of cubes around an axis, one of which is halved along the axis again and again."""
+    columns = {"axis": (0.0, 0.0)}
+    for i in range(number):
+        for name, radius, turn in (("ring", 1, i), ("outer", 1.1, i + 0.5)):
+            angle = 2 * np.pi * turn / number
+            columns[name, i] = (radius * np.cos(angle), radius * np.sin(angle))
+    place = {name: at for at, name in enumerate(columns)}
+    roots = []
+    for i in range(number):
+        names = "axis", ("ring", i), ("ring", (i + 1) % number), ("outer", i)
+        low = [place[name] for name in names]
+        roots.append(low + [at + len(columns) for at in low])
+    vtk = [0, 1, 3, 2, 4, 5, 7, 6]
+    corners = list(product(range(2), repeat=3))  # z, y, x
+    lattice = {
+        (z << levels, y << levels, x << levels): vertex
+        for (z, y, x), vertex in zip(corners, roots[0], strict=True)
+    }
+    rows = ["", *("0 1 5 0 " + " ".join(str(root[c]) for c in vtk) for root in roots[1:])]
+    queue = [(0, (0, 0, 0), 1 << levels)]
+    for row, (z, y, x), size in queue:
+        half = size // 2
+        if y == x == 0 and half:
+            known = [len(rows) + c for c in range(8)]
+            queue += [
+                (row, (z + half * c, y + half * b, x + half * a), half)
+                for row, (c, b, a) in zip(known, corners, strict=True)
+            ]
+            rows += [""] * 8
+        else:
+            ends = [(z + size * c, y + size * b, x + size * a) for c, b, a in corners]
+            known = [lattice.setdefault(end, 2 * len(columns) - 8 + len(lattice)) for end in ends]
+        head = "-1 1 5 7 " if y == x == 0 and half else "0 1 5 0 "
+        rows[row] = head + " ".join(str(known[c]) for c in vtk)
+    positions = [f"{x:.17g} {y:.17g} {z}" for z in (0, 1) for x, y in columns.values()]
+    head = ["MFEM NC mesh v1.0", "dimension", "3", "elements", str(len(rows))]
+    tail = ["coordinates", str(len(positions)), "3", *positions, "mfem_mesh_end"]
+    return "\n".join([*head, *rows, *tail, ""])
+
+
+def test_balance_takes_a_multiple_of_the_file_at_most():
+    with pytest.warns(UserWarning, match="399 elements more"):
+        assert read_mfem(fan_around_a_deep_tree(20, 3)).num_elements == 468
+    with pytest.raises(MeshArgumentError, match="more than 41024 elements"):
+        read_mfem(fan_around_a_deep_tree(200, 6))

@@ -318,6 +318,8 @@ _SPLIT = (2, 4, 6)
 
 _HEADERS = ("MFEM mesh v1.0", "MFEM mesh v1.2", "MFEM mesh v1.3")
 _NONCONFORMING = ("MFEM NC mesh v1.0", "MFEM mesh v1.1")
+_MOST_BALANCED = 64
+"""Most elements of a balanced mesh per element of its file. One small element can divide all."""
 _END_TAG = "mfem_mesh_end"
 
 
@@ -501,7 +503,7 @@ def _build_trees(content: "TreeContent", positions: Floats | tuple[Collection, F
 
 def _told_balanced(mesh: Mesh, where: str) -> Mesh:
     """Refine elements until neighbours differ by one level, with a warning."""
-    balanced = mesh if mesh.forest is None else mesh.balanced()
+    balanced = mesh if mesh.forest is None else mesh.balanced(_MOST_BALANCED * mesh.num_elements)
     if balanced is not mesh:
         more = balanced.num_elements - mesh.num_elements
         warnings.warn(

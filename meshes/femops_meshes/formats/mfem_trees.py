@@ -217,10 +217,10 @@ def _halved_in_file(content: TreeContent) -> tuple[Ints, Ints, Ints, Ints]:
     used = (children[:, 0] >= 0) | (content.nodes[:, 0] >= 0)
     if not used.any():
         raise MeshFormatError(f"{content.where}: no element has vertices")
-    if not used[every].all():
+    holes = every[~used[every]]
+    if len(holes):
         raise MeshFormatError(
-            f"{content.where}: element {every[~used[every]][0]} is a child, but has no vertices and "
-            "no children"
+            f"{content.where}: element {holes[0]} is a child, but has no vertices and no children"
         )
     parent = np.full(len(children), -1, dtype=np.int64)
     parent[every] = np.repeat(np.flatnonzero(children[:, 0] >= 0), 2**dim)
