@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.adapt.transfer import Pairs
+from femops.parallel.collective_checks import check
+from femops.parallel.comm import Serial
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import AnyMesh
 from femops_common.arguments import checked
+from femops_meshes.checks import array
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh, chosen_elements
 
@@ -48,7 +51,8 @@ def change(mesh: AnyMesh, refine: ArrayLike = (), coarsen: ArrayLike = ()) -> An
     >>> femops.adapt.change(mesh, refine=[6], coarsen=range(4)).forest.level.tolist()
     [0, 0, 0, 1, 1, 1, 1]
     """
-    refine, coarsen = np.asarray(refine), np.asarray(coarsen)
+    with check(mesh.comm if isinstance(mesh, DistributedMesh) else Serial()):
+        refine, coarsen = array(refine, "refine"), array(coarsen, "coarsen")
     if isinstance(mesh, DistributedMesh):
         return mesh.changed(_changed, mesh.chosen(refine, None), mesh.chosen(coarsen, None))
     return _changed(mesh, chosen_elements(mesh, refine, None), chosen_elements(mesh, coarsen, None))

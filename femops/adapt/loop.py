@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from femops.adapt.change import change
 from femops.adapt.enriched import AnySpace, check_host, mesh_of, parts_of, vector_of
 from femops.adapt.goals import goal as goal_estimate
-from femops.adapt.marking import least, on_ranks
+from femops.adapt.marking import checked_estimates, least, on_ranks
 from femops.adapt.marking import mark as marked_by
 from femops.adapt.recovery import recovered
 from femops.adapt.residuals import residual
@@ -22,12 +22,16 @@ from femops.adapt.solving import Preconditioning, preconditioning, solved
 from femops.adapt.transfer import transfer
 from femops.errors import OperatorError, SolverError, SpaceError
 from femops.operators import Functional, Operator, Residual
+from femops.parallel.collective_checks import check
+from femops.parallel.comm import Communicator, Serial
 from femops.parallel.mesh import DistributedMesh
 from femops.solvers.inner_products import Sums
 from femops.solvers.newton import newton
 from femops.solvers.newton_steps import Linear
 from femops.spaces.base import AnyMesh
 from femops_common.arguments import Count, Fraction, NotNegative, checked, shown
+from femops_meshes.checks import array
+from femops_meshes.mesh import chosen_elements
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -209,7 +213,7 @@ def _cycles(
             value = J(u) if is_functional else sums.dot(V.check_vector(J, "goal(V)"), u)
             reference = None if exact is None else abs(exact - value)
         elif callable(estimator):
-            eta = np.asarray(estimator(equation, u), dtype=np.float64)
+            eta = _estimates(estimator(equation, u), mesh)
         elif estimator == "residual":
             eta = residual(_by_functions(equation), u)
         else:
@@ -221,8 +225,7 @@ def _cycles(
         marked = np.zeros(0, dtype=np.int64)
         if not done:
             found = mark(eta) if callable(mark) else marked_by(eta, fraction=mark, mesh=mesh)
-            marked = np.asarray(found)
-            marked = _divisible(mesh, marked)
+            marked = _divisible(mesh, found)
         effectivity = total / true if true else None
         yield mesh, u, Estimate(eta, total, error, effectivity, marked, V, cycle, iterations)
         if done or not V.comm.max(len(marked)):
@@ -232,10 +235,32 @@ def _cycles(
         last, cycle = (V, u), cycle + 1
 
 
-def _divisible(mesh: AnyMesh, marked: Ints) -> Ints:
+def _ranks(mesh: AnyMesh) -> Communicator:
+    return mesh.comm if isinstance(mesh, DistributedMesh) else Serial()
+
+
+def _estimates(found: Any, mesh: AnyMesh) -> Floats:
+    """Estimates (ne,) that a user's function has returned."""
+    own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+    with check(_ranks(mesh)):
+        eta = checked_estimates(found, 0)
+        if len(eta) != own.num_elements:
+            raise OperatorError(
+                f"the function estimate returned {len(eta)} numbers: return one for each of "
+                f"{own.num_elements} elements"
+            )
+    return eta
+
+
+def _divisible(mesh: AnyMesh, marked: Any) -> Ints:
     """Marked elements without those of the highest level that a tree can have."""
-    numbers = np.flatnonzero(marked) if marked.dtype == np.bool_ else marked.astype(np.int64)
-    own = mesh.part.elements if isinstance(mesh, DistributedMesh) else np.arange(mesh.num_elements)
+    with check(_ranks(mesh)):
+        marked = array(marked, "mark(eta)")
+    if isinstance(mesh, DistributedMesh):
+        numbers, own = np.flatnonzero(mesh.chosen(marked, None)), mesh.part.elements
+    else:
+        numbers = np.flatnonzero(chosen_elements(mesh, marked, None))
+        own = np.arange(mesh.num_elements)
     return numbers[mesh.trees.level[own[numbers]] < 62 // mesh.dim]
 
 

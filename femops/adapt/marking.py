@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import OperatorError
-from femops.parallel.collective_checks import check
+from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import Serial, gathered
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import AnyMesh
@@ -69,8 +69,9 @@ def mark(
     [1, 2]
     """
     shared = isinstance(mesh, DistributedMesh)
-    with check(mesh.comm if isinstance(mesh, DistributedMesh) else Serial()):
-        found = [_estimates(one, least=0 if shared else 1) for one in (eta, *more)]
+    comm = mesh.comm if isinstance(mesh, DistributedMesh) else Serial()
+    with check(comm):
+        found = [checked_estimates(one, least=0 if shared else 1) for one in (eta, *more)]
         lengths = sorted({len(one) for one in found})
         if mesh is not None:
             own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
@@ -79,6 +80,7 @@ def mark(
             raise OperatorError(
                 f"estimates have lengths {lengths}: give one number for each element, in all arrays"
             )
+    check_same(comm, "the estimates", {"number of arrays": len(found)}, error=OperatorError)
     choose = partial(_bulk if rule == "bulk" else _maximum, fraction=float(fraction))
     marked = [on_ranks(mesh, one, choose) for one in found]
     return np.unique(np.concatenate(marked))
@@ -119,7 +121,7 @@ def _maximum(eta: Floats, fraction: float) -> Ints:
     return np.flatnonzero((eta >= fraction * eta.max()) & (eta > 0.0))
 
 
-def _estimates(values: Any, least: int) -> Floats:
+def checked_estimates(values: Any, least: int) -> Floats:
     """Check a user's estimates of the elements, of which there are ``least`` or more."""
     eta = numbers_of(values, "eta", OperatorError)
     if eta.ndim != 1 or eta.size < least:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops.parallel.collective_checks import check
+from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import Communicator, communicator
 from femops.parallel.scattering import (
     WIDEST,
@@ -23,7 +23,7 @@ from femops.parallel.scattering import (
 from femops_common.arguments import checked, type_name
 from femops_kernels.derived import Derived
 from femops_meshes import Mesh, MeshArgumentError, Part, part_of
-from femops_meshes.checks import element_ranges
+from femops_meshes.checks import array, element_ranges
 from femops_meshes.forest import Forest
 from femops_meshes.mesh import Chosen, Parts, chosen_elements
 from femops_meshes.names import Names
@@ -162,6 +162,7 @@ class DistributedMesh:
         """True if ranks hold complete groups, so that results can be the same for 1 to 8 ranks."""
         return self.element_groups is not None
 
+    @checked(MeshArgumentError)
     def changed(
         self,
         function: Callable[..., Mesh],
@@ -187,7 +188,8 @@ class DistributedMesh:
         Raises
         ------
         MeshArgumentError
-            If a table has another length, or the function returns no mesh.
+            If a table has another length, tables differ between ranks, or the function returns no
+            mesh.
         RankError
             On other ranks, if rank 0 fails.
 
@@ -201,12 +203,17 @@ class DistributedMesh:
         """
         comm, count = self.comm, self.mesh.num_elements
         with check(comm):
-            rows = [np.asarray(table) for table in tables]
-            wrong = [each.shape for each in rows if each.shape[:1] != (count,)]
+            rows = [array(table, "a table") for table in tables]
+            wrong = [each for each in rows if each.shape[:1] != (count,)]
             if wrong:
                 raise MeshArgumentError(
-                    f"a table has shape {wrong[0]}: give a row for each of {count} elements"
+                    f"a table has shape {wrong[0].shape}: give a row for each of {count} elements"
                 )
+            wrong = [each for each in rows if each.dtype.kind not in "biufc"]
+            if wrong:
+                raise MeshArgumentError(f"a table has type {wrong[0].dtype}: give numbers")
+        shapes = [each.shape[1:] for each in rows]
+        check_same(comm, "the tables", {"shapes of their rows": shapes}, error=MeshArgumentError)
         whole = gathered_mesh(self.part, comm)
         numbers = comm.exchange({0: self.part.elements})
         sent = [comm.exchange({0: np.ascontiguousarray(each)}) for each in rows]

@@ -9,7 +9,7 @@ import pytest
 
 import femops
 from adapt import nist
-from femops.errors import OperatorError
+from femops.errors import MeshError, OperatorError
 
 
 def rate(case: Any, order: int, estimate: str, dofs: int, mark: float = 0.7) -> tuple[Any, Any]:
@@ -242,3 +242,37 @@ def test_nonlinear_problem() -> None:
 def test_bad_problems(call: Any, words: str) -> None:
     with pytest.raises(OperatorError, match=words):
         call()
+
+
+def poisson(mesh: Any) -> Any:
+    V = femops.H1(mesh, order=2)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    return A, A.rhs(femops.load(V, 1.0))
+
+
+BAD_FUNCTIONS = [
+    ({"mark": lambda _: [10**6]}, "elements run from 1000000"),
+    ({"mark": lambda _: [-1]}, "elements run from -1"),
+    ({"mark": lambda _: np.ones(3, dtype=bool)}, "the mask has shape"),
+    ({"mark": lambda _: [0.5]}, "give numbers"),
+    ({"mark": lambda _: "first"}, "give numbers"),
+    ({"mark": lambda _: None}, "give numbers"),
+    ({"estimate": lambda _, u: np.ones(len(u) + 1)}, "numbers: return one"),
+    ({"estimate": lambda _, u: np.ones((len(u), 2))}, "eta has shape"),
+    ({"estimate": lambda *_: "large"}, "eta"),
+    ({"estimate": lambda *_: np.full(16, np.nan)}, "not finite"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_FUNCTIONS)
+def test_results_of_users_functions_are_checked(options: Any, message: str) -> None:
+    with pytest.raises((OperatorError, MeshError), match=message):
+        [*femops.adapt.loop(poisson, femops.box((4, 4)), max_cycles=2, **options)]
+
+
+@pytest.mark.parametrize("bad", [None, [[1], [2, 3]], "all", [0.5]])
+def test_bad_elements_to_change(bad: Any) -> None:
+    mesh = femops.box((2, 2))
+    for elements in ({"refine": bad}, {"coarsen": bad}):
+        with pytest.raises(MeshError):
+            femops.adapt.change(mesh, **elements)

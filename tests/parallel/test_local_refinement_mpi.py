@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.errors import RankError, SpaceError
+from femops.errors import OperatorError, RankError, SpaceError
 from femops.parallel import DistributedMesh, Serial
 from femops.parallel.comm import gathered
 from femops.parallel.mesh import checksum
@@ -338,3 +338,63 @@ def test_files(comm, folder, name):
 def read_piece(path):
     """Number of cells of a VTU file; None without VTK."""
     return None if find_spec("vtk") is None else read_vtk(path).n_cells
+
+
+def of_ranks(comm, good, bad):
+    """A value for this rank: the last one has the bad one."""
+    return bad if comm.rank == comm.size - 1 else good
+
+
+BAD_CALLS = {
+    "number of tables": lambda mesh, n: mesh.changed(
+        lambda whole, *_: whole, *of_ranks(mesh.comm, [np.zeros(n)], [])
+    ),
+    "shapes of tables": lambda mesh, n: mesh.changed(
+        lambda whole, *_: whole, of_ranks(mesh.comm, np.zeros(n), np.zeros((n, 2)))
+    ),
+    "type of a table": lambda mesh, n: mesh.changed(
+        lambda whole, *_: whole, of_ranks(mesh.comm, np.zeros(n), np.array([{}] * n))
+    ),
+    "number of estimates": lambda mesh, n: femops.adapt.mark(
+        *of_ranks(mesh.comm, [np.ones(n)], [np.ones(n)] * 2), mesh=mesh
+    ),
+    "elements to change": lambda mesh, _: femops.adapt.change(
+        mesh, of_ranks(mesh.comm, [0], [[1], [2, 3]])
+    ),
+    "elements marked": lambda mesh, _: [
+        *femops.adapt.loop(
+            poisson, mesh, mark=lambda _: of_ranks(mesh.comm, [0], [10**6]), max_cycles=2
+        )
+    ],
+    "mask of marked elements": lambda mesh, n: [
+        *femops.adapt.loop(
+            poisson,
+            mesh,
+            mark=lambda _: of_ranks(mesh.comm, [0], np.ones(n - 1, dtype=np.bool_)),
+            max_cycles=2,
+        )
+    ],
+    "estimates": lambda mesh, n: [
+        *femops.adapt.loop(
+            poisson,
+            mesh,
+            estimate=lambda *_: np.ones(of_ranks(mesh.comm, (n,), (n, 2))),
+            max_cycles=2,
+        )
+    ],
+}
+
+
+def poisson(mesh):
+    V = femops.H1(mesh, 1)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    return A, A.rhs(femops.load(V, 1.0))
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_no_rank_waits_for_one_with_bad_arguments(comm, name):
+    mesh = femops.box((4, 4), comm=comm)
+    with pytest.raises((*FAILED, OperatorError)):
+        BAD_CALLS[name](mesh, mesh.mesh.num_elements)
+    assert comm.sum(1) == comm.size
