@@ -22,7 +22,7 @@ from femops.adapt.solving import Preconditioning, preconditioning, solved
 from femops.adapt.transfer import transfer
 from femops.errors import OperatorError, SolverError, SpaceError
 from femops.operators import Functional, Operator, Residual
-from femops.parallel.collective_checks import check
+from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import Communicator, Serial
 from femops.parallel.mesh import DistributedMesh
 from femops.solvers.inner_products import Sums
@@ -192,6 +192,8 @@ def _cycles(
     estimator, goal, exact = wanted
     mark, coarsen = marking
     tol, max_dofs, max_cycles = ends
+    facts = {"tol": tol, "max_dofs": max_dofs, "max_cycles": max_cycles, "coarsen": coarsen}
+    check_same(_ranks(mesh), "when the loop ends", facts, error=OperatorError)
     last: tuple[AnySpace, Vector] | None = None
     cycle = 0
     while max_cycles is None or cycle < max_cycles:

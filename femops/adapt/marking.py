@@ -80,7 +80,8 @@ def mark(
             raise OperatorError(
                 f"estimates have lengths {lengths}: give one number for each element, in all arrays"
             )
-    check_same(comm, "the estimates", {"number of arrays": len(found)}, error=OperatorError)
+    facts = {"number of arrays": len(found), "fraction": fraction, "rule": rule}
+    check_same(comm, "what is marked", facts, error=OperatorError)
     choose = partial(_bulk if rule == "bulk" else _maximum, fraction=float(fraction))
     marked = [on_ranks(mesh, one, choose) for one in found]
     return np.unique(np.concatenate(marked))

@@ -358,6 +358,15 @@ BAD_CALLS = {
     "number of estimates": lambda mesh, n: femops.adapt.mark(
         *of_ranks(mesh.comm, [np.ones(n)], [np.ones(n)] * 2), mesh=mesh
     ),
+    "fractions": lambda mesh, n: femops.adapt.mark(
+        np.ones(n), fraction=of_ranks(mesh.comm, 0.5, 0.4), mesh=mesh
+    ),
+    "ends of the loop": lambda mesh, _: [
+        *femops.adapt.loop(poisson, mesh, max_cycles=of_ranks(mesh.comm, 3, 1))
+    ],
+    "tolerances": lambda mesh, _: [
+        *femops.adapt.loop(poisson, mesh, of_ranks(mesh.comm, 1e-9, 1.0), max_cycles=3)
+    ],
     "elements to change": lambda mesh, _: femops.adapt.change(
         mesh, of_ranks(mesh.comm, [0], [[1], [2, 3]])
     ),
