@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -88,6 +89,53 @@ def killed_while_overwriting(path: Path, monkeypatch: pytest.MonkeyPatch) -> byt
             change(file, 2)
     assert path.read_bytes()[: len(OLD)] == OLD
     return expected.read_bytes()
+
+
+def interrupted(path: Path, after: int, seed: int) -> bool:
+    """Change a file, and raise KeyboardInterrupt at a line or return of the module.
+
+    Return whether there are so many. Python raises it as soon as a call of the system returns.
+    """
+    left = after
+
+    def lines(frame: Any, event: str, _: Any) -> Any:
+        nonlocal left
+        if event == "call":
+            return lines if frame.f_code.co_filename == module.__file__ else None
+        left -= event in ("line", "return")
+        if not left and event in ("line", "return"):
+            raise KeyboardInterrupt
+        return lines
+
+    before = sys.gettrace()
+    try:
+        with opened(path) as file:
+            change(file, seed)
+            sys.settrace(lines)  # for the calls that follow: the change itself is made here
+        return False
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files left open
+def test_an_interrupt_at_any_line_of_a_change_makes_all_of_it_or_nothing(tmp_path: Path) -> None:
+    path, found, after = made(tmp_path), set(), 1
+    assert not interrupted(path, 0, 0)
+    new = path.read_bytes()
+    while True:
+        path.write_bytes(OLD)
+        came = interrupted(path, after, 0)
+        recover(path)
+        now = path.read_bytes()
+        assert now in (OLD, new), f"line {after}"
+        found.add(now)
+        if not came:
+            break
+        after += 1
+    assert found == {OLD, new}
+    assert after > 50
 
 
 def test_the_journal_of_a_killed_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

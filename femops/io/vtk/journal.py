@@ -43,6 +43,8 @@ class JournaledFile(io.RawIOBase):
         self._file, self._journal, self._old_end, self._place = file, journal, end, 0
         self._length = os.fstat(file.fileno()).st_size
         self._pages: dict[int, bytearray] = {}
+        self.overwritten = False
+        """Whether old bytes may have changed, so that the file must keep the new ones."""
 
     def readable(self) -> bool:
         return True
@@ -121,6 +123,7 @@ class JournaledFile(io.RawIOBase):
         with writing(self._journal, durable=True) as file:
             file.write(head + _SUM.pack(zlib.crc32(head + entries)) + entries)
         to_disk(self._journal.parent)
+        self.overwritten = True
         _finish(self._journal, self._file)
 
     def _entry(self, place: int, page: bytearray) -> bytes:
@@ -238,12 +241,15 @@ def journaled(path: Path, reserve: Callable[[IO[bytes]], object]) -> Iterator[Jo
     real, journal = _real(path)
     with open(real, "r+b", buffering=0, opener=unlinked) as file:
         end = os.fstat(file.fileno()).st_size
+        changed = None
         try:
             reserve(file)
             changed = JournaledFile(file, journal, end)
             yield changed
             changed.commit()
         except BaseException:
-            if not os.path.lexists(journal):  # or `recover` does the rest
+            # an interrupt may come when the change is complete, and its journal removed
+            overwritten = changed is not None and changed.overwritten
+            if not overwritten and not os.path.lexists(journal):  # or `recover` does the rest
                 file.truncate(end)
             raise
