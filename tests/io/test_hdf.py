@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 import warnings
 from contextlib import suppress
@@ -195,6 +196,29 @@ def test_a_program_killed_while_it_overwrites(tmp_path, monkeypatch):
         series.save(2.0, V, u=V.zeros() + 2.0)
     assert [path] == list(tmp_path.iterdir())
     assert [grid["u"].max() for _, grid in steps_of(path)] == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("at", [1, 3, 9])
+def test_an_interrupt_while_hdf5_writes_waits_for_its_end(tmp_path, monkeypatch, at):
+    V = femops.H1(femops.box((3, 3)), 2)
+    path, write, calls = tmp_path / "run.vtkhdf", journal.JournaledFile.write, []
+
+    def interrupted(self, data):
+        calls.append(data)
+        if len(calls) == at:
+            signal.raise_signal(signal.SIGINT)
+        return write(self, data)
+
+    series = femops.io.TimeSeries(path)
+    series.save(0.0, V, u=V.zeros())
+    monkeypatch.setattr(journal.JournaledFile, "write", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        series.save(1.0, V, u=V.zeros())
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert len(calls) > 9
+    series.save(2.0, V, u=V.zeros())
+    assert femops.io.TimeSeries(path, existing="continue").times == (0.0, 2.0)
 
 
 @pytest.mark.parametrize("error", [KeyError("bad header"), ValueError("name already exists")])

@@ -10,7 +10,9 @@ from __future__ import annotations
 import io
 import math
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -181,7 +183,29 @@ def _opened_locked(path: Path, piece: Piece) -> Iterator[Any]:
             yield file[ROOT]
 
 
-def file_of(raw: Any, path: Path, mode: str = "r+") -> Any:
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C back until the end of the block.
+
+    If an interrupt ends a function that HDF5 has called to read or write, HDF5 may end the process.
+    """
+    known = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT) if known else None
+    if not callable(handler):  # Python raises nothing here
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def file_of(raw: Any, path: Path, mode: str = "r+") -> Iterator[Any]:
     """Open a file of HDF5 whose format has checksums."""
     raw.seek(0)
     head = raw.read(9)
@@ -192,7 +216,9 @@ def file_of(raw: Any, path: Path, mode: str = "r+") -> Any:
             f"'{path}' was not written by femops, or by a version without checksums: choose "
             "another name"
         )
-    return h5py().File(raw, mode, libver=_FORMAT)
+    package = h5py()
+    with _uninterrupted(), package.File(raw, mode, libver=_FORMAT) as file:
+        yield file
 
 
 def _make_room(file: IO[bytes], piece: Piece | None) -> None:
