@@ -162,6 +162,23 @@ def test_a_kernel_is_loaded_from_its_file(tmp_path, monkeypatch):
     }
 
 
+@pytest.mark.parametrize("damage", [b"", b"{}\n", None])
+def test_a_file_that_is_damaged_as_soon_as_it_is_written(tmp_path, monkeypatch, damage):
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(specialize, "_loaded", {})
+    seal, file = cache.seal, tmp_path / "sum_4.kernel"
+
+    def damaged(path):
+        seal(path)
+        file.unlink()
+        if damage is not None:
+            file.write_bytes(damage)
+
+    monkeypatch.setattr(cache, "seal", damaged)
+    assert specialize.load("sum_4", source(4)).total(1, 2.0) == 9
+
+
 def test_kernels_are_named_after_the_processor(monkeypatch):
     """The code for another is another file."""
     import llvmlite.binding as llvm

@@ -127,7 +127,7 @@ def _load_in(folder: Path, name: str, text: str) -> CompiledKernel:
             content = compiled(name, text, str(path))
         kernel_cache.write_whole(path.with_suffix(_SUFFIX), content)
         kernel_cache.seal(path)
-        return loaded(name, read_private(path.with_suffix(_SUFFIX)))
+        return loaded(name, content)
 
 
 def _notice(folder: Path) -> AbstractContextManager[None]:
