@@ -177,6 +177,18 @@ def test_sealed_files_that_are_no_kernels_are_compiled_again(run, tmp_path):
     assert run(everything, tmp_path, SMALL) == ""
 
 
+def test_sparse_files_take_no_memory(run, tmp_path):
+    """A file of some kilobytes on the disk may have any length."""
+    everything = "notice.AFTER = 1e9\nfor number in range(1, 4): kernel(number)"
+    run(everything, tmp_path, SMALL)
+    for number, suffix in enumerate((".kernel", ".sha256", ".py"), 1):
+        os.truncate(tmp_path / f"kernel_{number}{suffix}", 2**40)
+    said = run(everything, tmp_path, SMALL)
+    assert re.findall(r"kernel kernel_(\d) in .* was damaged", said) == ["1"]
+    assert max(path.stat().st_size for path in tmp_path.iterdir()) < 2**20
+    assert run(everything, tmp_path, SMALL) == ""
+
+
 def test_without_memory_a_kernel_is_an_error(run, tmp_path):
     """LLVM would end the process."""
     pytest.importorskip("resource")

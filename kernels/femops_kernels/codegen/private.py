@@ -26,6 +26,9 @@ else:
 
 _ELSEWHERE = "set FEMOPS_CACHE to a folder that only you can write"
 
+_LARGEST = 1 << 26
+"""Bytes, more than a kernel has. A sparse file on a disk may have any number."""
+
 _MOST_LINKS = 40
 """Most symbolic links on the way to a folder, as in Linux."""
 
@@ -59,13 +62,17 @@ def private_folder(folder: Path) -> Path:
 
 
 def read_private(path: Path) -> bytes:
-    """Content of a file in a private folder that only this user and root can have written."""
+    """Content of a file in a private folder that only this user and root can have written.
+
+    Of a file that is larger than any of these, only the beginning, as of one that is damaged.
+    """
     if _POSIX:
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
             raise CacheError(f"'{path}' is no plain file but a link, folder or pipe: remove it")
         _check(path, found)
-    return path.read_bytes()
+    with path.open("rb") as file:
+        return file.read(_LARGEST)
 
 
 def _found_or_made(folder: Path) -> os.stat_result:
