@@ -43,8 +43,7 @@ class JournaledFile(io.RawIOBase):
         self._file, self._journal, self._old_end, self._place = file, journal, end, 0
         self._length = os.fstat(file.fileno()).st_size
         self._pages: dict[int, bytearray] = {}
-        self.overwritten = False
-        """Whether old bytes may have changed, so that the file must keep the new ones."""
+        self.overwritten = False  # true from when old bytes change: the file must keep the new ones
 
     def readable(self) -> bool:
         return True
