@@ -15,7 +15,11 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
-from femops.operators.assembly.diagonal import assemble_diagonal
+from femops.operators.assembly.diagonal import (
+    assemble_diagonal,
+    hanging_diagonal,
+    terms_on_diagonal,
+)
 from femops.operators.execution.backend import (
     Backend,
     Ints,
@@ -61,6 +65,7 @@ from femops_kernels.cuda.operator.dofs import (
     Shared,
 )
 from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
+from femops_kernels.cuda.operator.hanging import HangingTable
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.many import for_many
 from femops_kernels.cuda.operator.order import Order
@@ -77,7 +82,7 @@ from femops_kernels.device import Device, DeviceChannel
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import equal_runs
-from femops_kernels.spec import PointSpec, SeparableSpec
+from femops_kernels.spec import PointSpec, SeparableSpec, Side
 from femops_meshes.mesh import Mesh
 
 _dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
@@ -106,20 +111,45 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
     """Dof tables of a space on the device, uploaded once."""
     if space not in _dofs:
         indices, side = space.restriction.indices, side_of(space)
-        runs = equal_runs(space.dim, space.p1d, side.broken)
+        runs, hanging = equal_runs(space.dim, space.p1d, side.broken), _hanging(space, side)
+        if hanging is not None:
+            indices = hanging.indices
         table = DofTable.of(indices, runs)
         shared = None
         if space.volume.reproducible:
             ordered = replace(runs, single=not space.domain.covers)
-            shared = DeviceShared.of(device, Shared.of(indices, ordered))
+            shared = DeviceShared.of(device, Shared.of(indices, ordered, hanging))
         touched = _touched(space)
         starts, turned = device.upload(table.starts), device.upload(table.turned)
         on_device, num_touched = device.upload(touched), int(touched[-1])
-        owned = None if space.halo is None else space.volume.ndofs
         size = space.volume.ndofs
+        owned = None if space.halo is None and hanging is None else size
+        unmet = None if hanging is None else _unmet(indices, touched)
+        hanging = None if hanging is None else hanging.uploaded(device)
         tables, inside = (starts, turned, on_device, indices), table.inside(runs)
-        _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size, inside)
+        more = inside, hanging, unmet
+        _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size, *more)
     return _dofs[space]
+
+
+def _hanging(space: DomainSpace, side: Side) -> HangingTable | None:
+    """Nodes of elements that are interpolated; None if all nodes have dofs of their own."""
+    hanging = space.restriction.hanging
+    if hanging is None:
+        return None
+    indices, size = space.restriction.indices, space.volume.ndofs
+    runs, layers = equal_runs(space.dim, space.p1d, side.broken), side.layers or space.p1d
+    rows = hanging.hanging, hanging.parts
+    return HangingTable.of(indices, size, runs, *rows, hanging.halves, layers)
+
+
+def _unmet(indices: Ints, touched: NDArray[np.int32]) -> Ints:
+    """Dofs (n,) that the element which is first to touch them has only in places of ghosts."""
+    first = np.repeat(np.arange(len(indices)), np.diff(touched))
+    met, own = np.zeros(len(first), dtype=np.bool_), indices < len(first)
+    dofs = indices[own]
+    met[dofs[first[dofs] == np.nonzero(own)[0]]] = True
+    return np.flatnonzero(~met)
 
 
 def _touched(space: DomainSpace) -> NDArray[np.int32]:
@@ -316,6 +346,9 @@ class DeviceBackend(Backend):
         nothing: NDArray[Any] = xp.zeros(size, term.dtype)
         out: NDArray[Any] = xp.zeros(size, term.dtype)
         whole.diagonal().apply(nothing, out)
+        for factor, part in terms_on_diagonal(summands):
+            if (more := hanging_diagonal(part)) is not None:
+                out += part.spaces[0].memory.put((factor * more).astype(term.dtype))
         return out
 
     def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:

@@ -24,6 +24,7 @@ from femops_kernels.cuda.operator.dofs import (
     centre,
 )
 from femops_kernels.cuda.operator.grid import launch_portions
+from femops_kernels.cuda.operator.hanging import Interpolation
 from femops_kernels.cuda.operator.inputs import CLEARED, CONSTRAINED, STATE
 from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
@@ -119,7 +120,10 @@ class DeviceSweep(DeviceLaunch):
         keep: float,
         panels: Panels = ONE,
     ) -> None:
-        self.panels = panels
+        hanging = any(end.dofs.hanging is not None for end in (*sources, *targets))
+        # panels of a launch with ghosts that hang are worked on one after the other
+        self.panels = Panels(panels.nvec) if hanging else panels
+        self._repeated = panels.count if hanging else 1
         self.device, self.kernel, self.count = device, kernel, len(sources[0].dofs.indices)
         self._given = sources, targets, data, keep
         ghosts = np.any([end.dofs.with_ghosts for end in (*sources, *targets)], axis=0)
@@ -129,6 +133,10 @@ class DeviceSweep(DeviceLaunch):
             self._functionals = device.xp.empty((count, self.count), kernel.spec.dtype)
         self._combines: list[tuple[int, Combine]] = []
         self._kept: list[Marked] = []  # while they are, other sweeps share them
+        # before and after a launch: places of vectors, and what fills their ghosts or empties them
+        self._before: list[tuple[int, Interpolation]] = []
+        self._after: list[tuple[int, Interpolation]] = []
+        self._rows: list[tuple[int, int, DeviceIdentityRows]] = []  # that no element sets
         self._arrays = self._made_arrays(sources, targets, data)
         self._bound: tuple[Function, NDArray[Any]] | None = None
         one = len(sources) == len(targets) == 1 and not count
@@ -159,6 +167,7 @@ class DeviceSweep(DeviceLaunch):
         }
         for k, (side, end) in enumerate(zip(kernel.spec.sources, sources, strict=True)):
             arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
+            arrays[f"ghosts_in{suffix(k)}"] = self._hanging(side, end, CLEARED)
         for k, (side, end) in enumerate(zip(kernel.spec.targets, targets, strict=True)):
             arrays |= self._output(k, side, end)
         return arrays
@@ -176,18 +185,47 @@ class DeviceSweep(DeviceLaunch):
         self._kept.append(marked)
         parts = None
         if kernel.spec.reproducible and not (alone(side) and len(kernel.spec.targets) > 1):
-            shared = dofs.shared
+            shared, hanging = dofs.shared, dofs.hanging
             if shared is None:  # another field's space is reproducible
                 runs = runs_of(side, kernel.spec.dim)
-                shared = DeviceShared.of(device, Shared.of(dofs.indices, runs))
-            parts = device.xp.empty(dofs.indices.size * side.ncomp, kernel.spec.dtype)
+                shared = DeviceShared.of(device, Shared.of(dofs.indices, runs, hanging))
+            more = 0 if hanging is None else hanging.slots
+            parts = device.xp.zeros((dofs.indices.size + more) * side.ncomp, kernel.spec.dtype)
             combine = Combine(device, kernel.spec.dtype, side.ncomp, shared, parts)
             self._combines.append((end.begin * kernel.spec.dtype.itemsize, combine))
         values: dict[str, Any] = dict.fromkeys(OUTPUT)
         values |= {"starts_out": dofs.starts, "turned_out": dofs.turned, "parts": parts}
         values |= {"flags_out": marked.flags, "marks_out": marked.marks, "touched": dofs.touched}
         values |= {"owned_out": (dofs.owned or 0) * side.ncomp}
+        values |= {"ghosts_out": self._hanging(side, end, CONSTRAINED, parts)}
+        keep = self._given[3]
+        if dofs.unmet is not None and keep:
+            rows = end.marked[np.isin(end.marked // side.ncomp, dofs.unmet)]
+            made = DeviceIdentityRows(device, rows, keep, kernel.spec.dtype, self.panels.nvec)
+            of = self._given[0][kernel.spec.blocks[k]]
+            self._rows.append((self._place(of), self._place(end), made))
         return {f"{name}{suffix(k)}": value for name, value in values.items()}
+
+    def _hanging(self, side: Side, end: DeviceEnd, mark: int, parts: Any = None) -> Any:
+        """Ghosts of the hanging nodes of a field or test function; None if there are none.
+
+        They are filled before each launch, or emptied after it, unless they take no part in it.
+        """
+        dofs, kernel, nvec, back = end.dofs, self.kernel, self.panels.nvec, mark == CONSTRAINED
+        if dofs.hanging is None:
+            return None
+        ghosts = self.device.xp.zeros(dofs.hanging.ghosts * side.ncomp * nvec, kernel.spec.dtype)
+        if not side.masked:
+            marks = dofs.marked(self.device, end.marked, side.ncomp, mark).marks
+            made = Interpolation(
+                self.device, dofs.hanging, marks, ghosts, side.ncomp, nvec, back=back, parts=parts
+            )
+            (self._after if back else self._before).append((self._place(end), made))
+        return ghosts
+
+    def _place(self, end: DeviceEnd) -> int:
+        """Bytes from the beginning of a vector to a field or test function."""
+        return self.kernel.spec.dtype.itemsize * end.begin * self.panels.nvec
 
     @property
     def functionals(self) -> Any:
@@ -208,6 +246,7 @@ class DeviceSweep(DeviceLaunch):
         # a block joins the sums of as many blocks as it has threads: one thread would make no
         # progress
         room = merged.shared_bytes <= self.device.shared_bytes and merged.threads > 1
+        room = room and not self.kernel.spec.hanging
         return self._alike and self._num_first_touched == size and factors and room
 
     def clearing(self, size: int) -> Clearing | None:
@@ -247,7 +286,14 @@ class DeviceSweep(DeviceLaunch):
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
     def diagonal(self) -> DeviceSweep:
-        kernel = unspilled(replace(self.kernel, entry="diagonal"), self.device)
+        spec = self.kernel.spec
+        if spec.hanging:  # their entries are computed otherwise
+            sides = {s: replace(s, masked=True) for s in (*spec.sources, *spec.targets)}
+            made, tests_made = (
+                tuple(sides[s] for s in each) for each in (spec.sources, spec.targets)
+            )
+            spec = replace(spec, sources=made, targets=tests_made)
+        kernel = unspilled(replace(self.kernel, spec=spec, entry="diagonal"), self.device)
         sources, targets, data, _ = self._given
         none = np.zeros(0, dtype=np.int64)
         fields, tests = ([DeviceEnd(e.dofs, none) for e in side] for side in (sources, targets))
@@ -266,13 +312,30 @@ class DeviceSweep(DeviceLaunch):
     def data_bytes(self) -> int:
         """Bytes of data, geometry and dof tables that a launch reads besides the vectors."""
         # arguments that a launch writes, does not use, or that are plain numbers
-        unread = ("touched", "parts", "functionals", "owned")
+        unread = ("touched", "parts", "functionals", "owned", "ghosts")
         read = {id(a): a for k, a in self._arrays.items() if k.split("_")[0] not in unread}
-        return sum(int(array.nbytes) for array in read.values() if array is not None)
+        hanging = sum(made.nbytes for _, made in (*self._before, *self._after))
+        return hanging + sum(int(array.nbytes) for array in read.values() if array is not None)
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
-        self.some(0, self.blocks, x=x, y=y, alpha=alpha, add=add)
-        self.combine(y)
+        for _ in range(self._repeated):
+            for place, filling in self._before:
+                filling.launch(x + place)
+            self.some(0, self.blocks, x=x, y=y, alpha=alpha, add=add)
+            for place, emptying in self._after:
+                emptying.launch(y + place)
+            self.combine(y)
+            for of, place, rows in self._rows:
+                rows.launch(x + of, y + place, alpha, add=True)
+            x, y = x + self._panel_bytes[0], y + self._panel_bytes[1]
+
+    @property
+    def _panel_bytes(self) -> tuple[int, int]:
+        """Bytes of a panel of x, and of y."""
+        sources, targets, _, _ = self._given
+        size, spec = self.kernel.spec.dtype.itemsize * self.panels.nvec, self.kernel.spec
+        inside = size * sources[0].dofs.size * spec.source.ncomp
+        return inside, size * targets[0].dofs.size * spec.target.ncomp if targets else 0
 
     def some(self, begin: int, end: int, **arguments: Any) -> None:
         """Launch the kernel on the portions begin to end - 1."""
