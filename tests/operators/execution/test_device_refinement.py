@@ -48,3 +48,196 @@ def test_cells(name: str, p: int, level: Any, device: Any) -> None:
     mesh = tree(name)
     matrix = reference(lambda W: femops.form(transport, W), femops.H1(mesh, p))
     check(femops.form(transport, femops.H1(mesh, p, device=device), level=level), matrix)
+
+
+def stretching(u: Any, x: Any) -> Any:
+    """Of several components."""
+    return {"grad": u.grad * (1 + x[0]) + u.grad.T}
+
+
+def through(u: Any, x: Any, n: Any) -> Any:
+    """Over the boundary, with derivatives."""
+    return {"value": u * (1 + x[0]) + u.grad @ n, "grad": u * n}
+
+
+def penalised(u: Any, n: Any) -> Any:
+    return {"jump": 3 * u.jump - 0.5 * u.mean.grad @ n, "mean": {"grad": -u.jump * n}}
+
+
+def slopes(u: Any, n: Any) -> Any:
+    return {"jump": {"grad": (u.jump.grad @ n) * n}}
+
+
+def mixed(v: Any, p: Any) -> Any:
+    """Of two fields."""
+    return {"v": {"grad": v.grad, "value": p.grad}, "p": {"value": v.div + p, "grad": p.grad}}
+
+
+def conditions(V: Any) -> Any:
+    return femops.diffusion(V, lambda x: 1 + x[0] ** 2) + femops.mass(V)
+
+
+def own_and_walls(V: Any) -> Any:
+    A = femops.form(transport, V) + 2.0 * femops.form(through, V, boundary="all")
+    return A.constrained(V.boundary_dofs(1))
+
+
+def two_fields(V: Any) -> Any:
+    W = femops.Product(v=V, p=femops.H1(V.mesh, 1, device=V.device))
+    return femops.form(mixed, W).constrained(W.positions(v=V.boundary_dofs()))
+
+
+def to_pressures(V: Any) -> Any:
+    return femops.divergence(V, femops.L2(V.mesh, V.order - 1, device=V.device))
+
+
+FORMS: dict[str, tuple[Callable[[Any], Any], Callable[..., Any]]] = {
+    "components": (lambda V: femops.form(stretching, V), lambda m, **o: femops.H1(m, 2, m.dim, **o)),
+    "boundary": (lambda V: femops.form(through, V, boundary="all"), lambda m, **o: femops.H1(m, 2, **o)),
+    "boundary mass": (femops.boundary_mass, lambda m, **o: femops.H1(m, 3, **o)),
+    "conditions": (lambda V: conditions(V).constrained(V.boundary_dofs(1)), lambda m, **o: femops.H1(m, 2, **o)),
+    "eliminated": (lambda V: conditions(V).eliminated(V.boundary_dofs()), lambda m, **o: femops.H1(m, 3, **o)),
+    "sum": (own_and_walls, lambda m, **o: femops.H1(m, 2, **o)),
+    "bernstein": (conditions, lambda m, **o: femops.H1(m, 3, family="bernstein", **o)),
+    "two fields": (two_fields, lambda m, **o: femops.H1(m, 2, m.dim, **o)),
+    "divergence": (to_pressures, lambda m, **o: femops.H1(m, 2, m.dim, **o)),
+    "penalty": (lambda V: femops.form(penalised, V, faces="interior"), lambda m, **o: femops.L2(m, 2, **o)),
+    "penalty of nodes": (lambda V: femops.form(penalised, V, faces="interior"), lambda m, **o: femops.L2(m, 2, family="gll", **o)),
+    "penalty of slopes": (lambda V: femops.form(penalised, V, faces="interior"), lambda m, **o: femops.L2(m, 3, family="hermite", **o)),
+    "upwind": (lambda V: femops.upwind_convection(V, [1.0, -0.5, 2.0][: V.dim]), lambda m, **o: femops.L2(m, 2, family="gll", **o)),
+    "continuous": (lambda V: femops.form(slopes, V, faces="interior"), lambda m, **o: femops.H1(m, 2, **o)),
+}
+
+
+@pytest.mark.parametrize("name", ["bent squares", "cubes"])
+@pytest.mark.parametrize("form", FORMS)
+def test_forms(form: str, name: str, device: Any) -> None:
+    make, space = FORMS[form]
+    mesh = tree(name)
+    matrix = make(space(mesh)).assemble().toarray()
+    for options in ({}, {"reproducible": True}) if space(mesh).continuous else ({},):
+        A = make(space(mesh, device=device, **options))
+        check(A, matrix, 1e-13)
+
+
+# --- residuals, types, solvers --------------------------------------------------------------------
+
+
+def heat(u: Any, x: Any) -> Any:
+    return {"grad": (1 + u * u) * u.grad, "value": x[0] * u.value**3}
+
+
+def walls(u: Any, n: Any) -> Any:
+    return {"value": u.value**3 * (u.grad @ n), "grad": (1 + u * u) * n * u}
+
+
+def jumps(u: Any, n: Any) -> Any:
+    return {"jump": u.mean**2 * u.jump - u.mean.grad @ n, "mean": {"grad": -(u.jump**2) * n}}
+
+
+def kinks(u: Any, n: Any) -> Any:
+    return {"jump": {"grad": (1 + u.mean**2) * u.jump.grad}}
+
+
+RESIDUALS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "cells": (heat, femops.H1, {}),
+    "walls": (walls, femops.H1, {"boundary": "all"}),
+    "faces": (jumps, femops.L2, {"faces": "interior"}),
+    "faces, continuous": (kinks, femops.H1, {"faces": "interior"}),
+}
+
+
+@pytest.mark.parametrize("name", ["bent squares", "cubes"])
+@pytest.mark.parametrize("form", RESIDUALS)
+def test_residuals(form: str, name: str, device: Any) -> None:
+    function, space, domain = RESIDUALS[form]
+    mesh = tree(name)
+    here, there = space(mesh, 2), space(mesh, 2, device=device)
+    u, v = np.random.default_rng(1).standard_normal((2, here.size))
+    F, G = (femops.residual(function, V, **domain) for V in (here, there))
+    expected = F.residual(u)
+    assert abs(G.residual(u) - expected).max() < 1e-13 * abs(expected).max()
+    J, K = F.jacobian(u), G.jacobian(u)
+    expected = J @ v
+    assert abs(K @ v - expected).max() < 1e-13 * abs(expected).max()
+    diagonal = J.diagonal()
+    assert abs(K.diagonal() - diagonal).max() < 1e-13 * abs(diagonal).max()
+    other = F.jacobian(v) @ u
+    assert abs(G.jacobian(v) @ u - other).max() < 1e-13 * abs(other).max()
+
+
+def test_functionals(device: Any) -> None:
+    mesh = tree("squares")
+
+    def energy(u: Any) -> Any:
+        return u**2 + u.grad @ u.grad
+
+    here, there = (femops.functional(energy, femops.H1(mesh, 3, device=d)) for d in (None, device))
+    u = np.random.default_rng(1).standard_normal(femops.H1(mesh, 3).size)
+    assert there(u) == pytest.approx(here(u), rel=1e-13)
+
+
+@pytest.mark.parametrize("name", ["bent squares", "cubes"])
+def test_single_precision(name: str, device: Any) -> None:
+    mesh = tree(name)
+    make = lambda V: femops.form(transport, V, dtype="float32")  # noqa: E731
+    matrix = make(femops.H1(mesh, 3)).assemble().toarray()
+    A = make(femops.H1(mesh, 3, device=device))
+    x = np.random.default_rng(0).standard_normal(A.shape[1]).astype("float32")
+    most = abs(matrix).sum(axis=1).max() * abs(x).max()
+    assert (A @ x).dtype == np.float32
+    assert abs(A @ x - matrix @ x).max() < 20 * np.finfo("float32").eps * most
+
+
+def test_complex_numbers(device: Any) -> None:
+    mesh = tree("bent squares")
+
+    def wave(u: Any) -> Any:
+        return {"grad": u.grad, "value": (1 + 2j) * u}
+
+    here, there = (femops.form(wave, femops.H1(mesh, 3, device=d)) for d in (None, device))
+    x = np.random.default_rng(0).standard_normal((2, here.shape[1])).T @ [1, 1j]
+    assert abs(there @ x - here @ x).max() < 1e-13 * abs(here @ x).max()
+
+
+def test_panels(device: Any) -> None:
+    """Several panels of many vectors, the last of which is not full."""
+    mesh = tree("cubes")
+    V = femops.H1(mesh, 2, mesh.dim)
+    X = np.random.default_rng(1).standard_normal((V.size, 12))
+    A, B = (
+        femops.elasticity(W, 1.3, 0.7).constrained(V.boundary_dofs(1))
+        for W in (V, femops.H1(mesh, 2, mesh.dim, device=device))
+    )
+    many = B @ femops.fields.multivector.MultiVector.from_columns(B.space, X, width=5)
+    assert abs(many.columns() - A @ X).max() < 1e-13 * abs(A @ X).max()
+    assert abs(B @ X - A @ X).max() < 1e-13 * abs(A @ X).max()
+
+
+@pytest.mark.parametrize("name", ["squares", "cubes"])
+def test_the_same_bits(name: str, device: Any) -> None:
+    mesh = tree(name)
+    V = femops.H1(mesh, 3, device=device, reproducible=True)
+    A = femops.form(transport, V) + femops.form(through, V, boundary="all")
+    x = np.random.default_rng(1).standard_normal(V.size)
+    first = A @ x
+    device.backwards = True
+    assert np.array_equal(A @ x, first)
+
+
+@pytest.mark.parametrize("name", ["squares", "cubes"])
+def test_solves(name: str, device: Any) -> None:
+    """Conjugate gradients with Jacobi's iterations, and multigrid: iterations of the host."""
+    mesh = tree(name)
+    found = []
+    for V in (femops.H1(mesh, 4 if mesh.dim == 2 else 2, device=d) for d in (None, device)):
+        A = femops.diffusion(V).constrained(V.boundary_dofs())
+        b = A.rhs(femops.load(V, 1.0))
+        for M in (femops.jacobi(A), femops.multigrid(A)):
+            u, info = femops.cg(A, b, M=M, rtol=1e-10)
+            assert info.converged
+            found.append((u, info.iterations))
+    for k in (0, 1):
+        (u, n), (v, m) = found[k], found[k + 2]
+        assert abs(u - v).max() < 1e-8 * abs(u).max()
+        assert abs(n - m) <= 1

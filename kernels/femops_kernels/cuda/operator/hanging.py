@@ -85,8 +85,8 @@ class HangingTable:
 
     def contributions(self) -> tuple[Ints, Ints]:
         """Dof and slot (n,) of each contribution of hanging nodes, where each has a slot."""
-        stages = [(np.asarray(s.lists), np.asarray(s.units)[:, 0]) for s in self.stages]
-        dofs = np.concatenate([lists[number].ravel() for lists, number in stages])
+        each = [stage.lists[stage.units[:, 0]].ravel() for stage in self.stages]
+        dofs = np.concatenate([np.zeros(0, np.int32), *each])  # of some faces nothing hangs
         slots = np.flatnonzero((dofs >= 0) & (dofs < self.owned))
         return dofs[slots].astype(np.int64), slots
 
