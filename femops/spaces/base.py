@@ -242,6 +242,11 @@ class Space(DomainSpace, ABC):
             self._share_out(self.distributed)
         if self.signed and self.device is not None:
             raise SpaceError("elements with signs have no kernels on a device: leave out device")
+        if self.restriction.hanging is not None and self.device is not None and self.comm.size > 1:
+            raise SpaceError(
+                "locally refined meshes are not for ranks with a GPU each yet: take one GPU, or "
+                "leave out device"
+            )
         carriers = self.mesh.topology.carriers
         hangs = carriers is not None and len(carriers.hanging)
         if hangs and self.continuous and self.restriction.hanging is None:

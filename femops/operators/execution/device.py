@@ -124,7 +124,7 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
         on_device, num_touched = device.upload(touched), int(touched[-1])
         size = space.volume.ndofs
         owned = None if space.halo is None and hanging is None else size
-        unmet = None if hanging is None else _unmet(indices, touched)
+        unmet = None if hanging is None else _unmet(space, indices, touched)
         hanging = None if hanging is None else hanging.uploaded(device)
         tables, inside = (starts, turned, on_device, indices), table.inside(runs)
         more = inside, hanging, unmet
@@ -143,13 +143,18 @@ def _hanging(space: DomainSpace, side: Side) -> HangingTable | None:
     return HangingTable.of(indices, size, runs, *rows, hanging.halves, layers)
 
 
-def _unmet(indices: Ints, touched: NDArray[np.int32]) -> Ints:
-    """Dofs (n,) that the element which is first to touch them has only in places of ghosts."""
-    first = np.repeat(np.arange(len(indices)), np.diff(touched))
-    met, own = np.zeros(len(first), dtype=np.bool_), indices < len(first)
-    dofs = indices[own]
-    met[dofs[first[dofs] == np.nonzero(own)[0]]] = True
-    return np.flatnonzero(~met)
+def _unmet(space: DomainSpace, indices: Ints, touched: NDArray[np.int32]) -> Ints:
+    """Dofs (n,) that the element which is first to touch them has only in places of ghosts.
+
+    ``indices`` (ne, nodes) has ghosts in these places; for ``touched`` see `_touched`.
+    """
+    assert space.restriction.hanging is not None
+    some = np.unique(space.restriction.hanging.hanging[:, 0])
+    places, own = space.restriction.indices[some], indices[some]
+    first = (places >= touched[some, np.newaxis]) & (places < touched[some + 1, np.newaxis])
+    row, node = np.nonzero(first & (own != places))
+    dofs = places[row, node]
+    return np.unique(dofs[(own[row] != dofs[:, np.newaxis]).all(axis=1)])
 
 
 def _touched(space: DomainSpace) -> NDArray[np.int32]:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import femops
-from femops.operators.execution.device import LEVELS
+from femops.operators.execution.device import LEVELS, device_dofs
+from femops_kernels.cuda.operator import sweep
+from support.cases.kernels import bend
 from support.cuda import host_device as host_device_fixture
 from support.refined import reference, tree
 
@@ -195,7 +197,7 @@ def test_complex_numbers(device: Any) -> None:
     def wave(u: Any) -> Any:
         return {"grad": u.grad, "value": (1 + 2j) * u}
 
-    here, there = (femops.form(wave, femops.H1(mesh, 3, device=d)) for d in (None, device))
+    here, there = (femops.form(wave, femops.H1(mesh, 3, device=d), dtype="complex128") for d in (None, device))
     x = np.random.default_rng(0).standard_normal((2, here.shape[1])).T @ [1, 1j]
     assert abs(there @ x - here @ x).max() < 1e-13 * abs(here @ x).max()
 
@@ -241,3 +243,78 @@ def test_solves(name: str, device: Any) -> None:
         (u, n), (v, m) = found[k], found[k + 2]
         assert abs(u - v).max() < 1e-8 * abs(u).max()
         assert abs(n - m) <= 1
+
+
+# --- what a mesh's shape decides ------------------------------------------------------------------
+
+
+def test_rows_that_no_element_meets(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constrained dofs which the first element to touch them has in places of hanging nodes."""
+    mesh = tree("squares")
+    V, W = femops.H1(mesh, 3), femops.H1(mesh, 3, device=device)
+    x = np.random.default_rng(1).standard_normal(V.size)
+    unmet = device_dofs(device, W).unmet
+    assert unmet is not None
+    assert len(unmet)
+    dofs = unmet[::2]
+    A, B = (femops.mass(space).constrained(dofs) for space in (V, W))
+    assert abs(B @ x - A @ x).max() < 1e-14
+    assert np.array_equal((B @ x)[dofs], x[dofs])
+    monkeypatch.setattr(sweep.DeviceIdentityRows, "launch", lambda *_, **__: None)
+    assert not (femops.mass(W).constrained(dofs) @ x)[dofs].any()
+
+
+def test_conforming_meshes_have_no_ghosts(device: Any) -> None:
+    """Kernels of uniform meshes know nothing of hanging nodes, and there are no more launches."""
+    for mesh, expected in ((femops.box((2, 2)).refined(slice(None)), 2), (tree("squares"), 4)):
+        A = femops.diffusion(femops.H1(mesh, 3, device=device))
+        x = np.ones(A.shape[1])
+        A.apply(x)
+        before = device.launches
+        A.apply(x)
+        assert device.launches == before + expected
+        (launch,) = A.compiled.sweeps
+        assert ("GHOSTS = true" in launch.kernel.text) is (expected > 2)
+
+
+@pytest.mark.exhaustive
+def test_random_trees(device: Any) -> None:
+    """Shuffled, coarsened, bent and periodic trees, orders 1 to 5."""
+    rng = np.random.default_rng(7)
+    for k in range(120):
+        dim, periodic = 2 + (k % 3 == 0), k % 5 == 0
+        counts = (3,) * dim if periodic else tuple(int(n) for n in rng.integers(1, 3, dim) + 1)
+        if k % 4 == 3 and not periodic:
+            mesh = femops.box(counts, order=2, mapping=bend)
+        else:
+            mesh = femops.box(counts, periodic=(periodic,) * dim)
+        if k % 4 == 1:
+            mesh = mesh.reordered(rng.permutation(mesh.num_elements))
+        for _ in range(5 - dim):
+            mesh = mesh.refined(rng.random(mesh.num_elements) < (0.2 if dim == 2 else 0.06))
+        if k % 7 == 3:
+            mesh = mesh.coarsened(rng.random(mesh.num_elements) < 0.7)
+        p = int(rng.integers(1, 6 if dim == 2 else 4))
+        here, there = (femops.H1(mesh, p, device=d) for d in (None, device))
+        dofs = np.flatnonzero(rng.random(here.size) < 0.1)
+        x = rng.standard_normal(here.size)
+        A, B = (femops.form(transport, V).constrained(dofs) for V in (here, there))
+        expected, diagonal = A @ x, A.diagonal()
+        assert abs(B @ x - expected).max() < 1e-13 * abs(expected).max()
+        assert abs(B.diagonal() - diagonal).max() < 1e-13 * abs(diagonal).max()
+        if k % 6 == 1:
+            apart = femops.L2(mesh, min(p, 3)), femops.L2(mesh, min(p, 3), device=device)
+            A, B = (femops.form(penalised, V, faces="interior") for V in apart)
+            y = rng.standard_normal(apart[0].size)
+            expected = A @ y
+            assert abs(B @ y - expected).max() < 1e-13 * abs(expected).max()
+
+
+def test_one_refined_cube(device: Any) -> None:
+    """Each of its eight halves at a corner has three hanging faces: 19 of its 27 nodes hang."""
+    mesh = femops.box((3, 3, 3)).refined([13])
+    table = device_dofs(device, femops.H1(mesh, 2, device=device)).hanging
+    assert table is not None
+    assert table.ghosts == 8 * 19
+    assert [len(stage.units) for stage in table.stages] == [24]
+    assert len(table.stages[0].lists) == 6  # four halves of a face read the same dofs

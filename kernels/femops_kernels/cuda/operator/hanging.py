@@ -18,7 +18,7 @@ from femops_kernels.simd.runs import DofRuns
 
 Ints = NDArray[np.int64]
 
-_THREADS = 128  # about so many of a block
+_THREADS = 256  # about so many of a block
 _LANES = 8  # most numbers of a node that a block works on
 _IDENTITY = 2  # matrix of a direction along which nothing is interpolated
 
