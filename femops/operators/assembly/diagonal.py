@@ -31,19 +31,6 @@ def assemble_diagonal(summands: Sum) -> NDArray[np.float64]:
     return total
 
 
-def hanging_diagonal(term: Term) -> NDArray[np.float64] | None:
-    """Entries (size,) of a diagonal that come from the hanging nodes of elements; None without any.
-
-    They belong to the dofs that these nodes are interpolated from.
-    """
-    space, free = term.trial, term.trial.restriction.free
-    if free is None:
-        return None
-    e_vec = np.zeros((*free.shape, space.ncomp))
-    ElementAssembly(term).replace_hanging(e_vec, free, 0, len(free))
-    return space.sum_elements(e_vec, signs=False)
-
-
 def _store(out: Floats, assembly: ElementAssembly, ends: tuple[int, int]) -> None:
     out[slice(*ends)] = assembly.diagonals(*ends)
 

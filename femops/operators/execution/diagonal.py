@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.diagonal import (
-    assemble_diagonal,
-    hanging_diagonal,
-    terms_on_diagonal,
-)
+from femops.operators.assembly.diagonal import assemble_diagonal, terms_on_diagonal
+from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.execution.backend import Backend, Step
 from femops.operators.execution.kernels import planned, plans_of, sweep
 from femops.operators.execution.ranks import compiled_steps
@@ -91,8 +88,12 @@ def _swept(backend: Backend, term: Term) -> NDArray[Any]:
     unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
     compiled.apply(unread, result)
     for _, part in terms_on_diagonal(Sum([(1.0, term)])):
-        if (more := hanging_diagonal(part)) is not None:
-            result += (more * term.scale).astype(result.dtype)
+        free = part.trial.restriction.free
+        if free is not None:
+            e_vec = np.zeros((*free.shape, space.ncomp))
+            ElementAssembly(part).replace_hanging(e_vec, free, 0, len(free))
+            scaled = part.trial.sum_elements(e_vec, signs=False) * term.scale
+            result += scaled.astype(result.dtype)
     if term.scale != 1.0:
         result = result.astype(np.float64, copy=False) / term.scale
     return np.asarray(result)
