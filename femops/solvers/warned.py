@@ -1,4 +1,4 @@
-"""Warnings of solvers, which rank 0 issues."""
+"""Warnings of solvers and estimates, which rank 0 issues."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from femops.parallel.comm import Communicator
 _PACKAGES = frozenset({"femops", "femops_kernels", "femops_meshes", "femops_common"})
 
 
-def warn_on_first_rank(text: str, comm: Communicator) -> None:
-    """Issue a `ConvergenceWarning` on rank 0, at the line of the user's program. Collective."""
+def warn_on_first_rank(
+    text: str, comm: Communicator, category: type[UserWarning] = ConvergenceWarning
+) -> None:
+    """Issue a warning on rank 0, at the line of the user's program. Collective."""
     with check(comm):  # a warning may be an error
         if comm.rank == 0:
-            warnings.warn(text, ConvergenceWarning, stacklevel=_user_level())
+            warnings.warn(text, category, stacklevel=_user_level())
 
 
 def _user_level() -> int:

@@ -103,6 +103,22 @@ def test_residual_vanishes_for_functions_of_the_space() -> None:
     assert femops.adapt.recovered(V, u).max() < 1e-11
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_fit_that_is_not_determined_is_told(layers: int) -> None:
+    """In a single layer of elements, also in a single layer of a material."""
+    for mesh in (
+        femops.box((6, layers)),
+        femops.box((6, 6)).with_names({"layer": lambda x: x[1] < layers / 6}),
+    ):
+        V = femops.H1(mesh, 2)
+        u = V.interpolate(lambda x: x[0] + x[1])
+        if layers == 1:
+            with pytest.warns(UserWarning, match="around 6 of .* no polynomial of degree 4"):
+                femops.adapt.recovered(V, u)
+        else:
+            assert femops.adapt.recovered(V, u).max() < 1e-11
+
+
 def test_jump_of_a_coefficient() -> None:
     """Across an interface the gradient jumps, the estimates do not see that as error."""
     mesh = femops.box((8, 4)).refined([3, 12])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import femops
 from femops.basis import Basis1D
+from femops.element import Element, tensor_element
 from femops.errors import HydroError
 from femops.fields.norms import exact_sum
 from femops.hydro.ale.relaxation import Relaxation, quality
@@ -189,9 +190,13 @@ def nodal(space: femops.Space, vector: Floats) -> Floats:
 
 def volumes(equations: Lagrangian, nodes: Floats) -> Floats:
     """Volumes (ne, nq) of the points of a mesh with nodes (ne, n, dim)."""
-    rule, V = equations.quadrature, equations.V
-    J = np.stack(V.element.slopes(rule.points, nodes), axis=-1)
-    return np.asarray(rule.tensor_weights(V.dim) * np.linalg.det(J))
+    return _volumes(equations, equations.V.element, nodes)
+
+
+def _volumes(equations: Lagrangian, element: Element, nodes: Floats) -> Floats:
+    rule = equations.quadrature
+    J = np.stack(element.slopes(rule.points, nodes), axis=-1)
+    return np.asarray(rule.tensor_weights(J.shape[-1]) * np.linalg.det(J))
 
 
 def potential(equations: Lagrangian, nodes: Floats) -> Floats:
@@ -204,7 +209,10 @@ def potential(equations: Lagrangian, nodes: Floats) -> Floats:
 
 
 def _initial_volumes(equations: Lagrangian) -> Floats:
-    return volumes(equations, nodal(equations.V, equations.V.interpolate(lambda x: x)))
+    """Volumes (ne, nq) of the initial mesh, which may be of a higher degree than positions."""
+    mesh = equations.part
+    element = tensor_element(Basis1D("gll", mesh.order), mesh.dim)
+    return _volumes(equations, element, mesh.coordinates)
 
 
 def _initial_density(equations: Lagrangian) -> Floats:

@@ -85,6 +85,24 @@ def test_a_second_transfer_to_the_same_place_changes_only_what_is_limited(monkey
         np.testing.assert_allclose(found, wanted, atol=size * np.abs(wanted).max())
 
 
+def test_a_mesh_of_a_higher_degree_than_positions_keeps_mass_and_energy():
+    case = problem("sedov")
+    mesh = built_in(case.mesh[2]).refine(1).mapped(bent, order=3)
+    run = Simulation.begin(Lagrangian(case, mesh, 2, 1), "rk4")
+    run.run(1.0, max_steps=5)
+    equations = run.equations
+    position = equations.V.interpolate(lambda x: x)
+    after, state, _ = transferred(equations, run.state, position)
+    one = equations.V.interpolate((1.0, 1.0))
+    mass, kept = (of.momentum_of(one).sum() for of in (equations, after))
+    energy = equations.total_energy(run.state)
+    assert abs(kept / mass - 1.0) < 1e-14
+    assert abs(after.total_energy(state) / energy - 1.0) < 1e-12
+    assert PointFields.of(equations, run.state).totals(equations.comm)["mass"] == pytest.approx(
+        mass / 2, rel=1e-13
+    )
+
+
 def test_a_gas_at_rest_stays_at_rest():
     """Of constant density and energy, whatever the displacement."""
     case = problem("taylor-green")
