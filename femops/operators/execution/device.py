@@ -15,11 +15,7 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
-from femops.operators.assembly.diagonal import (
-    assemble_diagonal,
-    hanging_diagonal,
-    terms_on_diagonal,
-)
+from femops.operators.assembly.diagonal import assemble_diagonal
 from femops.operators.execution.backend import (
     Backend,
     Ints,
@@ -351,9 +347,6 @@ class DeviceBackend(Backend):
         nothing: NDArray[Any] = xp.zeros(size, term.dtype)
         out: NDArray[Any] = xp.zeros(size, term.dtype)
         whole.diagonal().apply(nothing, out)
-        for factor, part in terms_on_diagonal(summands):
-            if (more := hanging_diagonal(part)) is not None:
-                out += part.spaces[0].memory.put((factor * more).astype(term.dtype))
         return out
 
     def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:

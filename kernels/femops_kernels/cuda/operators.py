@@ -7,6 +7,7 @@ from typing import Any, final
 
 from femops_kernels.compiled import DistributedOperator, Routes
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
+from femops_kernels.cuda.operator.hanging_diagonal import whole_diagonal
 from femops_kernels.cuda.operator.sides import suffix
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
@@ -23,7 +24,7 @@ class DeviceOperator(DeviceLaunchSum):
         """Operator that writes the diagonal, without constraints, to y and ignores x."""
         launches = zip(self.alphas, self.sweeps, strict=True)
         return DeviceOperator(
-            self.device, [(a, s.diagonal()) for a, s in launches if s.on_elements]
+            self.device, [(a, whole_diagonal(s)) for a, s in launches if s.on_elements]
         )
 
     def mergeable(self, size: int, *, many: bool) -> bool:

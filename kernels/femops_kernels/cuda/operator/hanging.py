@@ -34,6 +34,9 @@ class HangingStage:
     # (shapes, nodes): place of each node among the ghosts of an element, -1 if another entity of
     # the element has the node
     positions: Any
+    # (places, shapes): for each place of hanging nodes in an element, which node of a shape's larger
+    # entity has its dof there, or -1
+    columns: Any
 
 
 @final
@@ -73,7 +76,7 @@ class HangingTable:
     def uploaded(self, device: Device) -> HangingTable:
         """Same table with stages in arrays of a device."""
         stages = [
-            HangingStage(*(device.upload(a) for a in (s.units, s.lists, s.positions)))
+            HangingStage(*map(device.upload, (s.units, s.lists, s.positions, s.columns)))
             for s in self.stages
         ]
         return HangingTable(self.indices, stages, self.halves, self.owned, self.ghosts)
@@ -122,7 +125,9 @@ def _stage(
         for code in np.unique(rows[:, 1]).tolist()
     }
     nodes = max(len(at) for each in entities.values() for at, _ in each)
-    ghost, positions, shapes = _patterns(patterns, entities, runs, nodes, whole=bool(layers))
+    ghost, (positions, columns), shapes = _patterns(
+        patterns, entities, runs, nodes, whole=bool(layers)
+    )
     ends = first + np.cumsum(ghost.max(axis=1)[pattern] + 1)
     begins, lists, units = np.append(first, ends[:-1]), list[Ints](), list[Ints]()
     for code, each in entities.items():
@@ -144,8 +149,8 @@ def _stage(
     for k in range(len(patterns)):
         some, at = np.flatnonzero(pattern == k), np.flatnonzero(ghost[k] >= 0)
         indices[elements[some, np.newaxis], at] = begins[some, np.newaxis] + ghost[k, at]
-    stage = HangingStage(each_unit.astype(np.int32), distinct, positions.astype(np.int32))
-    return stage, int(ends[-1])
+    given = each_unit, distinct, positions, columns
+    return HangingStage(*(a.astype(np.int32) for a in given)), int(ends[-1])
 
 
 def _nodes(runs: DofRuns, code: int, layer: int | None = None) -> tuple[Ints, list[int]]:
@@ -172,15 +177,15 @@ def _patterns(
     nodes: int,
     *,
     whole: bool,
-) -> tuple[Ints, Ints, dict[tuple[int, int], Ints]]:
+) -> tuple[Ints, tuple[Ints, Ints], dict[tuple[int, int], Ints]]:
     """Number the ghosts of each pattern of an element's entities, which has a bit for each code.
 
-    Returns the number (patterns, nodes of the element) of each ghost, run by run, or -1; positions,
-    see `HangingStage`; and the shape (patterns,) of each layer of each code.
+    Returns the number (patterns, nodes of the element) of each ghost, run by run, or -1; positions
+    and columns, see `HangingStage`; and the shape (patterns,) of each layer of each code.
     """
     ghost = np.full((len(patterns), runs.num_nodes), -1)
     shapes = {(code, k): 0 * patterns for code, each in entities.items() for k in range(len(each))}
-    positions, order = list[Ints](), np.concatenate(runs.nodes)
+    positions, columns, order = list[Ints](), list[Ints](), np.concatenate(runs.nodes)
     for k, mask in enumerate(patterns.tolist()):
         met = [key for key in shapes if mask >> key[0] & 1]
         owner = np.full(runs.num_nodes, -1)
@@ -193,7 +198,12 @@ def _patterns(
             row[: len(at)] = np.where(owner[at] == number, ghost[k, at], -1)
             shapes[code, layer][k] = len(positions)
             positions.append(row)
-    return ghost, np.stack(positions), shapes
+            column = np.full(runs.num_nodes, -1)
+            column[at] = np.arange(len(at))
+            columns.append(column)
+    places = np.stack(columns, axis=1)
+    places = places[(places >= 0).any(axis=1)]
+    return ghost, (np.stack(positions), places), shapes
 
 
 def _distinct(rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], Ints]:
@@ -228,6 +238,7 @@ class Interpolation:
         back: bool,
         parts: Any = None,
     ) -> None:
+        self._back = back
         self._device, dtype, lanes, p = device, ghosts.dtype, ncomp * nvec, len(table.halves[0])
         layout = Layout(_ARGUMENTS, dtype)
         halves = device.upload(table.halves.astype(dtype))
@@ -237,8 +248,7 @@ class Interpolation:
         for stage in table.stages:
             nodes = stage.lists.shape[1]
             each = min(lanes, _LANES, 1024 // nodes)
-            units = max(1, _THREADS // (nodes * each))
-            threads = units * nodes * each
+            units, threads = units_of(nodes, each)
             numbers = {"THREADS": threads, "P": p, "NODES": nodes, "UNITS": units, "LANES": each}
             numbers |= {"NCOMP": ncomp, "BACK": back}
             numbers["MARK"] = CONSTRAINED if back else CLEARED
@@ -265,29 +275,47 @@ class Interpolation:
             blocks = -(-count // units) * -(-lanes // each)
             room = threads * dtype.itemsize
             self._launches.append((text, blocks, threads, room, packed))
-        self._taken = None
-        if parts is not None:
-            at = table.final()[:, np.newaxis]
-            at = np.where(at < 0, at, at * ncomp + np.arange(ncomp))
-            fields = {"x": "const T*", "values": "T*"}
-            self._taken = Entries(device, "pack", fields, ghosts, at.reshape(-1)), parts
+        self._taken = None if parts is None else Taken(device, table, parts, ghosts, ncomp)
         if back:
             self._launches.reverse()  # elements with parts have ghosts that hang
 
     @property
     def nbytes(self) -> int:
-        """Bytes of tables that the launches read."""
-        return self._table.nbytes
+        """Bytes of tables that the launches read, and of ghosts that are written and read."""
+        return int(self._table.nbytes + self._ghosts.nbytes * (3 if self._back else 2))
 
     def launch(self, vector: int) -> None:
         """Read or add to a vector, given by its address."""
-        if self._taken is not None:  # what a launch has left in the elements' order
-            entries, parts = self._taken
-            entries.launch(x=self._device.address(parts))
+        if self._taken is not None:
+            self._taken.launch()
         for text, blocks, threads, room, packed in self._launches:
             packed = copied(packed)  # noqa: PLW2901
             packed["vector"] = vector
             self._device.function(text).launch(blocks, threads, room, packed)
+
+
+def units_of(nodes: int, lanes: int) -> tuple[int, int]:
+    """Number of units of a block, and of its threads, by the nodes of a unit and their numbers."""
+    units = max(1, _THREADS // (nodes * lanes))
+    return units, units * nodes * lanes
+
+
+@final
+class Taken:
+    """Launch that copies contributions to ghosts from where a reproducible launch leaves them."""
+
+    def __init__(
+        self, device: Device, table: HangingTable, parts: Any, ghosts: Any, ncomp: int
+    ) -> None:
+        at = table.final()[:, np.newaxis]
+        at = np.where(at < 0, at, at * ncomp + np.arange(ncomp))
+        fields = {"x": "const T*", "values": "T*"}
+        self._entries = Entries(device, "pack", fields, ghosts, at.reshape(-1))
+        self._device, self._parts = device, parts
+
+    def launch(self) -> None:
+        """Copy them."""
+        self._entries.launch(x=self._device.address(self._parts))
 
 
 _ARGUMENTS = (

@@ -24,7 +24,7 @@ from femops_kernels.cuda.operator.dofs import (
     centre,
 )
 from femops_kernels.cuda.operator.grid import launch_portions
-from femops_kernels.cuda.operator.hanging import Interpolation
+from femops_kernels.cuda.operator.hanging import HangingTable, Interpolation
 from femops_kernels.cuda.operator.inputs import CLEARED, CONSTRAINED, STATE
 from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
@@ -285,15 +285,37 @@ class DeviceSweep(DeviceLaunch):
         values = {**none, **numbers, **self._arrays, **arrays}
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
+    @property
+    def hanging(self) -> HangingTable | None:
+        """Hanging nodes of the elements of a sweep with one field; None if there are none."""
+        table = self._given[0][0].dofs.hanging
+        return table if table is not None and table.stages else None
+
+    @property
+    def shared(self) -> DeviceShared | None:
+        """See `DeviceDofs.shared`, of the test function."""
+        return self._given[1][0].dofs.shared
+
+    @property
+    def scratch(self) -> tuple[Any, Any, Any]:
+        """Ghosts of the field and of the test function, and contributions in elements' order."""
+        ghosts_in, ghosts_out, parts = (
+            self._arrays[name] for name in ("ghosts_in", "ghosts_out", "parts")
+        )
+        return ghosts_in, ghosts_out, parts
+
     def diagonal(self) -> DeviceSweep:
+        """See `DeviceLaunch.diagonal`. Entries that come from hanging nodes are left out."""
+        return self.masked("diagonal")
+
+    def masked(self, entry: str) -> DeviceSweep:
+        """Sweep without constraints, whose launches do not fill or empty ghosts of hanging nodes."""
         spec = self.kernel.spec
-        if spec.hanging:  # their entries are computed otherwise
-            sides = {s: replace(s, masked=True) for s in (*spec.sources, *spec.targets)}
-            made, tests_made = (
-                tuple(sides[s] for s in each) for each in (spec.sources, spec.targets)
-            )
-            spec = replace(spec, sources=made, targets=tests_made)
-        kernel = unspilled(replace(self.kernel, spec=spec, entry="diagonal"), self.device)
+        if spec.hanging:
+            both = (spec.sources, spec.targets)
+            of, to = (tuple(replace(side, masked=True) for side in sides) for sides in both)
+            spec = replace(spec, sources=of, targets=to)
+        kernel = unspilled(replace(self.kernel, spec=spec, entry=entry), self.device)
         sources, targets, data, _ = self._given
         none = np.zeros(0, dtype=np.int64)
         fields, tests = ([DeviceEnd(e.dofs, none) for e in side] for side in (sources, targets))
