@@ -31,7 +31,7 @@ def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(kernels, "shape_for", shape_for)
     monkeypatch.setattr(many, "_THREADS", 1 if on_a_line else 64)
-    monkeypatch.setattr(hanging, "_THREADS", 32)
+    monkeypatch.setattr(hanging, "_THREADS", 4)
     monkeypatch.setattr(hierarchy, "_FEW", 20)
 
 

@@ -135,14 +135,15 @@ def code(device: PaperDevice, form: str, p: int, level: str) -> list[str]:
 
 
 def hanging(device: PaperDevice, p: int) -> list[str]:
-    """Bytes of an element, what is added if it has hanging nodes, and with 20 % of such elements."""
+    """Bytes of an element, more bytes if it has hanging nodes, and of 20 % of such elements."""
     V = femops.H1(femops.box((14, 14, 14)).refined(in_ball), p, device=device)
     whole = [stored_bytes(kernel_of(device, "bp3", p, level), p) for level in LEVELS]
     table, carriers = device_dofs(device, V).hanging, V.mesh.topology.carriers
     assert table is not None
     assert carriers is not None
     (stage,), elements = table.stages, len(np.unique(carriers.hanging[:, 0]))
-    lists, dofs, ghosts = stage.units.nbytes + stage.lists.nbytes, (stage.lists >= 0).sum(), table.ghosts
+    lists, dofs = stage.units.nbytes + stage.lists.nbytes, (stage.lists >= 0).sum()
+    ghosts = table.ghosts
     before, after = lists + 8 * dofs + 8 * ghosts, lists + 16 * dofs + 16 * ghosts
     more = [before / elements, 24 * ghosts / elements, after / elements]
     shares = [f"{0.2 * sum(more) / each:.0%}".replace("%", " %") for each in whole]

@@ -20,9 +20,9 @@ from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.cuda.weighted_sums import set_sums
 from support.cases.kernels import bend, shear, smooth, turned
 from support.cuda.forms import FORMS, MESHES, Site, cases
-from support.refined import REFINED
 from support.cuda.nonlinear_forms import of_flow, of_three, state
 from support.cuda.variants import heat, nitsche
+from support.refined import REFINED
 from support.simulated_ranks import on_ranks
 
 Use = Callable[[Any], Any]

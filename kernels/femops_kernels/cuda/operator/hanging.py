@@ -29,13 +29,13 @@ class HangingStage:
     """Larger entities of elements that are interpolated at the same time; see ``hanging.cuh``."""
 
     units: Any  # (n, 3): list of dofs, first ghost, and shape * 16 + second * 4 + first matrix
-    # (lists, nodes): dofs of a larger entity in its lexicographic order, -1 behind those of an edge
+    # (lists, nodes): dofs of a larger entity, lexicographic along it; -1 behind those of edges
     lists: Any
     # (shapes, nodes): place of each node among the ghosts of an element, -1 if another entity of
     # the element has the node
     positions: Any
-    # (places, shapes): for each place of hanging nodes in an element, which node of a shape's larger
-    # entity has its dof there, or -1
+    # (places, shapes): for each place of hanging nodes in an element, which node of the larger
+    # entity of a shape has its dof there, or -1
     columns: Any
 
 
@@ -94,7 +94,7 @@ class HangingTable:
         return dofs[slots].astype(np.int64), slots
 
     def final(self) -> Ints:
-        """Place (ghosts,) of each ghost among the nodes of all elements; -1 if another stage has it."""
+        """Place (ghosts,) of each ghost among the elements' nodes; -1 if a later stage has it."""
         found = np.full(self.ghosts, -1)
         at = np.flatnonzero(self.indices.reshape(-1) >= self.owned)
         found[self.indices.reshape(-1)[at] - self.owned] = at

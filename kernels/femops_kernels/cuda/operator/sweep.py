@@ -309,7 +309,7 @@ class DeviceSweep(DeviceLaunch):
         return self.masked("diagonal")
 
     def masked(self, entry: str) -> DeviceSweep:
-        """Sweep without constraints, whose launches do not fill or empty ghosts of hanging nodes."""
+        """Sweep without constraints that does not fill or empty the ghosts of hanging nodes."""
         spec = self.kernel.spec
         if spec.hanging:
             both = (spec.sources, spec.targets)
