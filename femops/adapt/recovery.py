@@ -172,16 +172,16 @@ def _fitted(V: Space, u: Vector, W: Space) -> Vector:
         weighted = (at * weights[:, :, np.newaxis]).swapaxes(1, 2)
         found, turn = np.linalg.eigh(weighted @ at)
         keep = found > _SMALL * found[:, -1:]
-        unknown += np.count_nonzero(~keep.all(axis=1))
+        unknown += int(np.count_nonzero(~keep.all(axis=1)))
         inverse = np.where(keep, 1.0 / np.where(keep, found, 1.0), 0.0)
         right = turn.swapaxes(1, 2) @ (weighted @ y)
         result[elements] = wanted @ (turn @ (inverse[:, :, np.newaxis] * right))
-    unknown, count = V.comm.sum(np.array([unknown, mesh.num_elements])).tolist()
-    if unknown:
+    everywhere, count = V.comm.sum(np.array([unknown, mesh.num_elements])).tolist()
+    if everywhere:
         warn_on_first_rank(
-            f"around {unknown:,} of {count:,} elements the nodes determine no polynomial of degree "
-            f"{degree}, as in a single layer of elements: estimates may be far too large or small "
-            'there; refine once, or take estimate="residual"',
+            f"around {everywhere:,} of {count:,} elements the nodes determine no polynomial of "
+            f"degree {degree}, as in a single layer of elements: estimates may be far too large or "
+            'small there; refine once, or take estimate="residual"',
             V.comm,
             UserWarning,
         )

@@ -14,9 +14,8 @@ from femops.parallel.comm import Array, Communicator, gathered
 from femops_meshes import Mesh, Part, Partition
 from femops_meshes.coarsening import Coarsening
 from femops_meshes.forest import Forest
-from femops_meshes.partitioning.parts import leaf_mesh
+from femops_meshes.partitioning.parts import entity_rows, leaf_mesh
 from femops_meshes.partitioning.pieces import equal_pieces
-from femops_meshes.topology.rows import entity_rows
 
 Ints = NDArray[np.int64]
 

@@ -772,8 +772,11 @@ def chosen_elements(
     return chosen
 
 
-def check_conforming(mesh: Mesh, what: str, error: type[Exception] = MeshArgumentError) -> None:
-    """Raise if elements of two sizes meet. ``what`` begins the message."""
+def check_conforming(mesh: Any, what: str, error: type[Exception] = MeshArgumentError) -> None:
+    """Raise if elements of two sizes meet. ``what`` begins the message.
+
+    Collective if ranks share the mesh.
+    """
     if not mesh.conforming:
         raise error(
             f"{what}: smaller elements of this mesh share part of a face or edge of a larger one; "
