@@ -244,11 +244,6 @@ class Space(DomainSpace, ABC):
             self._share_out(self.distributed)
         if self.signed and self.device is not None:
             raise SpaceError("elements with signs have no kernels on a device: leave out device")
-        if self.hangs and self.device is not None and self.comm.size > 1:
-            raise SpaceError(
-                "locally refined meshes are not for ranks with a GPU each yet: take one GPU, or "
-                "leave out device"
-            )
         if self.continuous and not self.mesh.conforming and self.restriction.hanging is None:
             raise SpaceError(
                 f"{type(self).__name__} would jump at the hanging nodes of a locally refined mesh: "

@@ -123,7 +123,7 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
         unmet = None if hanging is None else _unmet(space, indices, touched)
         hanging = None if hanging is None else hanging.uploaded(device)
         tables, inside = (starts, turned, on_device, indices), table.inside(runs)
-        more = inside, hanging, unmet
+        more = inside, space.halo is not None, hanging, unmet
         _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size, *more)
     return _dofs[space]
 
@@ -134,9 +134,10 @@ def _hanging(space: DomainSpace, side: Side) -> HangingTable | None:
     if hanging is None:
         return None
     indices, size = space.restriction.indices, space.volume.ndofs
+    theirs = space.restriction.ndofs - size
     runs, layers = equal_runs(space.dim, space.p1d, side.broken), side.layers or space.p1d
     rows = hanging.hanging, hanging.parts
-    return HangingTable.of(indices, size, runs, *rows, hanging.halves, layers)
+    return HangingTable.of(indices, size, theirs, runs, *rows, hanging.halves, layers)
 
 
 def _unmet(space: DomainSpace, indices: Ints, touched: NDArray[np.int32]) -> Ints:

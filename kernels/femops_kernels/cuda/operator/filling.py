@@ -58,6 +58,8 @@ def filled_streams(
         if field.dofs.hanging is not None and field.vector is not None:
             kind, table = kernel.spec.dtype, field.dofs.hanging
             ghosts = device.xp.zeros(table.ghosts * side.ncomp, kind)
+            if field.ghosts is not None:
+                ghosts[: len(field.ghosts)] = field.ghosts
             made = Interpolation(device, table, None, ghosts, side.ncomp, back=False)
             made.launch(device.address(field.vector))
         values |= given | {f"x{suffix(k)}": field.vector, f"ghosts_in{suffix(k)}": ghosts}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -42,18 +42,20 @@ class HangingStage:
 @final
 @dataclass(frozen=True, eq=False)
 class HangingTable:
-    """Nodes of elements without a dof of their own: ghosts, numbered behind all dofs."""
+    """Nodes of elements without a dof of their own: ghosts, numbered behind those of ranks."""
 
     indices: Ints  # (ne, nodes): dof or ghost at each node of each element
     stages: Sequence[HangingStage]
     halves: NDArray[np.float64]  # (3, p1d, p1d): matrices to both halves of an edge, and 1
     owned: int  # number of the first ghost
-    ghosts: int  # number of ghosts
+    theirs: int  # number of ghosts that other ranks own, which come first
+    ghosts: int  # number of all ghosts
 
     @staticmethod
     def of(
         indices: Ints,
         owned: int,
+        theirs: int,
         runs: DofRuns,
         hanging: Ints,
         parts: Ints,
@@ -65,13 +67,13 @@ class HangingTable:
         ``hanging`` and ``parts`` (n, 3) have element, code and half; see `HangingNodes`. Of a part
         ``layers`` of the element's nodes are interpolated.
         """
-        made, stages, count, p = indices.copy(), list[HangingStage](), owned, runs.p1d
+        made, stages, count, p = indices.copy(), list[HangingStage](), owned + theirs, runs.p1d
         for rows, many in ((hanging, None), (parts, layers)):
             if len(rows):
                 stage, count = _stage(made, rows, runs, many, count, owned)
                 stages.append(stage)
         matrices = np.concatenate([halves, np.eye(p)[np.newaxis]])
-        return HangingTable(made, stages, matrices, owned, count - owned)
+        return HangingTable(made, stages, matrices, owned, theirs, count - owned)
 
     def uploaded(self, device: Device) -> HangingTable:
         """Same table with stages in arrays of a device."""
@@ -79,7 +81,7 @@ class HangingTable:
             HangingStage(*map(device.upload, (s.units, s.lists, s.positions, s.columns)))
             for s in self.stages
         ]
-        return HangingTable(self.indices, stages, self.halves, self.owned, self.ghosts)
+        return replace(self, stages=stages)
 
     @property
     def slots(self) -> int:

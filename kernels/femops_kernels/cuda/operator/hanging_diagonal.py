@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from typing import Any, final
 
+import numpy as np
+
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.sources import simple_text
 from femops_kernels.cuda.operator.hanging import HangingTable, Taken, units_of
 from femops_kernels.cuda.operator.sweep import Combine, DeviceLaunch, DeviceSweep
+from femops_kernels.cuda.ranks.messages import Entries
 
 
 @final
 class HangingDiagonal(DeviceLaunch):
-    """Launch that adds the diagonal of a sweep on elements with hanging nodes to y.
+    """Launch that adds the entries of a sweep's diagonal which come from hanging nodes to y.
 
-    ``plain`` adds the entries of all other nodes. For each place of hanging nodes ``sweep``
+    For each place of such nodes in elements the ``sweep``, which neither fills nor empties ghosts,
     multiplies the values at all elements' ghosts; see ``hanging_diagonal.cuh``.
     """
 
     on_elements = True
 
-    def __init__(self, plain: DeviceSweep, sweep: DeviceSweep, table: HangingTable) -> None:
-        self._plain, self._sweep, device = plain, sweep, sweep.device
+    def __init__(self, sweep: DeviceSweep, table: HangingTable) -> None:
+        self._sweep, device = sweep, sweep.device
         spec, side, xp = sweep.kernel.spec, sweep.kernel.target, device.xp
         ncomp, dtype = side.ncomp, spec.dtype
         ghosts, self._results, results = sweep.scratch
@@ -35,6 +38,11 @@ class HangingDiagonal(DeviceLaunch):
             self._combine = Combine(device, dtype, ncomp, shared, parts)
         self._vectors = [xp.zeros(table.owned * ncomp, dtype) for _ in range(2)]
         self._ncomp, self._launches = ncomp, list[Any]()
+        self._theirs, self._sent = xp.zeros(max(table.theirs, 1) * ncomp, dtype), None
+        if table.theirs:
+            fields = {"y": "T*", "values": "const T*"}
+            places = np.arange(len(self._theirs))
+            self._sent = Entries(device, "add", fields, self._theirs, places)
         (stage,) = table.stages  # elements that have but a part of a face are of two sides
         layout, halves = Layout(_ARGUMENTS, dtype), device.upload(table.halves.astype(dtype))
         nodes, p = stage.lists.shape[1], side.p1d
@@ -53,6 +61,8 @@ class HangingDiagonal(DeviceLaunch):
                 ghosts=ghosts,
                 halves=halves,
                 parts=parts,
+                theirs=self._theirs,
+                owned=table.owned,
                 units=stage.units,
                 lists=stage.lists,
                 positions=stage.positions,
@@ -64,8 +74,7 @@ class HangingDiagonal(DeviceLaunch):
             self._launches.append(packed)
         self._kept = halves, parts, ghosts, stage  # while launches read them
 
-    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
-        self._plain.launch(x, y, alpha, add=add)
+    def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:  # noqa: ARG002
         device = self._sweep.device
         address = {name: device.address(v) for name, v in zip("xy", self._vectors, strict=True)}
         for given in self._launches:
@@ -81,23 +90,27 @@ class HangingDiagonal(DeviceLaunch):
         if self._combine is not None:
             self._combine.launch(y)
 
+    def leave(self, ghosts: dict[str, int]) -> None:
+        if self._sent is not None:
+            self._sent.launch(y=ghosts["ghosts_out"])
+            self._sweep.device.clear(self._theirs)
+
     def diagonal(self) -> HangingDiagonal:
         return self
 
 
-def whole_diagonal(launch: DeviceLaunch) -> DeviceLaunch:
-    """Launch that adds the diagonal of a launch to y, with the entries that hanging nodes add."""
-    plain = launch.diagonal()
+def diagonal_launches(launch: DeviceLaunch) -> list[DeviceLaunch]:
+    """Launches that together add the diagonal of a launch to y."""
+    found = [launch.diagonal()]
     if isinstance(launch, DeviceSweep) and launch.hanging is not None:
-        assert isinstance(plain, DeviceSweep)
-        return HangingDiagonal(plain, launch.masked(launch.kernel.entry), launch.hanging)
-    return plain
+        found.append(HangingDiagonal(launch.masked(launch.kernel.entry), launch.hanging))
+    return found
 
 
 _ARGUMENTS = (
-    dict.fromkeys(("y", "ghosts", "parts"), "T*")
+    dict.fromkeys(("y", "ghosts", "theirs", "parts"), "T*")
     | {"halves": "const T*"}
     | dict.fromkeys(("units", "lists", "positions", "columns"), "const int*")
-    | dict.fromkeys(("count", "component"), "int")
+    | dict.fromkeys(("owned", "count", "component"), "int")
     | {"begin": "long long"}
 )

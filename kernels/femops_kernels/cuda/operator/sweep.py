@@ -30,6 +30,7 @@ from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, alone, runs_of, suffix
+from femops_kernels.cuda.ranks.messages import Entries
 from femops_kernels.device import Device, Function
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import DofRuns
@@ -103,6 +104,9 @@ class DeviceLaunch(Launch, ABC):
     def diagonal(self) -> DeviceLaunch:
         """Launch that adds a square term's diagonal, without constraints, to y and ignores x."""
 
+    def leave(self, ghosts: dict[str, int]) -> None:  # noqa: B027  (most launches leave nothing)
+        """Add contributions to ghosts to those that are sent, given by address."""
+
 
 @final
 class DeviceSweep(DeviceLaunch):
@@ -137,6 +141,10 @@ class DeviceSweep(DeviceLaunch):
         self._before: list[tuple[int, Interpolation]] = []
         self._after: list[tuple[int, Interpolation]] = []
         self._rows: list[tuple[int, int, DeviceIdentityRows]] = []  # that no element sets
+        # by argument: copies of other ranks' ghosts to the ghosts of a launch with hanging nodes,
+        # and sums of contributions to such ghosts, which are zero before
+        self._received: dict[str, Entries] = {}
+        self._sent: dict[str, tuple[Entries, Any]] = {}
         self._arrays = self._made_arrays(sources, targets, data)
         self._bound: tuple[Function, NDArray[Any]] | None = None
         one = len(sources) == len(targets) == 1 and not count
@@ -167,7 +175,7 @@ class DeviceSweep(DeviceLaunch):
         }
         for k, (side, end) in enumerate(zip(kernel.spec.sources, sources, strict=True)):
             arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
-            arrays[f"ghosts_in{suffix(k)}"] = self._hanging(side, end, CLEARED)
+            arrays |= self._hanging(f"ghosts_in{suffix(k)}", side, end)
         for k, (side, end) in enumerate(zip(kernel.spec.targets, targets, strict=True)):
             arrays |= self._output(k, side, end)
         return arrays
@@ -197,31 +205,39 @@ class DeviceSweep(DeviceLaunch):
         values |= {"starts_out": dofs.starts, "turned_out": dofs.turned, "parts": parts}
         values |= {"flags_out": marked.flags, "marks_out": marked.marks, "touched": dofs.touched}
         values |= {"owned_out": (dofs.owned or 0) * side.ncomp}
-        values |= {"ghosts_out": self._hanging(side, end, CONSTRAINED, parts)}
         keep = self._given[3]
         if dofs.unmet is not None and keep:
             rows = end.marked[np.isin(end.marked // side.ncomp, dofs.unmet)]
             made = DeviceIdentityRows(device, rows, keep, kernel.spec.dtype, self.panels.nvec)
             of = self._given[0][kernel.spec.blocks[k]]
             self._rows.append((self._place(of), self._place(end), made))
-        return {f"{name}{suffix(k)}": value for name, value in values.items()}
+        found = {f"{name}{suffix(k)}": value for name, value in values.items()}
+        return found | self._hanging(f"ghosts_out{suffix(k)}", side, end, parts)
 
-    def _hanging(self, side: Side, end: DeviceEnd, mark: int, parts: Any = None) -> Any:
-        """Ghosts of the hanging nodes of a field or test function; None if there are none.
+    def _hanging(self, name: str, side: Side, end: DeviceEnd, parts: Any = None) -> dict[str, Any]:
+        """Argument with the ghosts of a field or test function; nothing if no node hangs.
 
-        They are filled before each launch, or emptied after it, unless they take no part in it.
+        Those of hanging nodes are filled before each launch, or emptied after it, unless they take
+        no part in it. Those of other ranks, which come first, are copied.
         """
-        dofs, kernel, nvec, back = end.dofs, self.kernel, self.panels.nvec, mark == CONSTRAINED
-        if dofs.hanging is None:
-            return None
-        ghosts = self.device.xp.zeros(dofs.hanging.ghosts * side.ncomp * nvec, kernel.spec.dtype)
+        table, device, nvec, size = end.dofs.hanging, self.device, self.panels.nvec, side.ncomp
+        if table is None:
+            return {}
+        back = name.startswith("ghosts_out")
+        ghosts = device.xp.zeros(table.ghosts * size * nvec, self.kernel.spec.dtype)
         if not side.masked:
-            marks = dofs.marked(self.device, end.marked, side.ncomp, mark).marks
-            made = Interpolation(
-                self.device, dofs.hanging, marks, ghosts, side.ncomp, nvec, back=back, parts=parts
-            )
+            mark = CONSTRAINED if back else CLEARED
+            marks = end.dofs.marked(device, end.marked, size, mark).marks
+            made = Interpolation(device, table, marks, ghosts, size, nvec, back=back, parts=parts)
             (self._after if back else self._before).append((self._place(end), made))
-        return ghosts
+        theirs = ghosts[: table.theirs * size]
+        if len(theirs) and back:
+            fields = {"y": "T*", "values": "const T*"}
+            self._sent[name] = Entries(device, "add", fields, theirs, np.arange(len(theirs))), theirs
+        elif len(theirs):
+            fields = {"x": "const T*", "values": "T*"}
+            self._received[name] = Entries(device, "pack", fields, theirs, np.arange(len(theirs)))
+        return {name: ghosts}
 
     def _place(self, end: DeviceEnd) -> int:
         """Bytes from the beginning of a vector to a field or test function."""
@@ -341,15 +357,33 @@ class DeviceSweep(DeviceLaunch):
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
         for _ in range(self._repeated):
-            for place, filling in self._before:
-                filling.launch(x + place)
+            self.fill(x, {})
             self.some(0, self.blocks, x=x, y=y, alpha=alpha, add=add)
-            for place, emptying in self._after:
-                emptying.launch(y + place)
+            self.empty(x, y, alpha, {})
             self.combine(y)
-            for of, place, rows in self._rows:
-                rows.launch(x + of, y + place, alpha, add=True)
             x, y = x + self._panel_bytes[0], y + self._panel_bytes[1]
+
+    def fill(self, x: int, ghosts: dict[str, int]) -> dict[str, int]:
+        """Fill the ghosts of hanging nodes before the elements with ghosts are worked on.
+
+        ``ghosts`` has addresses of other ranks' ghosts, by argument. Returns those of arguments
+        without hanging nodes.
+        """
+        for name, received in self._received.items():
+            received.launch(x=ghosts[name])
+        for place, filling in self._before:
+            filling.launch(x + place)
+        return {name: ghosts[name] for name in ghosts if self._arrays.get(name) is None}
+
+    def empty(self, x: int, y: int, alpha: float, ghosts: dict[str, int]) -> None:
+        """Add contributions to ghosts of hanging nodes to dofs, after elements with ghosts."""
+        for place, emptying in self._after:
+            emptying.launch(y + place)
+        for name, (sent, theirs) in self._sent.items():
+            sent.launch(y=ghosts[name])
+            self.device.clear(theirs)
+        for of, place, rows in self._rows:
+            rows.launch(x + of, y + place, alpha, add=True)
 
     @property
     def _panel_bytes(self) -> tuple[int, int]:

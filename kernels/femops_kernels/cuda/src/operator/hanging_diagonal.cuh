@@ -32,7 +32,8 @@ ENTRY(THREADS, 1, Arguments) {
         if (REPRODUCIBLE) {
             a.parts[a.begin + place * NCOMP + a.component] = sum;
         } else {
-            atomicAdd(a.y + dof * NCOMP + a.component, sum);
+            T* to = dof < a.owned ? a.y + dof * NCOMP : a.theirs + (dof - a.owned) * NCOMP;
+            atomicAdd(to + a.component, sum);
         }
     }
 }
