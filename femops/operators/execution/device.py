@@ -123,7 +123,7 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
         unmet = None if hanging is None else _unmet(space, indices, touched)
         hanging = None if hanging is None else hanging.uploaded(device)
         tables, inside = (starts, turned, on_device, indices), table.inside(runs)
-        more = inside, space.halo is not None, hanging, unmet
+        more = inside, hanging, unmet
         _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size, *more)
     return _dofs[space]
 

@@ -149,8 +149,6 @@ class DeviceDofs:
     # (ne,): first dofs of the runs inside the elements, in ascending order, on the host. None if
     # there are none, or if one has its dofs in another order.
     inside: NDArray[np.int32] | None = None
-    # True if elements with ghosts are last in a launch, because messages are on their way
-    ordered: bool = False
     # nodes that are interpolated from dofs of larger entities; `indices` has ghosts there
     hanging: HangingTable | None = None
     # (n,): dofs that the element which is first to touch them has in the places of such nodes alone
@@ -161,8 +159,8 @@ class DeviceDofs:
 
     @property
     def with_ghosts(self) -> NDArray[np.bool_]:
-        """True for each element that touches ghosts, if ranks share dofs, (ne,)."""
-        if self.owned is None or not self.ordered:
+        """True for each element that touches ghosts, (ne,)."""
+        if self.owned is None:
             return np.zeros(len(self.indices), dtype=np.bool_)
         return np.asarray((self.indices >= self.owned).any(axis=1))
 

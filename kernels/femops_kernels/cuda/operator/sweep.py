@@ -130,7 +130,9 @@ class DeviceSweep(DeviceLaunch):
         self._repeated = panels.count if hanging else 1
         self.device, self.kernel, self.count = device, kernel, len(sources[0].dofs.indices)
         self._given = sources, targets, data, keep
-        ghosts = np.any([end.dofs.with_ghosts for end in (*sources, *targets)], axis=0)
+        ghosts = np.zeros(self.count, dtype=np.bool_)
+        if kernel.ordered:  # messages are on their way to ghosts, also to those of hanging nodes
+            ghosts = np.any([end.dofs.with_ghosts for end in (*sources, *targets)], axis=0)
         self.order = Order.of(ghosts, kernel.shape.elements)
         count, self._functionals = kernel.spec.minima + kernel.spec.sums, None
         if count:
