@@ -204,7 +204,7 @@ class RefinedCase:
         return {name: PROBLEMS["bp3"].operator(V, self.level) for name, V in spaces.items()}
 
     def compared(self, device: Device | None) -> NDArray[Any]:
-        """Product (n,) with a random vector, and the diagonal, on a refined mesh of few elements."""
+        """Product with a random vector, and diagonal, (2 n,), on a refined mesh of few elements."""
         A = self.operators((6 * self.order + 1) ** 3, device)[REFINED]
         memory, n = A.space.memory, A.shape[1]
         x = memory.put(np.random.default_rng(n).standard_normal(n))

@@ -104,7 +104,7 @@ class DeviceLaunch(Launch, ABC):
     def diagonal(self) -> DeviceLaunch:
         """Launch that adds a square term's diagonal, without constraints, to y and ignores x."""
 
-    def leave(self, ghosts: dict[str, int]) -> None:  # noqa: B027  (most launches leave nothing)
+    def leave(self, ghosts: dict[str, int]) -> None:
         """Add contributions to ghosts to those that are sent, given by address."""
 
 
@@ -235,7 +235,8 @@ class DeviceSweep(DeviceLaunch):
         theirs = ghosts[: table.theirs * size]
         if len(theirs) and back:
             fields = {"y": "T*", "values": "const T*"}
-            self._sent[name] = Entries(device, "add", fields, theirs, np.arange(len(theirs))), theirs
+            places = np.arange(len(theirs))
+            self._sent[name] = Entries(device, "add", fields, theirs, places), theirs
         elif len(theirs):
             fields = {"x": "const T*", "values": "T*"}
             self._received[name] = Entries(device, "pack", fields, theirs, np.arange(len(theirs)))
