@@ -13,6 +13,7 @@ from femops.operators.execution.device import LEVELS, device_dofs
 from femops_kernels.cuda.operator import sweep
 from support.cases.kernels import bend
 from support.cuda import host_device as host_device_fixture
+from support.cuda.guarded import guarded_device
 from support.refined import reference, tree
 
 device = host_device_fixture.device
@@ -144,6 +145,23 @@ def test_forms(form: str, name: str, device: Any) -> None:
     for options in ({}, {"reproducible": True}) if space(mesh).continuous else ({},):
         A = make(space(mesh, device=device, **options))
         check(A, matrix, 1e-13)
+
+
+@pytest.mark.parametrize(
+    ("form", "reproducible"),
+    [("conditions", False), ("conditions", True), ("two fields", True), ("penalty", False)],
+)
+def test_nothing_moves_unasked(form: str, reproducible: bool) -> None:
+    """On a device whose arrays NumPy cannot read."""
+    (make, space), mesh = FORMS[form], tree("squares")
+    options = {"reproducible": True} if reproducible else {}
+    A, B = make(space(mesh)), make(space(mesh, device=guarded_device(), **options))
+    put, get = B.space.memory.put, B.space.memory.get
+    for x in (np.ones(A.shape[1]), np.random.default_rng(1).standard_normal((A.shape[1], 3))):
+        expected = A @ x
+        assert abs(get(B @ put(x)) - expected).max() < 1e-13 * abs(expected).max()
+    expected = A.diagonal()
+    assert abs(get(B.diagonal()) - expected).max() < 1e-13 * abs(expected).max()
 
 
 # --- residuals, types, solvers --------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -77,11 +77,15 @@ class HangingTable:
 
     def uploaded(self, device: Device) -> HangingTable:
         """Same table with stages in arrays of a device."""
-        stages = [
-            HangingStage(*map(device.upload, (s.units, s.lists, s.positions, s.columns)))
-            for s in self.stages
-        ]
-        return replace(self, stages=stages)
+        return self._moved(device.upload)
+
+    def downloaded(self, device: Device) -> HangingTable:
+        """Same table with stages on the host."""
+        return self._moved(device.download)
+
+    def _moved(self, move: Callable[[Any], Any]) -> HangingTable:
+        tables = ((s.units, s.lists, s.positions, s.columns) for s in self.stages)
+        return replace(self, stages=[HangingStage(*map(move, each)) for each in tables])
 
     @property
     def slots(self) -> int:
@@ -89,7 +93,7 @@ class HangingTable:
         return sum(len(s.units) * s.lists.shape[1] for s in self.stages)
 
     def contributions(self) -> tuple[Ints, Ints]:
-        """Dof and slot (n,) of each contribution of hanging nodes, where each has a slot."""
+        """Dof and slot (n,) of each contribution of hanging nodes, from stages on the host."""
         each = [stage.lists[stage.units[:, 0]].ravel() for stage in self.stages]
         dofs = np.concatenate([np.zeros(0, np.int32), *each])  # of some faces nothing hangs
         slots = np.flatnonzero((dofs >= 0) & (dofs < self.owned))
@@ -220,12 +224,10 @@ def _distinct(rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], Ints]:
 class Interpolation:
     """Launches that fill the ghosts of hanging nodes, or add to the dofs what is in them.
 
-    Parameters
-    ----------
-    ghosts : (ghosts * ncomp * nvec,) array of the device
-        Values of the ghosts, or contributions to them: zero before and after they are added.
-    parts : array of the device, or None
-        Where all contributions to dofs are left, those of the elements' nodes first.
+    Contributions to ghosts are zero before, and after they are added. With ``parts`` contributions
+    to dofs are left there, behind those of the elements' nodes, and not added.
+
+    Shapes: `ghosts` (ghosts * ncomp * nvec,).
     """
 
     def __init__(

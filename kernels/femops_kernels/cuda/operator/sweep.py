@@ -198,7 +198,8 @@ class DeviceSweep(DeviceLaunch):
             shared, hanging = dofs.shared, dofs.hanging
             if shared is None:  # another field's space is reproducible
                 runs = runs_of(side, kernel.spec.dim)
-                shared = DeviceShared.of(device, Shared.of(dofs.indices, runs, hanging))
+                there = None if hanging is None else hanging.downloaded(device)
+                shared = DeviceShared.of(device, Shared.of(dofs.indices, runs, there))
             more = 0 if hanging is None else hanging.slots
             parts = device.xp.zeros((dofs.indices.size + more) * side.ncomp, kernel.spec.dtype)
             combine = Combine(device, kernel.spec.dtype, side.ncomp, shared, parts)
