@@ -175,8 +175,8 @@ def _fitted(V: Space, u: Vector, W: Space) -> Vector:
     if unknown:
         warn_on_first_rank(
             f"around {unknown:,} of {mesh.num_elements:,} elements the nodes determine no "
-            f"polynomial of degree {degree}, as in a single layer of elements: estimates may be far too "
-            'large or small there; refine once, or take estimate="residual"',
+            f"polynomial of degree {degree}, as in a single layer of elements; estimates may be "
+            'far too large or small there: refine once, or take estimate="residual"',
             V.comm,
             UserWarning,
         )
