@@ -168,7 +168,7 @@ def _fitted(V: Space, u: Vector, W: Space) -> Vector:
         weighted = (at * weights[:, :, np.newaxis]).swapaxes(1, 2)
         found, turn = np.linalg.eigh(weighted @ at)
         keep = found > _SMALL * found[:, -1:]
-        unknown += np.count_nonzero(~keep.all(axis=1))
+        unknown += int(np.count_nonzero(~keep.all(axis=1)))
         inverse = np.where(keep, 1.0 / np.where(keep, found, 1.0), 0.0)
         right = turn.swapaxes(1, 2) @ (weighted @ y)
         result[elements] = wanted @ (turn @ (inverse[:, :, np.newaxis] * right))

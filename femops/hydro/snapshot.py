@@ -78,9 +78,9 @@ def _moved(
     part = equations.part
     degree = max(V.order, part.order)  # a mesh of a higher degree cannot be made one of a lower
     nodes = V.restriction.gather(V.l_vec(position)).reshape(part.num_elements, -1, V.dim)
-    nodes = V.element.values(Basis1D("gll", degree).nodes, nodes).reshape(-1, V.dim)
+    x = V.element.values(Basis1D("gll", degree).nodes, nodes).reshape(-1, V.dim).T.copy()
     with check(equations.comm):
-        moved = part.curved(degree).mapped(lambda _: np.ascontiguousarray(nodes.T))
+        moved = part.curved(degree).mapped(lambda _: x)
     if not isinstance(whole, femops.DistributedMesh):
         return moved, moved
     shared = replace(whole.part, mesh=moved)

@@ -254,13 +254,13 @@ def _old_nodes(section: Section, order: str) -> tuple[Ints, Floats]:
             found = cursor.records(head, count)
             cursor.end()
             return found["tag"].astype(np.int64).ravel(), found["x"].astype(np.float64)
-        rows = [cursor.records([*head, ("entity", "i4", 2)], 0)]
+        records = [cursor.records([*head, ("entity", "i4", 2)], 0)]
         for _ in range(cursor.checked_count(count)):
-            row = cursor.records([*head, ("entity", "i4", 2)], 1)
-            cursor.floats(_parameters(cursor, int(row["entity"][0, 0])))
-            rows.append(row)
+            one = cursor.records([*head, ("entity", "i4", 2)], 1)
+            cursor.floats(_parameters(cursor, int(one["entity"][0, 0])))
+            records.append(one)
         cursor.end()
-        table = np.concatenate(rows)
+        table = np.concatenate(records)
         return table["tag"].astype(np.int64).ravel(), table["x"].astype(np.float64).reshape(-1, 3)
     text = Text(section)
     (count,) = text.row("n")
