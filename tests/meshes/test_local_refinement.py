@@ -327,7 +327,8 @@ def test_bad_input_is_one_clear_error(name):
 def test_a_mesh_that_is_coarse_again_stays(step):
     """As in a loop that refines in front of a wave and coarsens behind it."""
     mesh = step(femops.box((2, 2))).coarsened()
-    assert mesh.num_elements == 4 and mesh.coarsened() is mesh
+    assert mesh.num_elements == 4
+    assert mesh.coarsened() is mesh
 
 
 def test_a_tree_has_a_last_level():

@@ -178,7 +178,8 @@ def test_columns_of_a_matrix() -> None:
         wanted = femops.project(Q, lambda u: u.grad[0], V, view.copy())
         found = femops.project(Q, lambda u: u.grad[0], V, view)
         named = femops.project(Q, lambda u: u.grad[0], u=femops.GridFunction(V, view))
-        assert np.array_equal(found, wanted) and np.array_equal(named, wanted)
+        assert np.array_equal(found, wanted)
+        assert np.array_equal(named, wanted)
 
 
 def test_what_does_not_depend_on_the_field() -> None:
