@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from femops.adapt.transfer import Pairs
+from femops.parallel.mesh import DistributedMesh
+from femops.spaces.base import AnyMesh
 from femops_common.arguments import checked
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh, chosen_elements
 
+Flags = NDArray[np.bool_]
+
 
 @checked(MeshArgumentError)
-def change(mesh: Mesh, refine: ArrayLike = (), coarsen: ArrayLike = ()) -> Mesh:
+def change(mesh: AnyMesh, refine: ArrayLike = (), coarsen: ArrayLike = ()) -> Any:
     """Refine some elements of a mesh, and coarsen others.
 
     Parameters
     ----------
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
+        The call is collective if ranks share the mesh. Then elements are those of this rank.
     refine : (k,) integers or (ne,) booleans
         Elements to halve, as for `Mesh.refined`.
     coarsen : (k,) integers or (ne,) booleans
@@ -26,7 +33,7 @@ def change(mesh: Mesh, refine: ArrayLike = (), coarsen: ArrayLike = ()) -> Mesh:
 
     Returns
     -------
-    Mesh
+    Mesh or DistributedMesh
         On the trees of the mesh, so that `transfer` takes fields to it.
 
     Raises
@@ -41,12 +48,19 @@ def change(mesh: Mesh, refine: ArrayLike = (), coarsen: ArrayLike = ()) -> Mesh:
     >>> femops.adapt.change(mesh, refine=[6], coarsen=range(4)).forest.level.tolist()
     [0, 0, 0, 1, 1, 1, 1]
     """
-    more = chosen_elements(mesh, np.asarray(refine), None)
-    less = chosen_elements(mesh, np.asarray(coarsen), None) & ~more
+    refine, coarsen = np.asarray(refine), np.asarray(coarsen)
+    if isinstance(mesh, DistributedMesh):
+        return mesh.changed(_changed, mesh.chosen(refine, None), mesh.chosen(coarsen, None))
+    return _changed(mesh, chosen_elements(mesh, refine, None), chosen_elements(mesh, coarsen, None))
+
+
+def _changed(mesh: Mesh, more: Flags, less: Flags) -> Mesh:
+    """Mesh in which elements are halved, and others give way to their parents; see `change`."""
+    less = less & ~more
     if less.any() and mesh.trees.depth:
         coarse = mesh.coarsened(less)
         if coarse is not mesh:
-            pairs = Pairs.of(mesh, coarse)
+            pairs = Pairs.of(mesh.trees, coarse.trees)
             stays = (pairs.levels == 0) & more[pairs.around]
             more = np.zeros(coarse.num_elements, dtype=np.bool_)
             more[pairs.inside[stays]] = True

@@ -93,13 +93,9 @@ def equation_of(F: Any) -> Equation:
 
 
 def check_host(space: AnySpace) -> None:
-    """Raise for spaces that ranks share, and for those of devices."""
-    for one in parts_of(space).values():
-        if one.distributed is not None or one.device is not None:
-            raise OperatorError(
-                "femops.adapt works in one process, on the host: make the space on the whole mesh, "
-                "without device="
-            )
+    """Raise for spaces of devices."""
+    if any(one.device is not None for one in parts_of(space).values()):
+        raise OperatorError("femops.adapt works on the host: make the space without device=")
 
 
 def vector_of(function: Load, space: AnySpace, what: str) -> Vector:
@@ -131,12 +127,12 @@ def enriched(space: AnySpace) -> AnySpace:
 
 def _richer(space: Space) -> Space:
     kind = H1 if space.continuous else L2
-    return kind(space.mesh, space.order + 1, space.ncomp, "gll")
+    return kind(space.distributed or space.mesh, space.order + 1, space.ncomp, "gll")
 
 
 def broken(space: AnySpace) -> AnySpace:
     """Functions of a space of nodes that may jump between elements."""
-    return like(space, lambda one: L2(one.mesh, one.order, one.ncomp, "gll"))
+    return like(space, lambda one: L2(one.distributed or one.mesh, one.order, one.ncomp, "gll"))
 
 
 def embedded(V: AnySpace, u: Vector, W: AnySpace) -> Vector:
@@ -217,12 +213,12 @@ def _held(V: Space, held: Flags, W: Space) -> Flags:
     An edge or face without nodes of its own in V counts as constrained if it is on the outer
     boundary, and the nodes at its ends are constrained.
     """
-    if not held.any() or not V.continuous:
+    if not V.comm.max(int(held.any())) or not V.continuous:
         return np.zeros((W.ndofs, W.ncomp), dtype=np.bool_)
     outside = np.zeros(W.ndofs, dtype=np.bool_)
     outside[W.boundary_dofs(components=0) // W.ncomp] = True
-    of_nodes: NDArray[Any] = V.restriction.entries(held)
-    is_outside: NDArray[Any] = W.restriction.entries(outside)
+    of_nodes: NDArray[Any] = V.restriction.entries(on_ranks(V, held))
+    is_outside: NDArray[Any] = W.restriction.entries(on_ranks(W, outside))
     flags = np.zeros((V.mesh.num_elements, W.restriction.num_nodes, W.ncomp), dtype=np.bool_)
     for _, digits in ternary_codes(V.dim):
         own, inside = local_nodes(digits, V.order), local_nodes(digits, W.order)
@@ -232,4 +228,14 @@ def _held(V: Space, held: Flags, W: Space) -> Flags:
             outer: NDArray[Any] = np.asarray(is_outside[:, inside].all(axis=1))
             whole &= outer[:, np.newaxis, np.newaxis]
         flags[:, inside] = whole
-    return W.restriction.marked(flags)
+    found = W.restriction.marked(flags)
+    if W.halo is None:
+        return found
+    own = found[: W.ndofs].astype(np.int64)
+    W.halo.reverse_add(found[W.ndofs :].astype(np.int64), own)
+    return own > 0
+
+
+def on_ranks(V: Space, table: NDArray[Any]) -> NDArray[Any]:
+    """Table of all dofs that this rank touches, from that (ndofs, ...) of those it owns."""
+    return table if V.halo is None else np.concatenate([table, V.halo.forward(table)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ from femops.adapt.enriched import (
     enriched,
     equation_of,
     essential,
-    mesh_of,
+    on_ranks,
     on_space,
     parts_of,
     vector_of,
@@ -118,13 +119,13 @@ def goal(
     r = equation.residual(W, rich)
     r[held] = 0.0
     products = r * (z - embedded(V, _interpolated(W, z, V), W))
-    if equation.values is not None and len(held):
+    if equation.values is not None and V.comm.max(len(held)):
         lacking = vector_of(equation.values, W, "the prescribed values") - rich
         reaction = slope - jacobian.T @ z
         products[held] = reaction[held] * lacking[held]
-    error = float(products.sum())
+    error = float(V.comm.sum(float(products.sum())))
     eta = np.sqrt(_by_element(W, products))
-    total = float(np.linalg.norm(eta))
+    total = math.sqrt(V.comm.sum(float(eta @ eta)))
     return eta * (abs(error) / total if total else 0.0), error
 
 
@@ -155,7 +156,8 @@ def _interpolated(W: AnySpace, z: Vector, V: AnySpace) -> Vector:
 
 def _by_element(W: AnySpace, products: Vector) -> Floats:
     """Absolute contributions (ne,) of the vertices, divided between their elements."""
-    hats = H1(mesh_of(W), order=1)
+    first = next(iter(parts_of(W).values()))
+    hats = H1(first.distributed or first.mesh, order=1)
     at_vertices, start = np.zeros(hats.ndofs), 0
     for space in parts_of(W).values():
         sums = products[start : start + space.size].reshape(space.ndofs, space.ncomp).sum(axis=1)
@@ -164,12 +166,12 @@ def _by_element(W: AnySpace, products: Vector) -> Floats:
         weights = line
         for _ in range(space.dim - 1):
             weights = np.kron(line, weights)
-        at_vertices += hats.restriction.scatter_add(_divided(space, sums) @ weights.T)
+        at_vertices += hats.sum_elements(_divided(space, sums) @ weights.T)
     return np.asarray(_divided(hats, np.abs(at_vertices)).sum(axis=1))
 
 
 def _divided(space: Space, values: Floats) -> Floats:
     """Divide numbers of dofs (ndofs,) between the elements that have these dofs: (ne, nodes)."""
-    found = space.restriction.entries(values * space.restriction.shares(np.float64))
+    found = space.restriction.entries(on_ranks(space, values / space.multiplicity()))
     free = space.restriction.free
     return found if free is None else np.where(free, found, 0.0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, final
 
 import numpy as np
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from femops.adapt.change import change
 from femops.adapt.enriched import AnySpace, check_host, mesh_of, parts_of, vector_of
 from femops.adapt.goals import goal as goal_estimate
-from femops.adapt.marking import least
+from femops.adapt.marking import least, on_ranks
 from femops.adapt.marking import mark as marked_by
 from femops.adapt.recovery import recovered
 from femops.adapt.residuals import residual
@@ -20,10 +22,12 @@ from femops.adapt.solving import Preconditioning, preconditioning, solved
 from femops.adapt.transfer import transfer
 from femops.errors import OperatorError, SolverError, SpaceError
 from femops.operators import Functional, Operator, Residual
+from femops.parallel.mesh import DistributedMesh
+from femops.solvers.inner_products import Sums
 from femops.solvers.newton import newton
 from femops.solvers.newton_steps import Linear
+from femops.spaces.base import AnyMesh
 from femops_common.arguments import Count, Fraction, NotNegative, checked, shown
-from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -78,8 +82,8 @@ class Estimate:
 
 @checked(OperatorError)
 def loop(
-    problem: Callable[[Mesh], Any],
-    mesh: Mesh,
+    problem: Callable[[Any], Any],
+    mesh: AnyMesh,
     tol: NotNegative = 0.0,
     *,
     estimate: Estimator = "recovered",
@@ -92,7 +96,7 @@ def loop(
     linear: Linear = "auto",
     preconditioner: Preconditioning = "auto",
     rtol: Fraction = 1e-10,
-) -> Iterator[tuple[Mesh, Vector, Estimate]]:
+) -> Iterator[tuple[Any, Vector, Estimate]]:
     """Solve a problem, estimate the error, refine the mesh where it is, and begin again.
 
     Each cycle begins with the solution of the previous one. The loop ends when the estimate is
@@ -111,8 +115,9 @@ def loop(
           prescribed values, or a function of a space that returns it.
 
         Residual estimates and goals need functions, because they work in a space of a higher order.
-    mesh : Mesh
-        The first mesh.
+    mesh : Mesh or DistributedMesh
+        The first mesh. If ranks share it, the loop is collective, and estimates and numbers of
+        elements are this rank's.
     tol : float
         The loop ends when the estimate is at most ``tol``.
     estimate : {"recovered", "residual"} or callable
@@ -173,13 +178,13 @@ def loop(
 
 
 def _cycles(
-    problem: Callable[[Mesh], Any],
-    mesh: Mesh,
+    problem: Callable[[Any], Any],
+    mesh: AnyMesh,
     wanted: tuple[Estimator, Callable[[Any], Any] | None, Any],
     marking: tuple[Any, float | None],
     ends: tuple[float, int | None, int | None],
     options: tuple[Linear, Preconditioning, float],
-) -> Iterator[tuple[Mesh, Vector, Estimate]]:
+) -> Iterator[tuple[Any, Vector, Estimate]]:
     estimator, goal, exact = wanted
     mark, coarsen = marking
     tol, max_dofs, max_cycles = ends
@@ -188,6 +193,7 @@ def _cycles(
     while max_cycles is None or cycle < max_cycles:
         equation = _checked(problem(mesh), mesh)
         V = equation[0].space
+        sums = Sums(V)
         u, iterations = _solved(equation, last, options)
         error, reference = None, exact
         if goal is not None:
@@ -200,7 +206,7 @@ def _cycles(
                 linear=options[0],
                 preconditioner=options[1],
             )
-            value = J(u) if is_functional else float(V.check_vector(J, "goal(V)") @ u)
+            value = J(u) if is_functional else sums.dot(V.check_vector(J, "goal(V)"), u)
             reference = None if exact is None else abs(exact - value)
         elif callable(estimator):
             eta = np.asarray(estimator(equation, u), dtype=np.float64)
@@ -208,29 +214,32 @@ def _cycles(
             eta = residual(_by_functions(equation), u)
         else:
             eta = recovered(equation[0], u)
-        total = float(np.linalg.norm(eta))
+        total = math.sqrt(V.comm.sum(float(eta @ eta)))
         true = float(reference(V, u)) if callable(reference) else reference
-        done = total <= tol or (max_dofs is not None and V.size >= max_dofs)
+        done = total <= tol or (max_dofs is not None and V.global_size >= max_dofs)
         done |= max_cycles is not None and cycle + 1 >= max_cycles
         marked = np.zeros(0, dtype=np.int64)
         if not done:
-            marked = np.asarray(mark(eta) if callable(mark) else marked_by(eta, fraction=mark))
+            found = mark(eta) if callable(mark) else marked_by(eta, fraction=mark, mesh=mesh)
+            marked = np.asarray(found)
             marked = _divisible(mesh, marked)
         effectivity = total / true if true else None
         yield mesh, u, Estimate(eta, total, error, effectivity, marked, V, cycle, iterations)
-        if done or not len(marked):
+        if done or not V.comm.max(len(marked)):
             return
-        mesh = change(mesh, marked, () if coarsen is None else least(eta, coarsen))
+        less = () if coarsen is None else on_ranks(mesh, eta, partial(least, fraction=coarsen))
+        mesh = change(mesh, marked, less)
         last, cycle = (V, u), cycle + 1
 
 
-def _divisible(mesh: Mesh, marked: Ints) -> Ints:
+def _divisible(mesh: AnyMesh, marked: Ints) -> Ints:
     """Marked elements without those of the highest level that a tree can have."""
     numbers = np.flatnonzero(marked) if marked.dtype == np.bool_ else marked.astype(np.int64)
-    return numbers[mesh.trees.level[numbers] < 62 // mesh.dim]
+    own = mesh.part.elements if isinstance(mesh, DistributedMesh) else np.arange(mesh.num_elements)
+    return numbers[mesh.trees.level[own[numbers]] < 62 // mesh.dim]
 
 
-def _checked(found: Any, mesh: Mesh) -> tuple[Any, ...]:
+def _checked(found: Any, mesh: AnyMesh) -> tuple[Any, ...]:
     """Check the result of a user's problem."""
     equation = found if isinstance(found, tuple) else (found,)
     form = equation[0] if equation else None
@@ -241,10 +250,11 @@ def _checked(found: Any, mesh: Mesh) -> tuple[Any, ...]:
             "or (F, u0)"
         )
     check_host(form.space)
-    if mesh_of(form.space).num_elements != mesh.num_elements:
+    own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+    if mesh_of(form.space).num_elements != own.num_elements:
         raise OperatorError(
             f"problem(mesh) returned a form on {mesh_of(form.space).num_elements} elements, but "
-            f"the mesh has {mesh.num_elements}: make its space on the mesh that it is given"
+            f"the mesh has {own.num_elements}: make its space on the mesh that it is given"
         )
     return equation
 
@@ -276,7 +286,8 @@ def _solved(
         r[held] = 0.0
         free = b.copy()
         free[held] = 0.0
-        wanted, there = rtol * float(np.linalg.norm(free)), float(np.linalg.norm(r))
+        sums = Sums(V)
+        wanted, there = rtol * sums.norm(free), sums.norm(r)
         if there <= wanted:
             return x, 0
         step, info = solved(form, r, linear, preconditioner, min(wanted / there, 1.0))
@@ -284,7 +295,7 @@ def _solved(
     guess = vector_of(given, V, "the first guess") if callable(given) else V.check_vector(given)
     u0 = _first(last, V, guess)
     u0[held] = guess[held]
-    atol = rtol * float(np.linalg.norm(form.residual(np.ascontiguousarray(guess))))
+    atol = rtol * Sums(V).norm(form.residual(np.ascontiguousarray(guess)))
     how: Any = "jacobi" if callable(linear) else preconditioning(preconditioner)
     u, report = newton(form, u0, rtol=0.0, atol=atol, linear=linear, preconditioner=how, warn=False)
     if not report.converged:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import OperatorError
+from femops.parallel.collective_checks import check
+from femops.parallel.comm import Serial, gathered
+from femops.parallel.mesh import DistributedMesh
+from femops.spaces.base import AnyMesh
 from femops_common.arguments import Fraction, checked, numbers_of
 
 Floats = NDArray[np.float64]
@@ -16,7 +22,13 @@ Rule = Literal["bulk", "maximum"]
 
 
 @checked(OperatorError)
-def mark(eta: ArrayLike, *more: ArrayLike, fraction: Fraction = 0.5, rule: Rule = "bulk") -> Ints:
+def mark(
+    eta: ArrayLike,
+    *more: ArrayLike,
+    fraction: Fraction = 0.5,
+    rule: Rule = "bulk",
+    mesh: AnyMesh | None = None,
+) -> Ints:
     r"""Numbers of the elements with the largest estimates, for `Mesh.refined`.
 
     Parameters
@@ -34,6 +46,9 @@ def mark(eta: ArrayLike, *more: ArrayLike, fraction: Fraction = 0.5, rule: Rule 
         1996, where the fraction is called :math:`\theta^2`). Of equal estimates the element with
         the lower number comes first. ``"maximum"`` takes all elements with
         :math:`\eta_e \ge fraction \max \eta`.
+    mesh : DistributedMesh, optional
+        Mesh that ranks share. Then estimates are those of this rank's elements, sums go over all
+        ranks, and the numbers are this rank's own. Collective.
 
     Returns
     -------
@@ -53,14 +68,30 @@ def mark(eta: ArrayLike, *more: ArrayLike, fraction: Fraction = 0.5, rule: Rule 
     >>> femops.adapt.mark([0.1, 3.0, 2.0, 1.0], rule="maximum").tolist()
     [1, 2]
     """
-    found = [_estimates(one) for one in (eta, *more)]
-    lengths = sorted({len(one) for one in found})
-    if len(lengths) > 1:
-        raise OperatorError(
-            f"estimates have lengths {lengths}: give one number for each element, in all arrays"
-        )
-    choose = _bulk if rule == "bulk" else _maximum
-    return np.unique(np.concatenate([choose(one, float(fraction)) for one in found]))
+    shared = isinstance(mesh, DistributedMesh)
+    with check(mesh.comm if isinstance(mesh, DistributedMesh) else Serial()):
+        found = [_estimates(one, least=0 if shared else 1) for one in (eta, *more)]
+        lengths = sorted({len(one) for one in found})
+        if mesh is not None:
+            own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+            lengths = sorted({*lengths, own.num_elements})
+        if len(lengths) > 1:
+            raise OperatorError(
+                f"estimates have lengths {lengths}: give one number for each element, in all arrays"
+            )
+    choose = partial(_bulk if rule == "bulk" else _maximum, fraction=float(fraction))
+    marked = [on_ranks(mesh, one, choose) for one in found]
+    return np.unique(np.concatenate(marked))
+
+
+def on_ranks(mesh: AnyMesh | None, eta: Floats, choose: Callable[[Floats], Ints]) -> Ints:
+    """Those of this rank's elements that a function chooses from the estimates of all ranks."""
+    if not isinstance(mesh, DistributedMesh):
+        return choose(eta)
+    numbers, values = gathered(mesh.comm, mesh.part.elements), gathered(mesh.comm, eta)
+    whole = np.empty(len(values))
+    whole[numbers] = values
+    return np.flatnonzero(np.isin(mesh.part.elements, choose(whole)))
 
 
 def least(eta: Floats, fraction: float) -> Ints:
@@ -88,10 +119,10 @@ def _maximum(eta: Floats, fraction: float) -> Ints:
     return np.flatnonzero((eta >= fraction * eta.max()) & (eta > 0.0))
 
 
-def _estimates(values: Any) -> Floats:
-    """Check a user's estimates of the elements."""
+def _estimates(values: Any, least: int) -> Floats:
+    """Check a user's estimates of the elements, of which there are ``least`` or more."""
     eta = numbers_of(values, "eta", OperatorError)
-    if eta.ndim != 1 or not eta.size:
+    if eta.ndim != 1 or eta.size < least:
         raise OperatorError(
             f"eta has shape {eta.shape}: give an array with one estimate for each element"
         )

@@ -22,6 +22,7 @@ from femops.adapt.enriched import (
 from femops.errors import OperatorError
 from femops.forms import diffusion
 from femops.operators import Operator, Residual
+from femops.parallel.neighbours import surroundings
 from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.base import Space
 from femops.spaces.product import Product
@@ -121,7 +122,8 @@ def _sum(apart: AnySpace, difference: Vector, energy: Operator | None) -> Floats
         start += W.size
         part = diffusion(W) if energy is None else (energy[name, name] if name else energy)
         if part is not None:
-            total += (d * (_measure(part) @ d)).reshape(len(total), -1).sum(axis=1)
+            each = (d * (_measure(part) @ d)).reshape(len(total), W.element.size * W.ncomp)
+            total += each.sum(axis=1)
     return np.maximum(total, 0.0)
 
 
@@ -145,22 +147,26 @@ def fitted(space: AnySpace, u: Vector, apart: AnySpace) -> Vector:
 
 def _fitted(V: Space, u: Vector, W: Space) -> Vector:
     """Values of fitted polynomials at the nodes of W."""
-    mesh, ncomp = V.mesh, V.ncomp
+    mesh, ncomp, around = V.mesh, V.ncomp, V.mesh
     nodes = positions(mesh.coordinates, V.element.nodes)
-    extent = nodes if V.order else positions(mesh.coordinates, np.array([0.0, 1.0]))
+    inside = nodes if V.order else positions(mesh.coordinates, np.array([0.0, 1.0]))
     values = V.element_vector(V.l_vec(u), slice(None)).reshape(*nodes.shape[:2], ncomp)
     if not V.element.is_nodal:
         turn = V.basis.interpolation(V.element.nodes)
         values = tensor_apply([turn] * V.dim, values)
-    targets = positions(mesh.coordinates, W.element.nodes)
+    targets, own = positions(mesh.coordinates, W.element.nodes), None
+    if V.distributed is not None:
+        others = surroundings(V.distributed)
+        around, own = others.mesh, others.own
+        nodes, values = others.rows(nodes), others.rows(values)
     result = np.empty((mesh.num_elements, targets.shape[1], ncomp))
     degree = V.order + (1 if V.order < 2 else 2)
     powers = np.array([k for k in product(range(degree + 1), repeat=V.dim) if sum(k) <= degree])
     unknown = 0
-    for elements, patches in _patches(mesh, nodes.shape[1] * len(powers)):
+    for elements, patches in _patches(around, own, nodes.shape[1] * len(powers)):
         x = nodes[patches].reshape(len(elements), -1, V.dim)
         y = values[patches].reshape(len(elements), -1, ncomp)
-        weights = _weights(extent[elements], x)
+        weights = _weights(inside[elements], x)
         low, high = x.min(axis=1, keepdims=True), x.max(axis=1, keepdims=True)
         size = np.where(high > low, high - low, np.inf)
         at = _polynomials((2.0 * x - low - high) / size, powers)
@@ -172,11 +178,12 @@ def _fitted(V: Space, u: Vector, W: Space) -> Vector:
         inverse = np.where(keep, 1.0 / np.where(keep, found, 1.0), 0.0)
         right = turn.swapaxes(1, 2) @ (weighted @ y)
         result[elements] = wanted @ (turn @ (inverse[:, :, np.newaxis] * right))
-    if unknown:
+    everywhere, count = V.comm.sum(np.array([unknown, mesh.num_elements])).tolist()
+    if everywhere:
         warn_on_first_rank(
-            f"around {unknown:,} of {mesh.num_elements:,} elements the nodes determine no "
-            f"polynomial of degree {degree}, as in a single layer of elements; estimates may be "
-            'far too large or small there: refine once, or take estimate="residual"',
+            f"around {everywhere:,} of {count:,} elements the nodes determine no polynomial of "
+            f"degree {degree}, as in a single layer of elements: estimates may be far too large or "
+            'small there; refine once, or take estimate="residual"',
             V.comm,
             UserWarning,
         )
@@ -202,9 +209,13 @@ def _polynomials(x: Floats, powers: Ints) -> Floats:
     return result
 
 
-def _patches(mesh: Mesh, numbers: int) -> Iterator[tuple[Ints, Ints]]:
-    """Elements (n,) and the elements (n, k) around each, for all numbers k of these."""
+def _patches(mesh: Mesh, own: Ints | None, numbers: int) -> Iterator[tuple[Ints, Ints]]:
+    """Elements (n,) and the elements (n, k) around each, for all numbers k of these.
+
+    ``own`` (ne,) are the elements that are wanted; None for all. The first ones count these.
+    """
     graph = touching(mesh)
+    graph = graph if own is None else csr_array(graph[own])
     counts = np.diff(graph.indptr)
     for k in np.unique(counts).tolist():
         same = np.flatnonzero(counts == k)
@@ -229,7 +240,8 @@ def touching(mesh: Mesh) -> csr_array:
         keys += [*np.round(ends / (1e-6 * size)).astype(np.int64).T]
     vertex = np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
     rows = np.repeat(np.arange(count), corners)
-    has = csr_array((np.ones(len(rows), dtype=np.int32), (rows, vertex)))
+    shape = count, int(vertex.max(initial=-1)) + 1
+    has = csr_array((np.ones(len(rows), dtype=np.int32), (rows, vertex)), shape=shape)
     graph = csr_array(has @ has.T)
     few = np.diff(graph.indptr) < 2**mesh.dim
     if few.any():

@@ -16,12 +16,14 @@ from femops.adapt.enriched import (
     equation_of,
     essential,
     mesh_of,
+    on_ranks,
     on_space,
     parts_of,
 )
 from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.parallel.collective_checks import check
 from femops.spaces.base import Space
 from femops_common.arguments import checked
 from femops_meshes.coordinates.hanging import HangingNodes
@@ -151,19 +153,20 @@ class LocalProblems:
     def energies(self, r: Vector, held: NDArray[np.bool_]) -> Floats:
         """Energy (ne,) of the local solutions, for a residual r (size,) without held dofs."""
         W = self.W
-        table, fixed = (x.reshape(W.ndofs, W.ncomp) for x in (r, held))
+        table, fixed = (on_ranks(W, x.reshape(W.ndofs, W.ncomp)) for x in (r, held))
         weights = self._weights()
         result = np.zeros(W.mesh.num_elements)
         terms = self._terms()
         size = (W.ncomp * W.element.size) ** 2
         step = max(1, min(_BLOCK // size, len(result)))
-        for start in range(0, len(result), step):
-            some = slice(start, min(start + step, len(result)))
-            local = W.restriction.entries(table, some) * weights[some]
-            rows = self._functional(local, some)
-            flags = W.restriction.entries(fixed, some)
-            matrices = self._matrices(terms, some)
-            result[some] = self._solved(matrices, rows, flags, some)
+        with check(W.comm):
+            for start in range(0, len(result), step):
+                some = slice(start, min(start + step, len(result)))
+                local = W.restriction.entries(table, some) * weights[some]
+                rows = self._functional(local, some)
+                flags = W.restriction.entries(fixed, some)
+                matrices = self._matrices(terms, some)
+                result[some] = self._solved(matrices, rows, flags, some)
         return result
 
     def _terms(self) -> list[tuple[float, ElementAssembly]]:
@@ -190,7 +193,8 @@ class LocalProblems:
         free = W.restriction.free
         if free is not None:
             diagonal *= free[:, :, np.newaxis]
-        total = W.restriction.entries(W.restriction.summed(diagonal, signs=False))
+        total = W.sum_elements(diagonal, signs=False).reshape(W.ndofs, W.ncomp)
+        total = W.restriction.entries(on_ranks(W, total))
         return np.asarray(diagonal / total)
 
     def _functional(self, local: Floats, some: slice) -> Floats:

@@ -15,12 +15,12 @@ from femops.adapt.solving import solved
 from femops.basis import Basis1D
 from femops.errors import SpaceError
 from femops.forms import load, mass
+from femops.parallel.comm import gathered
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import L2
 from femops.spaces.product import Product
 from femops_common.arguments import checked
 from femops_meshes.forest import Forest
-from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -93,14 +93,19 @@ def _transferred(u: Vector, V: Space, W: Space, how: str) -> Vector:
         raise SpaceError(f"the field has {V.ncomp} component(s), the new space {W.ncomp}")
     if V.mesh is W.mesh and V.element is W.element and V.continuous == W.continuous:
         return u.copy()
-    pairs = Pairs.of(V.mesh, W.mesh)
-    values = V.element_vector(V.l_vec(u), slice(None)).reshape(V.mesh.num_elements, -1, V.ncomp)
-    nodal = _nodal(values, V, W, pairs)
+    if (V.distributed is None) != (W.distributed is None) or V.comm.size != W.comm.size:
+        raise SpaceError("ranks share one of the two meshes: share both, by femops.distribute")
+    pairs = Pairs.of((V.distributed or V.mesh).trees, (W.distributed or W.mesh).trees)
+    moved = _Moved(pairs, V, W)
+    values = V.element_vector(V.l_vec(u), slice(None))
+    values = values.reshape(*values.shape[:2], V.ncomp)
+    values = moved(values)
+    nodal = _nodal(values, V, W, moved.pairs)
     result = _assigned(W, nodal)
     contained = not len(pairs.source) and V.order <= W.order
     if how == "nodal" or (contained and (V.continuous or not W.continuous)):
         return result
-    b = _load(u, values, V, W, pairs)
+    b = _load(u, values, V, W, moved)
     A = mass(W, quadrature=_exact(V, W))
     # the nodal values are near the solution, so a correction is solved for
     correction, _ = solved(A, b - A @ result, "cg", "jacobi", 1e-12)
@@ -125,9 +130,8 @@ class Pairs:
     source_path: Ints
 
     @staticmethod
-    def of(old: Mesh, new: Mesh) -> Pairs:
-        """Find the pairs of two meshes."""
-        one, other = old.trees, new.trees
+    def of(one: Forest, other: Forest) -> Pairs:
+        """Find the pairs of an old and a new mesh."""
         if one.roots.shape != other.roots.shape or not np.array_equal(one.roots, other.roots):
             raise SpaceError(
                 "the meshes are not of one tree: both have to be made from one mesh by refined, "
@@ -149,6 +153,58 @@ class Pairs:
             target,
             *_way(other, target, one, source),
         )
+
+
+@final
+class _Moved:
+    """Brings rows of elements of an old mesh to the ranks of a new mesh that need them.
+
+    `pairs`: those of this rank's elements. `around` and `source` are places in the rows that this
+    rank gets, which are all rows in one process.
+    """
+
+    def __init__(self, pairs: Pairs, V: Space, W: Space) -> None:
+        self.pairs, self._comm = pairs, V.comm
+        if V.distributed is None or W.distributed is None:
+            self._send = None
+            return
+        mine = np.full(W.distributed.num_elements, -1)
+        own = W.distributed.part.elements
+        mine[own] = np.arange(len(own))
+        inside, target = (np.flatnonzero(mine[of] >= 0) for of in (pairs.inside, pairs.target))
+        wanted = np.unique(np.concatenate([pairs.around[inside], pairs.source[target]]))
+        self.pairs = Pairs(
+            pairs.dim,
+            mine[pairs.inside[inside]],
+            np.searchsorted(wanted, pairs.around[inside]),
+            pairs.levels[inside],
+            pairs.path[inside],
+            np.searchsorted(wanted, pairs.source[target]),
+            mine[pairs.target[target]],
+            pairs.source_levels[target],
+            pairs.source_path[target],
+        )
+        held, counts = (
+            V.distributed.part.elements,
+            V.comm.gather_all(np.array([V.mesh.num_elements])),
+        )
+        owner = np.empty(V.distributed.num_elements, dtype=np.int64)
+        owner[gathered(V.comm, held)] = np.repeat(np.arange(V.comm.size), counts[:, 0])
+        self._receive = {
+            int(rank): np.flatnonzero(owner[wanted] == rank) for rank in np.unique(owner[wanted])
+        }
+        asked = V.comm.exchange({rank: wanted[at] for rank, at in self._receive.items()})
+        self._send = {rank: np.searchsorted(held, numbers) for rank, numbers in asked.items()}
+
+    def __call__(self, table: Floats) -> Floats:
+        """Rows of a table (ne, ...) of the old mesh's elements. Collective."""
+        if self._send is None:
+            return table
+        arrived = self._comm.exchange({rank: table[rows] for rank, rows in self._send.items()})
+        result = np.empty((sum(map(len, self._receive.values())), *table.shape[1:]))
+        for rank, places in self._receive.items():
+            result[places] = arrived[rank]
+        return result
 
 
 def _containing(old: Forest, new: Forest) -> Ints:
@@ -246,7 +302,7 @@ def _assigned(W: Space, nodal: Floats) -> Vector:
     """Vector of W with nodal values (ne, nodes, ncomp) in elements, which agree where they meet."""
     shape = nodal.shape[:2] + (() if W.ncomp == 1 else (W.ncomp,))
     e_vec = W.element.from_nodal(nodal.reshape(shape))
-    return np.ascontiguousarray(W.restriction.assigned(e_vec)).reshape(-1)
+    return np.ascontiguousarray(W.owned_rows(W.restriction.assigned(e_vec))).reshape(-1)
 
 
 def _exact(V: Space, W: Space) -> int:
@@ -254,27 +310,30 @@ def _exact(V: Space, W: Space) -> int:
     return max(V.order, W.order) + 1 + (V.dim * V.mesh.order + 1) // 2
 
 
-def _load(u: Vector, values: Floats, V: Space, W: Space, pairs: Pairs) -> Vector:
+def _load(u: Vector, values: Floats, V: Space, W: Space, moved: _Moved) -> Vector:
     """Integrals (size,) of the field times the functions of W."""
-    whole, rule = L2(W.mesh, max(V.order, W.order), W.ncomp), _exact(V, W)
+    pairs, mesh = moved.pairs, W.distributed or W.mesh
+    whole, rule = L2(mesh, max(V.order, W.order), W.ncomp), _exact(V, W)
     inside = np.zeros((W.mesh.num_elements, whole.element.size, W.ncomp))
     places = _Places(pairs.dim, pairs.levels, pairs.path)
     inside[pairs.inside] = _applied(
         places.matrices(V.basis, whole.basis.nodes), values[pairs.around]
     )
-    tests: Any = L2(W.mesh, W.order, W.ncomp, W.basis.family)
+    tests: Any = L2(mesh, W.order, W.ncomp, W.basis.family)
     field = GridFunction(whole, inside.reshape(-1))
-    local = load(tests, field, quadrature=rule).reshape(len(inside), -1, W.ncomp)
-    if len(pairs.source):
-        small: Any = L2(V.mesh, W.order, W.ncomp, W.basis.family)
+    local = load(tests, field, quadrature=rule)
+    local = local.reshape(len(inside), W.element.size, W.ncomp)
+    if V.comm.max(len(pairs.source)):
+        small: Any = L2(V.distributed or V.mesh, W.order, W.ncomp, W.basis.family)
         each = load(small, GridFunction(V, u), quadrature=rule)
-        each = each.reshape(V.mesh.num_elements, -1, W.ncomp)[pairs.source]
+        each = each.reshape(V.mesh.num_elements, W.element.size, W.ncomp)
+        each = moved(each)[pairs.source]
         parts = _Places(pairs.dim, pairs.source_levels, pairs.source_path)
         basis = W.basis
         turn = [basis.from_nodal @ one for one in parts.matrices(basis, basis.nodes)]
         np.add.at(local, pairs.target, _applied([one.swapaxes(1, 2) for one in turn], each))
     shape = local.shape[:2] + (() if W.ncomp == 1 else (W.ncomp,))
-    return W.restriction.scatter_add(local.reshape(shape)).reshape(-1)
+    return W.sum_elements(local.reshape(shape))
 
 
 __all__ = ["AnySpace", "transfer"]

@@ -143,6 +143,17 @@ def _check_array(array: Any) -> None:
         raise CommunicatorError(f"messages are NumPy arrays of numbers, not {got}")
 
 
+def gathered(comm: Communicator, array: Array) -> Array:
+    """Concatenate the arrays (n, ...) of all ranks along the first axis. Collective."""
+    if comm.size == 1:
+        return array
+    counts = comm.gather_all(np.array([len(array)]), alike=True)[:, 0]
+    padded = np.zeros((int(counts.max()), *array.shape[1:]), array.dtype)
+    padded[: len(array)] = array
+    parts = comm.gather_all(padded, alike=True)
+    return np.concatenate([part[:n] for part, n in zip(parts, counts.tolist(), strict=True)])
+
+
 @final
 class Serial(Communicator):
     """Communicator of a single rank. It needs no MPI."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -11,39 +10,14 @@ from numpy.typing import ArrayLike
 
 import femops_meshes
 from femops.parallel.collective_checks import check, check_same, listed
-from femops.parallel.comm import Array, Communicator, communicator
-from femops.parallel.mesh import DistributedMesh, checksum, group_pieces, rank_groups
+from femops.parallel.comm import Communicator, communicator
+from femops.parallel.mesh import DistributedMesh, checksum
+from femops.parallel.scattering import rank_groups, scattered, shares
 from femops_common.arguments import Degree, checked, type_name
-from femops_meshes import Mesh, MeshArgumentError, Part, Partition
-from femops_meshes.coarsening import Coarsening
+from femops_meshes import Mesh, MeshArgumentError, Part
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import PointMap
 from femops_meshes.partitioning.partition import METHODS
-
-_ARRAYS: dict[str, Callable[[Part], Array]] = {
-    "own": lambda part: part.elements,
-    "vertices": lambda part: part.vertices,
-    "interface": lambda part: part.interface,
-    "elements": lambda part: part.mesh.elements,
-    "coordinates": lambda part: part.mesh.coordinates,
-    "element_attributes": lambda part: part.mesh.element_attributes,
-    "boundary": lambda part: part.mesh.boundary,
-    "boundary_attributes": lambda part: part.mesh.boundary_attributes,
-    "file_elements": lambda part: part.mesh.file_elements,
-}
-"""Arrays of a part that are sent to its rank."""
-
-_PLACES: dict[str, Callable[[Part], Array]] = {
-    "parent": lambda part: _coarsening(part).parent,
-    "low": lambda part: _coarsening(part).low,
-    "high": lambda part: _coarsening(part).high,
-}
-"""Further arrays to send: the positions of a part's elements in the coarser mesh."""
-
-
-def _coarsening(part: Part) -> Coarsening:
-    assert part.mesh.coarser is not None
-    return part.mesh.coarser
 
 
 @overload
@@ -220,9 +194,9 @@ def distribute(
     parts: list[Part] = []
     with check(ranks):
         if mesh is not None and ranks.rank == root:
-            shares = _shares(mesh, ranks.size, method, weights, reproducible)
-            parts = [femops_meshes.part_of(mesh, shares, rank) for rank in range(ranks.size)]
-    part = _scattered(parts, ranks, root)
+            cut = shares(mesh, ranks.size, method, weights, reproducible)
+            parts = [femops_meshes.part_of(mesh, cut, rank) for rank in range(ranks.size)]
+    part = scattered(parts, ranks, root)
     groups = rank_groups(part.num_elements, ranks.size, ranks.rank)[1] if reproducible else None
     return DistributedMesh.of(ranks, part, groups)
 
@@ -287,44 +261,3 @@ def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
 
 def _check_same(comm: Communicator, facts: Mapping[str, object], root: int = 0) -> None:
     check_same(comm, "the mesh", facts, root, MeshArgumentError)
-
-
-def _shares(
-    mesh: Mesh, size: int, method: str, weights: ArrayLike | None, reproducible: bool
-) -> Partition:
-    if not reproducible:
-        return femops_meshes.partition(mesh, size, method, weights)
-    cuts, pieces = group_pieces(mesh.num_elements, size)
-    owner = np.repeat(np.arange(size), np.diff(cuts[pieces]))
-    return Partition.of(mesh, owner, size)
-
-
-def _scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
-    """Send all parts from the root, and return this rank's part. Collective."""
-    head: Any = None
-    if comm.rank == root:
-        mesh = parts[root].mesh
-        names = dict(mesh.element_names), dict(mesh.boundary_names)
-        none = np.empty(0, dtype=np.int64)
-        coarser = None if mesh.coarser is None else mesh.coarser.reordered(none)
-        head = parts[root].num_elements, parts[root].num_vertices, names, coarser
-    num_elements, num_vertices, names, coarser = comm.broadcast(head, root)
-    got: dict[str, Any] = {}
-    for name, of in (_ARRAYS if coarser is None else _ARRAYS | _PLACES).items():
-        others = {rank: of(part) for rank, part in enumerate(parts) if rank != root}
-        received = comm.exchange(others)
-        if comm.rank != root:
-            got[name] = received[root]
-    if comm.rank == root:
-        return parts[root]
-    own, vertices, interface = (got.pop(name) for name in ("own", "vertices", "interface"))
-    if coarser is not None:
-        coarser = replace(coarser, **{name: got.pop(name) for name in _PLACES})
-    mesh = Mesh(
-        **got,
-        num_vertices=len(vertices),
-        element_names=names[0],
-        boundary_names=names[1],
-        coarser=coarser,
-    )
-    return Part(mesh, comm.rank, comm.size, own, vertices, interface, num_elements, num_vertices)

@@ -94,6 +94,22 @@ class Halo:
         for rank, dofs in self.send.items():
             np.add.at(values, dofs[where[rank]], arrived[rank])
 
+    def completed(self, table: NDArray[Any], known: NDArray[np.bool_]) -> Array:
+        """Values (owned, ...) of owned dofs; unknown ones come from the lowest rank that has them.
+
+        Shapes: `table` (owned + ghosts, ...), `known` (owned + ghosts,).
+        """
+        values, known = table[: self.owned].copy(), known.copy()
+        ghosts, told = table[self.owned :], known[self.owned :]
+        pieces = {rank: slice(*ends) for rank, ends in self.receive.items()}
+        flags = self._comm.exchange({rank: told[some] for rank, some in pieces.items()})
+        arrived = self._comm.exchange({rank: ghosts[some] for rank, some in pieces.items()})
+        for rank, dofs in self.send.items():
+            new = flags[rank] & ~known[dofs]
+            values[dofs[new]] = arrived[rank].reshape(len(dofs), *values.shape[1:])[new]
+            known[dofs[new]] = True
+        return values
+
     def marked(self, dofs: Ints) -> Ints:
         """Owned dofs that any rank marks. Collective.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -11,22 +12,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, communicator
-from femops_common.arguments import type_name
-from femops_meshes import Mesh, MeshArgumentError, Part
+from femops.parallel.scattering import (
+    WIDEST,
+    gathered_mesh,
+    rank_groups,
+    scattered,
+    shares,
+    whole_trees,
+)
+from femops_common.arguments import checked, type_name
+from femops_kernels.derived import Derived
+from femops_meshes import Mesh, MeshArgumentError, Part, part_of
 from femops_meshes.checks import element_ranges
+from femops_meshes.forest import Forest
+from femops_meshes.mesh import Chosen, Parts, chosen_elements
 from femops_meshes.names import Names
-from femops_meshes.partitioning.pieces import equal_pieces
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
-WIDEST = 16
-"""Elements of the widest batch."""
-
-GROUPS = 840
-"""Largest number of element groups. With it ranks have about equally many groups."""
-
-_OF_WHOLE_MESHES = frozenset({"curved", "mapped", "refine", "with_attributes", "with_names"})
+_OF_WHOLE_MESHES = frozenset({"curved", "mapped", "with_attributes", "with_names"})
 
 
 @final
@@ -124,10 +129,7 @@ class DistributedMesh:
             """Raise an error that tells where to find an attribute of `Mesh`."""
             hint = f": of this rank's elements it is mesh.mesh.{name}" if _of_mesh(name) else ""
             if name in _OF_WHOLE_MESHES:
-                hint = (
-                    f": ranks cannot change a mesh that they share; write femops.distribute("
-                    f"whole.{name}(...) if comm.rank == 0 else None, comm)"
-                )
+                hint = f": write mesh.changed(lambda whole: whole.{name}(...))"
             raise AttributeError(f"a DistributedMesh has no attribute {name!r}{hint}")
 
     @property
@@ -146,6 +148,13 @@ class DistributedMesh:
         return self.part.num_elements
 
     @property
+    def conforming(self) -> bool:
+        """False if elements of two sizes meet on any rank; see `Mesh.conforming`. Collective."""
+        if self.part.leaves is None:
+            return True
+        return not self.comm.max(int(not self.mesh.conforming))
+
+    @property
     def element_names(self) -> Names:
         """Element attributes by name, the same on all ranks."""
         return self.mesh.element_names
@@ -160,6 +169,109 @@ class DistributedMesh:
         """True if ranks hold complete groups, so that results can be the same for 1 to 8 ranks."""
         return self.element_groups is not None
 
+    def changed(
+        self,
+        function: Callable[..., Mesh],
+        *tables: ArrayLike,
+        weights: Callable[[Mesh], ArrayLike] | None = None,
+    ) -> DistributedMesh:
+        """Make another mesh from the global mesh, and share it out anew. Collective.
+
+        Rank 0 gathers the global mesh, so it must have the memory for it. Elements are shared out
+        along the curve of their order.
+
+        Parameters
+        ----------
+        function
+            ``function(whole, *tables)`` returns a mesh. It is called on rank 0 alone.
+        *tables
+            Shape (ne, ...): numbers for each of this rank's elements. The function gets those of
+            all elements, in the order of the global mesh.
+        weights
+            Function of the new mesh that returns the work (ne,) of its elements. None means equal
+            work.
+
+        Raises
+        ------
+        MeshArgumentError
+            If a table has another length, or the function returns no mesh.
+        RankError
+            On other ranks, if rank 0 fails.
+
+        Examples
+        --------
+        >>> import femops
+        >>> from femops.parallel import Serial
+        >>> mesh = femops.distribute(femops.box((4, 4)), Serial())
+        >>> mesh.changed(lambda whole: whole.mapped(lambda x: 2 * x))
+        DistributedMesh(rank 0 of 1: 16 of 16 elements, dim 2)
+        """
+        comm, count = self.comm, self.mesh.num_elements
+        with check(comm):
+            rows = [np.asarray(table) for table in tables]
+            wrong = [each.shape for each in rows if each.shape[:1] != (count,)]
+            if wrong:
+                raise MeshArgumentError(
+                    f"a table has shape {wrong[0]}: give a row for each of {count} elements"
+                )
+        whole = gathered_mesh(self.part, comm)
+        numbers = comm.exchange({0: self.part.elements})
+        sent = [comm.exchange({0: np.ascontiguousarray(each)}) for each in rows]
+        parts: list[Part] = []
+        with check(comm):
+            if whole is not None:
+                order = np.argsort(np.concatenate([*numbers.values()]))
+                mesh = function(whole, *(np.concatenate([*t.values()])[order] for t in sent))
+                if not isinstance(mesh, Mesh):
+                    raise MeshArgumentError(
+                        f"the function returned {type_name(type(mesh))}: return a Mesh"
+                    )
+                work = None if weights is None else weights(mesh)
+                cut = shares(mesh, comm.size, "curve", work, self.reproducible)
+                parts = [part_of(mesh, cut, rank) for rank in range(comm.size)]
+        part = scattered(parts, comm, 0)
+        size = part.num_elements, comm.size, comm.rank
+        return DistributedMesh.of(comm, part, rank_groups(*size)[1] if self.reproducible else None)
+
+    @checked(MeshArgumentError)
+    def refine(self, times: int = 1) -> DistributedMesh:
+        """Split every element; see `Mesh.refine` and `changed`. Collective."""
+        return self.changed(lambda whole: whole.refine(times))
+
+    @checked(MeshArgumentError)
+    def refined(
+        self, elements: Chosen | None = None, *, attributes: Parts = None
+    ) -> DistributedMesh:
+        """Halve some elements; see `Mesh.refined` and `changed`. Collective.
+
+        ``elements`` are numbers, a mask or a predicate of this rank's own elements, of which each
+        rank may choose others, or none by ``[]``.
+        """
+        return self.changed(
+            lambda whole, flags: whole.refined(flags), self.chosen(elements, attributes)
+        )
+
+    @checked(MeshArgumentError)
+    def coarsened(
+        self, elements: Chosen | None = None, *, attributes: Parts = None
+    ) -> DistributedMesh:
+        """Undo refinements of elements; see `Mesh.coarsened` and `refined`. Collective."""
+        return self.changed(
+            lambda whole, flags: whole.coarsened(flags), self.chosen(elements, attributes)
+        )
+
+    @property
+    def trees(self) -> Forest:
+        """Trees of the global mesh, on each rank. Collective at the first call."""
+        return _trees.get(self, lambda: whole_trees(self.part, self.comm))
+
+    def chosen(self, elements: Chosen | None, attributes: Parts) -> NDArray[np.bool_]:
+        """Mask (ne,) of this rank's elements that a user chose; see `refined`. Collective."""
+        with check(self.comm):
+            known = self.whole_element_attributes.tolist()
+            found = chosen_elements(self.mesh, elements, attributes, known)
+        return np.asarray(found)
+
     def __repr__(self) -> str:
         cuts = self.element_groups
         groups = "" if cuts is None else f" in {len(cuts) - 1} groups"
@@ -169,23 +281,12 @@ class DistributedMesh:
         )
 
 
+_trees = Derived[DistributedMesh, Forest]()
+
+
 def _of_mesh(name: str) -> bool:
     """True if every `Mesh` has this attribute."""
     return hasattr(Mesh, name) or name in Mesh.__dataclass_fields__
-
-
-def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
-    """Cut elements into groups, and give each rank consecutive groups."""
-    each = max(1, -(-count // (GROUPS * WIDEST))) * WIDEST
-    groups = -(-count // each)
-    return np.minimum(np.arange(groups + 1) * each, count), equal_pieces(groups, size)
-
-
-def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
-    """Return start and stop of a rank's elements, and the starts (k,) of its groups in them."""
-    cuts, pieces = group_pieces(count, size)
-    own = cuts[pieces[rank] : pieces[rank + 1] + 1]
-    return (int(own[0]), int(own[-1])), own - own[0]
 
 
 def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:

@@ -1,9 +1,12 @@
 """Vertices, edges and faces of a distributed mesh that several ranks touch.
 
-A vertex is identified by its global number, an edge or a face by the numbers of its vertices. The
-vertex numbers are cut into one range per rank. All ranks that touch a vertex send its number to the
-rank of its range. That rank tells each sender the other ranks at the vertex. Then ranks that share
-vertices compare the entities between these vertices.
+A vertex is identified by its global number, an edge or a face by the numbers of its vertices. In a
+locally refined mesh the entities are those that carry dofs. So ranks that have but pieces of a
+larger edge or face find each other by its vertices.
+
+The vertex numbers are cut into one range per rank. All ranks that touch a vertex send its number to
+the rank of its range. That rank tells each sender the other ranks at the vertex. Then ranks that
+share vertices compare the entities between these vertices.
 """
 
 from __future__ import annotations
@@ -22,20 +25,23 @@ from femops_meshes.topology.topology import entity_codes, entity_corners
 Ints = NDArray[np.int64]
 
 
-def shared_vertices(part: Part, comm: Communicator) -> dict[int, Ints]:
-    """Vertices of this part that other ranks touch too. Collective."""
-    length = -(-part.num_vertices // comm.size)
-    told = comm.exchange(_grouped(part.vertices // length, part.vertices))
+def shared_vertices(vertices: Ints, count: int, comm: Communicator) -> dict[int, Ints]:
+    """Places of those vertices (n,), ascending numbers of `count`, that other ranks give too.
+
+    Collective.
+    """
+    length = -(-count // comm.size)
+    told = comm.exchange(_grouped(vertices // length, vertices))
     answers = comm.exchange(_who_else(told))
     none = np.empty((0, 2), dtype=np.int64)
     pairs = np.concatenate([none, *(answer.reshape(-1, 2) for answer in answers.values())])
     by_rank = _grouped(pairs[:, 1], pairs[:, 0])
-    return {rank: np.searchsorted(part.vertices, found) for rank, found in by_rank.items()}
+    return {rank: np.searchsorted(vertices, found) for rank, found in by_rank.items()}
 
 
 def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dict[int, Ints]:
     """Entities of this part that other ranks touch too. Collective."""
-    known = shared_vertices(part, comm)
+    known = shared_vertices(part.vertices, part.num_vertices, comm)
     between = np.zeros(len(part.vertices) + 1, dtype=bool)
     between[-1] = True  # index -1 stands for no vertex
     touched = between.copy()
@@ -81,14 +87,19 @@ def _entities_between(
     Entities are numbered as in `entity_offsets`. A row of vertices has numbers in the part,
     ascending, then -1.
     """
-    mesh = part.mesh
-    near = np.flatnonzero(touched[mesh.elements].any(axis=1))
-    elements, entity = mesh.elements[near], mesh.topology.entity[near]
-    offsets, width = entity_offsets(mesh.topology), 2 ** max(kinds)
+    mesh, topology = part.mesh, part.mesh.topology
+    entity = topology.carrying[0]
+    vertices = entity[:, entity_codes(mesh.dim, 0)]
+    near = np.flatnonzero((touched[mesh.elements] | touched[vertices]).any(axis=1))
+    own, entity = topology.entity[near], entity[near]
+    elements, vertices = mesh.elements[near], vertices[near]
+    offsets, width = entity_offsets(topology), 2 ** max(kinds)
     numbers, rows = [], []
     for kind in kinds:
         codes = list(entity_codes(mesh.dim, kind))
-        corners = elements[:, [entity_corners(mesh.dim, code) for code in codes]]
+        places = [entity_corners(mesh.dim, code) for code in codes]
+        larger = (own[:, codes] != entity[:, codes]) | (kind == 0)
+        corners = np.where(larger[..., np.newaxis], vertices[:, places], elements[:, places])
         inside = touched[corners].all(axis=-1)
         number, first = np.unique(entity[:, codes][inside], return_index=True)
         ascending = np.sort(corners[inside][first], axis=1)

@@ -27,6 +27,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.functions import Function, Predicate, evaluate, parts_of
+from femops.spaces.hanging import hanging_nodes
 from femops.spaces.memory import DeviceLike, Memory, check_shape, find_memory
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.vectors import by_components, float64_or_complex, zeros
@@ -237,21 +238,20 @@ class Space(DomainSpace, ABC):
         self.numbering: RankNumbering | None = None
         if self.distributed is None:
             self.restriction = self._restriction()
+            self.hangs = self.restriction.hanging is not None
             self.first_dof, self.global_ndofs = 0, self.restriction.ndofs
         else:
             self._share_out(self.distributed)
         if self.signed and self.device is not None:
             raise SpaceError("elements with signs have no kernels on a device: leave out device")
-        if self.restriction.hanging is not None and self.device is not None:
+        if self.hangs and self.device is not None:
             raise SpaceError(
                 "locally refined meshes have no kernels on a device yet: leave out device"
             )
-        carriers = self.mesh.topology.carriers
-        hangs = carriers is not None and len(carriers.hanging)
-        if hangs and self.continuous and self.restriction.hanging is None:
+        if self.continuous and not self.mesh.conforming and self.restriction.hanging is None:
             raise SpaceError(
                 f"{type(self).__name__} would jump at the hanging nodes of a locally refined mesh: "
-                "take femops.H1 in one process, an L2 space, or a mesh that conforms"
+                "take femops.H1, an L2 space, or a mesh that conforms"
             )
         self.ndofs = self.restriction.owned
         self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
@@ -315,12 +315,17 @@ class Space(DomainSpace, ABC):
         LegendreGeometry.agree(mesh.mesh, mesh.comm)
         self.numbering = numbering = self._rank_numbering(mesh)
         self.restriction = ElementRestriction(
-            numbering.indices, numbering.ndofs, numbering.owned, numbering.flipped
+            numbering.indices,
+            numbering.ndofs,
+            numbering.owned,
+            numbering.flipped,
+            hanging_nodes(self, self.mesh),
         )
         self.first_dof = int(numbering.offsets[mesh.comm.rank])
         self.global_ndofs = int(numbering.offsets[-1])
-        halo = Halo(numbering, mesh.comm)
-        self.halo = halo if mesh.comm.max(halo.ghosts) else None
+        halo, hangs = Halo(numbering, mesh.comm), self.restriction.hanging is not None
+        ghosts, hanging = mesh.comm.max(np.array([halo.ghosts, int(hangs)])).tolist()
+        self.halo, self.hangs = halo if ghosts else None, bool(hanging)
 
     @abstractmethod
     def file_dofs(self) -> Ints:
@@ -475,13 +480,23 @@ class Space(DomainSpace, ABC):
         A shared node has the position that its first element gives. On a periodic mesh the other
         elements may place the node elsewhere. Nodes of a Bernstein basis are Gauss-Lobatto points.
         """
-        result = np.empty((self.ndofs, self.dim))
+        result = np.empty((self.restriction.ndofs, self.dim))
         n, owner = self.element.size, self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
             x = positions(self.mesh.coordinates[start:stop], self.element.nodes)
-            new = self.restriction.owned_by(start, stop)
+            new = self.restriction.owned_by(start, stop, ghosts=self.hangs)
             result[new] = x.reshape(-1, self.dim)[owner[new] - start * n]
-        return result
+        return self.owned_rows(result)
+
+    def owned_rows(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Rows (ndofs, ...) of the dofs that this rank owns, of a table of all it touches.
+
+        Of those that no node of the rank has, as only hanging nodes read them, other ranks tell
+        them. Collective if nodes hang and ranks share dofs.
+        """
+        if self.hangs and self.halo is not None:
+            return self.halo.completed(table, self.restriction.owner >= 0)
+        return table[: self.ndofs]
 
     @names_checked
     def interpolate(
@@ -528,7 +543,7 @@ class Space(DomainSpace, ABC):
             places = np.arange(self.restriction.indices.size)
             x = positions(self.mesh.coordinates, self.element.nodes).reshape(-1, self.dim)
         if isinstance(f, GridFunction):
-            values = values_of_field(f.space, f.vector, self, places, x)
+            values = self._of_field(f, places, x)
         else:
             values = evaluate(f, np.ascontiguousarray(x.T), self._trailing)
         if apart:
@@ -536,6 +551,17 @@ class Space(DomainSpace, ABC):
             return self._coefficients(lambda some: e_vec[some])
         values = values.reshape(-1)
         return self.memory.put(values if self.element.is_nodal else self.from_nodal(values))
+
+    def _of_field(self, f: GridFunction, places: Ints, x: Floats) -> Floats:
+        """Values (n, ...) of a field at nodes at some places in an e_vec, and positions x."""
+        if not self.hangs or self.halo is None:
+            return values_of_field(f.space, f.vector, self, places, x)
+        x, owner = np.concatenate([x, self.halo.forward(x)]), self.restriction.owner
+        some = np.flatnonzero(owner >= 0)
+        found = values_of_field(f.space, f.vector, self, owner[some], x[some])
+        table = np.zeros((len(owner), *found.shape[1:]))
+        table[some] = found
+        return self.owned_rows(table)
 
     # an element may see the nodes of an edge in another order than the edge's dofs
     _apart = property(lambda self: self.signed and not self.element.is_nodal)
@@ -556,14 +582,15 @@ class Space(DomainSpace, ABC):
 
     def _coefficients(self, nodal: Callable[[slice], Floats]) -> Floats:
         """Vector (size,) of the function with nodal values (n, nodes[, ncomp]) in elements."""
-        result, n = np.empty((self.ndofs, *self._trailing)), self.element.size
+        result = np.empty((self.restriction.ndofs, *self._trailing))
+        n = self.element.size
         owner = self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
             # elements that share a face compute the same values on it, from the face's nodes alone
             block = self.element.from_nodal(nodal(slice(start, stop)))
-            new = self.restriction.owned_by(start, stop)
+            new = self.restriction.owned_by(start, stop, ghosts=self.hangs)
             result[new] = block.reshape(-1, *self._trailing)[owner[new] - start * n]
-        return result.reshape(-1)
+        return self.owned_rows(result).reshape(-1)
 
     @checked(SpaceError)
     def quadrature(self, q1d: Points | Quadrature1D | None = None) -> Quadrature1D:

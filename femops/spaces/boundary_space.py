@@ -18,6 +18,7 @@ from femops.geometry.boundary import (
     face_digits,
     nodes_inwards,
 )
+from femops.geometry.outer import are_inner
 from femops.numbering import distinct, local_nodes
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
@@ -105,11 +106,10 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
     asked = asked_attributes(attributes, mesh.boundary_names)
     chosen = None if asked is None else tuple(boundary_attributes(mesh, asked).tolist())
     faces = _faces.get(space.mesh, lambda: BoundaryFaces(mesh, chosen), chosen)
-    if space.restriction.hanging is not None and not slopes:
+    if space.hangs and not slopes:
         # a node of an inner face may hang in another face of its element, whose dofs lie off it
-        topology = space.mesh.topology
-        numbers = topology.entity[faces.elements, faces.codes]
-        slopes = bool((topology.faces[numbers, 1] >= 0).any())
+        numbers = space.mesh.topology.entity[faces.elements, faces.codes]
+        slopes = bool(space.comm.max(int(are_inner(mesh)[numbers].any())))
     made = partial(BoundarySpace, space, faces, slopes=slopes)
     return _spaces.get(space, made, chosen, slopes)
 

@@ -14,6 +14,7 @@ from femops.errors import SpaceError
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops_kernels.device import Device
+from femops_meshes.coordinates.hanging import HangingNodes
 
 Ints = NDArray[np.int64]
 
@@ -60,6 +61,11 @@ class FaceSpace(DomainSpace, ABC):
         Only for functions with derivatives. The restriction has the nodes in this order. With
         ``layers`` only the nodes of the first layers are returned.
         """
+
+    @property
+    def hanging_behind(self) -> HangingNodes | None:
+        """Hanging nodes of all elements that `behind` numbers."""
+        return self.volume.restriction.hanging
 
     def own_parts(self) -> Ints:
         """Rows (n, 3) of `HangingNodes.parts` in the order of the elements' nodes."""

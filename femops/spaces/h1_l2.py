@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Family
-from femops.element import halves_of
 from femops.errors import SpaceError
 from femops.geometry.boundary import asked_attributes, chosen, listed_faces
 from femops.geometry.outer import outer_faces
@@ -23,10 +22,10 @@ from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
 from femops.spaces.base import AnyMesh, BoundaryPart, Space
 from femops.spaces.functions import Predicate, selected
+from femops.spaces.hanging import hanging_nodes
 from femops.spaces.memory import DeviceLike
 from femops.spaces.restriction import ElementRestriction
 from femops_common.arguments import checked
-from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.formats.mfem import mfem_h1_dofs
 
 __all__ = ["H1", "L2", "Space"]
@@ -93,7 +92,7 @@ class H1(Space):
     def _restriction(self) -> ElementRestriction:
         topology, parity = self.mesh.topology, self.element.parity
         indices, ndofs, flipped = h1_numbering(topology, self.order, parity)
-        return ElementRestriction(indices, ndofs, None, flipped, hanging_nodes(self))
+        return ElementRestriction(indices, ndofs, None, flipped, hanging_nodes(self, self.mesh))
 
     def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
         return h1_rank_numbering(mesh.part, self.order, mesh.comm, self.element.parity)
@@ -165,15 +164,6 @@ class H1(Space):
                 "tolerance, as abs(x[0] - 1) < 1e-9"
             )
         return found
-
-
-def hanging_nodes(space: Space) -> HangingNodes | None:
-    """Nodes of a continuous space on hanging entities, see `Carriers`; None if there are none."""
-    carriers = space.mesh.topology.carriers
-    if carriers is None or not len(carriers.hanging):
-        return None
-    ne, halves = space.mesh.num_elements, halves_of(space.element)
-    return HangingNodes(space.dim, ne, carriers.hanging, halves)
 
 
 @final

@@ -11,8 +11,17 @@ from numpy.typing import NDArray
 from femops.element import halves_of
 from femops.geometry.interior import InteriorFaces
 from femops_meshes.coordinates.hanging import HangingNodes
+from femops_meshes.mesh import Mesh
 
 Ints = NDArray[np.int64]
+
+
+def hanging_nodes(space: Any, mesh: Mesh) -> HangingNodes | None:
+    """Nodes of a continuous space on hanging entities of a mesh, see `Carriers`; None without."""
+    carriers = mesh.topology.carriers
+    if carriers is None or not len(carriers.hanging) or not space.continuous:
+        return None
+    return HangingNodes(space.dim, mesh.num_elements, carriers.hanging, halves_of(space.element))
 
 
 def of_elements(hanging: HangingNodes, elements: Ints) -> Ints:
@@ -65,11 +74,11 @@ def beside_faces(
 
     None on a mesh that conforms. ``slopes``: whether functions have derivatives.
     """
-    carriers, dim = space.mesh.topology.carriers, space.dim
-    if carriers is None or dim == 1:
+    dim = space.dim
+    if faces.around.topology.carriers is None or dim == 1:
         return None
     elements, parts = faces.elements[side], faces.turned_parts[side]
-    hanging = space.restriction.hanging
+    hanging = hanging_nodes(space, faces.around)
     if hanging is None:
         none = np.zeros((0, 3), dtype=np.int64)
         found = HangingNodes(dim, len(elements), none, halves_of(space.element))

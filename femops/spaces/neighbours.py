@@ -51,7 +51,7 @@ class TouchedDofs:
         indices[indices >= owned] = owned + places
         numbering = RankNumbering(known.rank, indices, known.offsets, ghosts[used - owned])
         halo = Halo(numbering, space.comm)
-        restriction = ElementRestriction(indices, numbering.ndofs, owned, flipped)
+        restriction = ElementRestriction(indices, numbering.ndofs, owned, flipped, hanging)
         return TouchedDofs(restriction, numbering, halo if space.comm.max(halo.ghosts) else None)
 
 

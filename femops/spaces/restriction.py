@@ -344,13 +344,20 @@ class ElementRestriction:
 
     @cached_property
     def owner(self) -> Ints:
-        """First position (ndofs,) of each dof in an e_vec: element * n + local node."""
-        found = first_positions(self._own_nodes, self.ndofs)
-        return _frozen(found if self.free is None else np.flatnonzero(self.free)[found])
+        """First position (ndofs,) of each dof in an e_vec: element * n + local node.
 
-    def owned_by(self, start: int, stop: int) -> Ints | slice:
-        """Dofs (k,) whose `owner` lies in the elements from `start` up to `stop`."""
-        if self.hanging is None:
+        It is -1 for a dof that hanging nodes read and no node of this rank has.
+        """
+        if self.free is None:
+            return _frozen(first_positions(self._own_nodes, self.ndofs))
+        found = np.full(self.ndofs, -1, dtype=np.int64)
+        places = np.flatnonzero(self.free)
+        found[self._own_nodes[::-1]] = places[::-1]
+        return _frozen(found)
+
+    def owned_by(self, start: int, stop: int, *, ghosts: bool = False) -> Ints | slice:
+        """Dofs (k,), or ghosts too, whose `owner` lies in elements from `start` up to `stop`."""
+        if self.hanging is None and not ghosts:
             return slice(int(self.first_touch[start]), int(self.first_touch[stop]))
         order, n = self._by_owner, self.num_nodes
         ends = np.searchsorted(self.owner[order], [start * n, stop * n])
@@ -358,8 +365,8 @@ class ElementRestriction:
 
     @cached_property
     def _by_owner(self) -> Ints:
-        """Dofs that this rank owns, in the order of their owners."""
-        return np.argsort(self.owner[: self.owned], kind="stable")
+        """Dofs, ghosts too, in the order of their owners."""
+        return np.argsort(self.owner, kind="stable")
 
     @cached_property
     def first_touch(self) -> Ints:

@@ -14,10 +14,11 @@ from femops.geometry.interior import InteriorFaces, interior_faces
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.h1_l2 import L2
-from femops.spaces.hanging import beside_faces
+from femops.spaces.hanging import beside_faces, hanging_nodes
 from femops.spaces.neighbours import TouchedDofs, with_neighbours
 from femops_kernels.cpu.in_order import in_order
 from femops_kernels.derived import Derived
+from femops_meshes.coordinates.hanging import HangingNodes
 
 
 @final
@@ -46,6 +47,10 @@ class SideSpace(FaceSpace):
     @property
     def behind(self) -> Ints:
         return np.asarray(self.domain.elements[self.side])
+
+    @property
+    def hanging_behind(self) -> HangingNodes | None:
+        return hanging_nodes(self.volume, self.domain.around)
 
     def own_parts(self) -> Ints:
         half = self.domain.parts[self.side]
@@ -123,5 +128,5 @@ def side_space(space: Any, side: int, *, slopes: bool = True) -> SideSpace:
         raise SpaceError(f"an integral over faces was asked for on {space!r}: take a space")
     faces = interior_faces(space.distributed or space.mesh)
     # a node of a face may hang in another face of its element, whose dofs lie off the face
-    slopes = slopes or space.basis.family == "gauss" or space.restriction.hanging is not None
+    slopes = slopes or space.basis.family == "gauss" or space.hangs
     return _spaces.get(space, partial(SideSpace, space, faces, side, slopes=slopes), side, slopes)

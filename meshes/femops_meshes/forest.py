@@ -24,7 +24,7 @@ from femops_meshes.topology.entities import (
     entity_dimension,
     lattice_numbers,
 )
-from femops_meshes.topology.topology import Carriers, Topology, orientations, with_carriers
+from femops_meshes.topology.topology import Carriers, Topology, orientations
 from femops_meshes.topology.tree_order import leaf_order
 
 Ints = NDArray[np.int64]
@@ -287,18 +287,11 @@ class Forest:
         ``faces`` (nb, 2) are the elements and codes of the boundary entries, if they are known.
         """
         entity, orientation, counts, numbers = self._entities(elements, num_vertices)
-        plain = Topology.of_entities(elements, entity, orientation, counts, boundary, faces)
         kinds = np.array(entity_dimension(self.dim))
         carrier, directions = entity.copy(), orientation.copy()
         hanging: list[Ints] = []
-        pairs: list[Ints] = []
         for level, (above, below) in enumerate(pairwise(self.levels)):
             number, cells_of = numbers[level], above.cells.entity
-            owner = np.full((above.cells.num_entities[self.dim - 1], 2), -1, dtype=np.int64)
-            cells = np.flatnonzero(above.leaf >= 0)
-            for code in entity_codes(self.dim, self.dim - 1):
-                owner[cells_of[cells, code], 0] = above.leaf[cells]
-                owner[cells_of[cells, code], 1] = code
             small = np.flatnonzero(below.leaf >= 0)
             parents, halves = below.parent[small], small & 2**self.dim - 1
             for child in range(2**self.dim):
@@ -314,12 +307,9 @@ class Forest:
                     row = np.empty((len(some), 3), dtype=np.int64)
                     row[:, 0], row[:, 1], row[:, 2] = some, code, child
                     hanging.append(row)
-                    if kinds[code] == self.dim - 1:
-                        pairs.append(np.hstack([row[:, :2], owner[larger[hangs]]]))
         rows = np.concatenate([np.zeros((0, 3), dtype=np.int64), *hanging])
-        joined = np.concatenate([np.zeros((0, 4), dtype=np.int64), *pairs])
-        rows = _maximal(rows, self.dim, len(elements))
-        return with_carriers(plain, Carriers(carrier, directions, rows), joined)
+        carriers = Carriers(carrier, directions, _maximal(rows, self.dim, len(elements)))
+        return Topology.of_leaves(elements, entity, orientation, counts, boundary, faces, carriers)
 
     def _entities(
         self, elements: Ints, num_vertices: int

@@ -259,12 +259,20 @@ class Mesh:
             hanging = larger, self._interpolated(larger)
         return not checks.gaps(self.coordinates, self.topology, hanging).any()
 
+    def _check_trees(self) -> None:
+        """Raise if the mesh is a rank's part of a locally refined mesh, without whole trees."""
+        known = self.__dict__.get("topology")
+        if self.forest is None and known is not None and known.carriers is not None:
+            raise MeshArgumentError(
+                "a part of a locally refined mesh has no whole trees: change the mesh of all ranks"
+            )
+
     def larger_nodes(self) -> Floats:
         """Coordinates with the nodes of larger entities in the places of hanging ones."""
         carriers = self.topology.carriers
-        if self.forest is None or carriers is None or self.conforming:
+        if carriers is None or self.conforming:
             return self.coordinates
-        return with_larger_nodes(self.coordinates, carriers.hanging, self.forest.siblings)
+        return with_larger_nodes(self.coordinates, carriers.hanging, self.trees.siblings)
 
     def _interpolated(self, larger: Floats) -> Floats:
         """Coordinates of hanging entities from those of the larger ones in their places."""
@@ -325,6 +333,7 @@ class Mesh:
         return mesh
 
     def _refined_once(self) -> "Mesh":
+        self._check_trees()
         if self.forest is not None:
             return self._halved(np.ones(self.num_elements, dtype=np.bool_))
         count = 2**self.dim
@@ -434,6 +443,7 @@ class Mesh:
     @property
     def trees(self) -> Forest:
         """Trees of the mesh; those of a mesh that was refined as a whole are made anew."""
+        self._check_trees()
         if self.forest is not None:
             return self.forest
         return whole_trees(self.elements, self.topology, self.coarser, self.file_elements)
@@ -509,6 +519,7 @@ class Mesh:
         MeshArgumentError
             If `permutation` is no permutation of all elements.
         """
+        self._check_trees()
         order = np.asarray(permutation)
         if order.shape != (self.num_elements,) or not np.array_equal(
             np.sort(order), np.arange(self.num_elements)
@@ -714,18 +725,23 @@ class Mesh:
         return html.table("Mesh", _contents(self))
 
 
-def chosen_elements(mesh: Mesh, elements: Chosen | None, attributes: Parts) -> NDArray[np.bool_]:
-    """Mask (ne,) of the elements that a user chose; see `Mesh.refined`."""
+def chosen_elements(
+    mesh: Mesh, elements: Chosen | None, attributes: Parts, known: list[int] | None = None
+) -> NDArray[np.bool_]:
+    """Mask (ne,) of the elements that a user chose; see `Mesh.refined`.
+
+    ``known`` are the attributes of a whole mesh of which this is a part.
+    """
     count = mesh.num_elements
     chosen = np.full(count, elements is None and attributes is None)
     if attributes is not None:
         numbers = with_numbers(attributes, mesh.element_names) or []
-        known = np.unique(mesh.element_attributes).tolist()
+        known = np.unique(mesh.element_attributes).tolist() if known is None else known
         unknown = [one for one in numbers if one not in known]
         if unknown:
             raise MeshArgumentError(
                 f"the mesh has no element attribute {unknown[0]!r}: it has "
-                f"{listing(mesh.element_attributes, mesh.element_names)}"
+                f"{listing(np.array(known), mesh.element_names)}"
             )
         chosen |= np.isin(mesh.element_attributes, [int(one) for one in numbers])
     if elements is None:
@@ -756,8 +772,11 @@ def chosen_elements(mesh: Mesh, elements: Chosen | None, attributes: Parts) -> N
     return chosen
 
 
-def check_conforming(mesh: Mesh, what: str, error: type[Exception] = MeshArgumentError) -> None:
-    """Raise if elements of two sizes meet. ``what`` begins the message."""
+def check_conforming(mesh: Any, what: str, error: type[Exception] = MeshArgumentError) -> None:
+    """Raise if elements of two sizes meet. ``what`` begins the message.
+
+    Collective if ranks share the mesh.
+    """
     if not mesh.conforming:
         raise error(
             f"{what}: smaller elements of this mesh share part of a face or edge of a larger one; "

@@ -14,6 +14,7 @@ from femops.numbering import local_nodes, ternary_codes
 from femops.parallel.numbering import h1_rank_numbering, l2_rank_numbering
 from femops_meshes import Partition, box_part, part_of, partition
 from support.cases.parts import ALL, holders, parts_of, shared_meshes
+from support.refined import tree
 from support.simulated_ranks import on_ranks
 
 
@@ -75,6 +76,16 @@ def test_every_kind_of_mesh(name, p):
     owner = rng.integers(4, size=mesh.num_elements)
     for cut in (partition(mesh, 5), Partition.of(mesh, owner, 4)):
         if name != "ball" or p < 4:
+            check(mesh, cut, p, numbered(mesh, cut, p))
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", ["squares", "disc", "periodic", "line", "cubes", "random cubes"])
+def test_locally_refined_meshes(name):
+    mesh = tree(name)
+    owner = np.random.default_rng(1).integers(4, size=mesh.num_elements)
+    for cut in (partition(mesh, 5), Partition.of(mesh, owner, 4)):
+        for p in (1, 3):
             check(mesh, cut, p, numbered(mesh, cut, p))
 
 

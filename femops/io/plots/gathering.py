@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from femops.errors import SpaceError
 from femops.parallel.collective_checks import check
 from femops.parallel.mesh import DistributedMesh
+from femops.parallel.scattering import gathered_mesh
 from femops.spaces.h1_l2 import L2, Space
 from femops.spaces.vectors import as_doubled, has_complex
-from femops_meshes import Mesh
 
 Floats = NDArray[np.float64]
 
@@ -41,15 +41,12 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
             u = as_doubled(space, u) if has_complex(u) else space.check_vector(u, "u")
         found = both.restriction.gather(both.l_vec(u))
         e_vec = _rows(found).astype(np.float64)
-    nodes = _rows(part.mesh.coordinates)
-    tables = part.elements, part.vertices[part.mesh.elements], nodes, e_vec
-    sent = [comm.exchange({0: np.ascontiguousarray(table)}) for table in tables]
-    if comm.rank > 0:
+    whole = gathered_mesh(part, comm)
+    sent = [comm.exchange({0: np.ascontiguousarray(table)}) for table in (part.elements, e_vec)]
+    if whole is None:
         return None
-    numbers, corners, nodes, e_vec = (np.concatenate([*table.values()]) for table in sent)
+    numbers, e_vec = (np.concatenate([*table.values()]) for table in sent)
     order = np.argsort(numbers)
-    shape = (len(order), *part.mesh.coordinates.shape[1:])
-    whole = Mesh.from_arrays(None, corners[order], coordinates=nodes[order].reshape(shape))
     if space is None:
         return whole, None
     target = L2(whole, space.order, ncomp=space.ncomp, family=space.basis.family)

@@ -236,7 +236,7 @@ def _make_plan(
         return plan
     rows, parts = hanging.hanging, hanging.parts
     if isinstance(space, FaceSpace) and space.has_end and not single:  # in the elements' order
-        whole = space.volume.restriction.hanging
+        whole = space.hanging_behind
         rows = rows if whole is None else of_elements(whole, space.behind)
         parts = space.own_parts()
     ne = space.domain.num_elements

@@ -24,8 +24,7 @@ from scipy.sparse.linalg import splu
 
 from femops.errors import SolverError
 from femops.parallel.collective_checks import check
-from femops.parallel.comm import Communicator
-from femops.solvers.multigrid.coarse import gathered
+from femops.parallel.comm import Communicator, gathered
 from femops.solvers.multigrid.level import Blocks, Size
 from femops.solvers.multigrid.level_matrices import LevelMatrices, LevelMatrix, strong_directions
 from femops.spaces.base import Space

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
 from femops.errors import MissingExtraError, SolverError
-from femops.parallel.comm import Communicator
+from femops.parallel.comm import Communicator, gathered
 from femops.solvers.multigrid.level import NotPositiveError
 
 Floats = NDArray[np.float64]
@@ -194,17 +194,6 @@ def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
             turned[:, i], turned[:, j] = x[:, j], -x[:, i]
             modes.append(turned)
     return np.stack([mode.reshape(-1) * free for mode in modes], axis=1)
-
-
-def gathered(comm: Communicator, array: NDArray[Any]) -> NDArray[Any]:
-    """Concatenate the arrays (n, ...) of all ranks along the first axis. Collective."""
-    if comm.size == 1:
-        return array
-    counts = comm.gather_all(np.array([len(array)]), alike=True)[:, 0]
-    padded = np.zeros((int(counts.max()), *array.shape[1:]), array.dtype)
-    padded[: len(array)] = array
-    parts = comm.gather_all(padded, alike=True)
-    return np.concatenate([part[:n] for part, n in zip(parts, counts.tolist(), strict=True)])
 
 
 def gathered_rows(comm: Communicator, rows: csr_array) -> csr_array:

@@ -21,8 +21,7 @@ from femops.geometry.boundary import BoundaryFaces
 from femops.operators import Operator
 from femops.operators.assembly.csr import add_element_matrices, domains
 from femops.operators.integrals.term import Sum
-from femops.parallel.comm import Communicator
-from femops.solvers.multigrid.coarse import gathered
+from femops.parallel.comm import Communicator, gathered
 from femops.spaces.face_space import FaceSpace
 from femops_kernels.cpu.in_order import in_order
 from femops_meshes.coarsening import Coarsening

@@ -16,8 +16,8 @@ from femops.operators import Operator
 from femops.operators.assembly.csr import summed_matrices
 from femops.operators.execution.backend import Backend
 from femops.operators.execution.choice import backend_of
-from femops.parallel.comm import Communicator, Serial
-from femops.solvers.multigrid.coarse import gathered, gathered_rows
+from femops.parallel.comm import Communicator, Serial, gathered
+from femops.solvers.multigrid.coarse import gathered_rows
 from femops.solvers.multigrid.elements import clear, coarsened, element_matrices
 from femops.solvers.multigrid.level import Size, Transfer
 from femops.spaces.base import Space

@@ -26,12 +26,11 @@ from femops.operators.execution.transfer import (
 from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.snapshots import Field, Sampled
 from femops.parallel.collective_checks import check
-from femops.parallel.comm import Communicator, Serial
+from femops.parallel.comm import Communicator, Serial, gathered
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.coarse import (
     CoarseSolver,
     coarse_solver,
-    gathered,
     gathered_rows,
     rigid_modes,
 )

@@ -15,8 +15,8 @@ from femops.operators import Operator
 from femops.operators.assembly.csr import domains, flat
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.coarsening import coarse_operator
-from femops.parallel.comm import Communicator, Serial
-from femops.solvers.multigrid.coarse import factored, gathered, gathered_rows
+from femops.parallel.comm import Communicator, Serial, gathered
+from femops.solvers.multigrid.coarse import factored, gathered_rows
 from femops.solvers.multigrid.elements import element_matrices
 from femops.solvers.multigrid.grids import CoarseGrid
 from femops.spaces.base import Space

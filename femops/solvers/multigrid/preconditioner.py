@@ -18,9 +18,9 @@ from femops.operators.complex_operator import ComplexOperator
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.number_types import float_type
 from femops.parallel.collective_checks import check_same
+from femops.parallel.comm import gathered
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.choice import Relaxation, choose
-from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.hierarchy import Hierarchy, build
 from femops.solvers.multigrid.level import scattered
 from femops.solvers.multigrid.measure import LevelReport, report

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from femops_common.arguments import checked
 from femops_meshes import checks
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.mesh import Mesh, check_conforming
+from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.metis import metis_owner
 from femops_meshes.partitioning.pieces import equal_pieces, weighted_pieces
 from femops_meshes.topology.entities import entity_codes
@@ -19,7 +19,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 METHODS = ("curve", "metis")
-NOT_DISTRIBUTED = "locally refined meshes are not distributed yet"
 
 
 @final
@@ -29,7 +28,8 @@ class Partition:
 
     Parts are numbered from 0. A part *touches* the vertices, edges and faces of its elements. An
     entity that several parts touch is *shared*, and belongs to the lowest of them. Columns are
-    dimensions of entities, vertices first.
+    dimensions of entities, vertices first. In a locally refined mesh an element touches larger
+    edges and faces, and their vertices, in place of the pieces of them that it has.
 
     Attributes
     ----------
@@ -84,9 +84,8 @@ class Partition:
         Raises
         ------
         MeshArgumentError
-            If an argument has another shape, or is out of range, or the mesh is locally refined.
+            If an argument has another shape, or is out of range.
         """
-        check_conforming(mesh, NOT_DISTRIBUTED)
         count = checks.whole(size, "size")
         owners = _checked_owners(owner, mesh.num_elements, count)
         work = None if weights is None else checked_weights(weights, mesh.num_elements)
@@ -95,6 +94,7 @@ class Partition:
         touched[:, dim] = np.bincount(owners, minlength=count)
         shared = np.zeros((count, dim), dtype=np.int64)
         total_shared = np.zeros(dim, dtype=np.int64)
+        total = np.array(topology.num_entities, dtype=np.int64)
         pairs = []
         for kind in range(dim):
             entities, parts = _incidence(topology, owners, count, kind)
@@ -103,6 +103,7 @@ class Partition:
             shared[:, kind] = np.bincount(parts[several], minlength=count)
             copied = first != np.arange(len(first))
             total_shared[kind] = np.count_nonzero(several & ~copied)
+            total[kind] = np.count_nonzero(~copied) if topology.carriers else total[kind]
             pairs.append(parts[first[copied]] * count + parts[copied])
             if kind == 0:
                 neighbours = _neighbours(entities, parts, count)
@@ -111,7 +112,7 @@ class Partition:
             np.bincount(owners, weights=work, minlength=count).astype(np.float64),
             touched,
             shared,
-            np.array(topology.num_entities, dtype=np.int64),
+            total,
             total_shared,
             _counted_pairs(pairs, count),
             neighbours,
@@ -206,7 +207,7 @@ def partition(
     Raises
     ------
     MeshArgumentError
-        If an argument is out of range, or the mesh is locally refined.
+        If an argument is out of range.
     MeshExtraError
         If METIS is asked for, and the package ``pymetis`` is missing.
 
@@ -280,7 +281,7 @@ def _incidence(topology: Topology, owner: Ints, size: int, kind: int) -> tuple[I
     Return the entities (n,) and the parts (n,).
     """
     codes = list(entity_codes(topology.dim, kind))
-    pairs = np.unique(topology.entity[:, codes] * size + owner[:, None])
+    pairs = np.unique(topology.carrying[0][:, codes] * size + owner[:, None])
     return pairs // size, pairs % size
 
 

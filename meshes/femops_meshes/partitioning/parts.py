@@ -1,25 +1,36 @@
 """Parts of a mesh: the part of one rank, and the part of its first elements."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.checks import compress_boundary, compress_vertices
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.mesh import Mesh, check_conforming
-from femops_meshes.partitioning.partition import NOT_DISTRIBUTED, Partition, cut_faces
+from femops_meshes.forest import Forest
+from femops_meshes.mesh import Mesh
+from femops_meshes.names import Names
+from femops_meshes.partitioning.partition import Partition, cut_faces
 from femops_meshes.partitioning.pieces import checked_rank
 from femops_meshes.side_checks import check_sides
+from femops_meshes.topology.entities import entity_codes, entity_dimension
+from femops_meshes.topology.sides import outward_corners
+from femops_meshes.topology.topology import Carriers, Topology
 
 Ints = NDArray[np.int64]
+
+_BITS = 3  # of an orientation
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Part:
     """The share of a mesh that one of `size` ranks holds.
+
+    A part of a locally refined mesh also has the larger edges and faces, and their vertices, of
+    which elements of the part have pieces.
 
     Two parts share a vertex if both have its global number, and an edge or a face if both have the
     global numbers of its vertices. Both number their vertices in the order of the global numbers,
@@ -42,6 +53,11 @@ class Part:
         the ternary code of the face in the element. Sorted by element, then by code.
     num_elements, num_vertices
         Numbers of elements and vertices of the whole mesh.
+    leaves
+        Of a locally refined mesh: the elements' places in its trees. These are no whole trees.
+    numbers
+        Of a locally refined mesh: for each dimension of entities, vertices first, their numbers in
+        the whole mesh, ascending.
     """
 
     mesh: Mesh
@@ -52,6 +68,8 @@ class Part:
     interface: Ints
     num_elements: int
     num_vertices: int
+    leaves: Forest | None = None
+    numbers: tuple[Ints, ...] = ()
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
@@ -89,8 +107,7 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
     Raises
     ------
     MeshArgumentError
-        If there is no such rank, the partition has another number of elements, or the mesh is
-        locally refined.
+        If there is no such rank, or the partition has another number of elements.
     MeshTopologyError
         If the sides of boundary entries on glued faces are not known (`check_sides`).
     """
@@ -101,9 +118,10 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
             f"the partition is one of {len(owner)} elements, the mesh has {mesh.num_elements}: "
             "make one with partition(mesh, size)"
         )
-    check_conforming(mesh, NOT_DISTRIBUTED)
     check_sides(mesh)
     own = np.flatnonzero(owner == rank)
+    if mesh.forest is not None:
+        return _leaves_of(mesh, mesh.forest, partition, rank, own)
     elements, vertices = compress_vertices(mesh.elements[own])
     listed = owner[topology.boundary_faces[:, 0]] == rank
     cut = cut_faces(owner, topology)
@@ -133,6 +151,119 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
         mesh.num_elements,
         mesh.num_vertices,
     )
+
+
+def _leaves_of(mesh: Mesh, forest: Forest, partition: Partition, rank: int, own: Ints) -> Part:
+    """Part of a locally refined mesh; see `part_of`."""
+    whole, owner = mesh.topology, partition.owner
+    listed = owner[whole.boundary_faces[:, 0]] == rank
+    sides = whole.boundary_faces[listed]
+    sides = np.stack([np.searchsorted(own, sides[:, 0]), sides[:, 1]], axis=1)
+    arrays = {
+        "coordinates": np.ascontiguousarray(mesh.coordinates[own]),
+        "element_attributes": mesh.element_attributes[own],
+        "boundary_attributes": mesh.boundary_attributes[listed],
+        "file_elements": mesh.file_elements[own],
+    }
+    names = mesh.element_names, mesh.boundary_names
+    part, numbers = leaf_mesh(entity_rows(whole, own), sides, arrays, names, mesh.continuous)
+    faces, codes = part.topology.faces, part.topology.face_codes
+    alone = np.flatnonzero((faces[:, 0] >= 0) & (faces[:, 1] < 0))
+    interface = np.stack([faces[alone, 0], codes[alone, 0]], axis=1)
+    at = whole.entity[own[interface[:, 0]], interface[:, 1]]
+    return Part(
+        part,
+        rank,
+        partition.size,
+        own,
+        numbers[0],
+        ordered_faces(interface[whole.faces[at, 1] >= 0]),
+        mesh.num_elements,
+        mesh.num_vertices,
+        forest.reordered(own),
+        numbers,
+    )
+
+
+def leaf_mesh(
+    rows: Ints,
+    sides: Ints,
+    arrays: Mapping[str, Any],
+    names: tuple[Names, Names],
+    continuous: bool,
+) -> tuple[Mesh, tuple[Ints, ...]]:
+    """Mesh of some leaves of trees from their `entity_rows`, and its `Part.numbers`.
+
+    ``sides`` (nb, 2) are the elements and codes of boundary entries. ``arrays`` has the other
+    arrays of a `Mesh`.
+    """
+    dim = int(arrays["coordinates"].shape[2])
+    topology, numbers = topology_of_rows(rows, dim, sides)
+    elements = topology.entity[:, entity_codes(dim, 0)]
+    mesh = Mesh(
+        elements=elements,
+        boundary=outward_corners(elements, sides),
+        num_vertices=len(numbers[0]),
+        element_names=names[0],
+        boundary_names=names[1],
+        **arrays,
+    )
+    # cached_property keeps its values here; what leaves of other parts lack cannot be found anew
+    mesh.__dict__.update(topology=topology, continuous=continuous)
+    return mesh, tuple(numbers)
+
+
+def entity_rows(
+    topology: Topology, elements: Ints | slice, numbers: Sequence[Ints] | None = None
+) -> Ints:
+    """Rows (n, 2 * 3**dim + 1) that describe some elements of a locally refined mesh.
+
+    A row has the element's entities, those that carry its dofs, and the flags of those that hang.
+    ``numbers`` has the number of each vertex, edge, ... in the whole mesh, if this is a part of it.
+    """
+    dim, carriers = topology.dim, topology.carriers
+    assert carriers is not None
+    pairs = (topology.entity, topology.orientation), (carriers.entity, carriers.orientation)
+    flags = np.zeros(len(topology.entity), dtype=np.int64)
+    element, code, half = carriers.hanging.T
+    np.bitwise_or.at(flags, element, 1 << code | half << 3**dim)
+    columns = []
+    for entity, orientation in pairs:
+        found = entity[elements].copy()
+        for kind, whole in enumerate(numbers or ()):
+            codes = list(entity_codes(dim, kind))
+            found[:, codes] = whole[found[:, codes]]
+        columns.append(found << _BITS | orientation[elements])
+    return np.hstack([*columns, flags[elements, np.newaxis]])
+
+
+def topology_of_rows(rows: Ints, dim: int, faces: Ints) -> tuple[Topology, list[Ints]]:
+    """Topology of elements from their `entity_rows`, with boundary entries at faces (nb, 2).
+
+    Also return the number in the whole mesh of each vertex, edge, ..., ascending.
+    """
+    count, width = len(rows), 3**dim
+    both = rows[:, : 2 * width] >> _BITS
+    turns = (rows[:, : 2 * width] & (1 << _BITS) - 1).astype(np.uint8)
+    kinds = np.array(entity_dimension(dim) * 2)
+    numbers = []
+    for kind in range(dim):
+        columns = np.flatnonzero(kinds == kind)
+        used, places = np.unique(both[:, columns], return_inverse=True)
+        both[:, columns] = places.reshape(count, len(columns))
+        numbers.append(used)
+    both[:, kinds == dim] = np.arange(count)[:, np.newaxis]
+    element, code = np.nonzero(rows[:, -1:] >> np.arange(width) & 1)
+    order = np.lexsort((code, kinds[code], element))
+    element, code = element[order], code[order]
+    hanging = np.stack([element, code, rows[element, -1] >> width], axis=1)
+    carriers = Carriers(both[:, width:].copy(), turns[:, width:].copy(), hanging)
+    entity, orientation = both[:, :width].copy(), turns[:, :width].copy()
+    elements = entity[:, entity_codes(dim, 0)]
+    counts = (*(len(each) for each in numbers), count)
+    none = np.zeros((0, 2 ** (dim - 1)), dtype=np.int64)
+    topology = Topology.of_leaves(elements, entity, orientation, counts, none, faces, carriers)
+    return topology, numbers
 
 
 def first_elements(mesh: Mesh, count: int) -> Mesh:

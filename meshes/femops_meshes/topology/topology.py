@@ -274,6 +274,32 @@ class Topology:
         return cls._frozen(dim, entity, orientation, counts, faces, codes, boundary_faces)
 
     @classmethod
+    def of_leaves(
+        cls,
+        elements: Ints,
+        entity: Ints,
+        orientation: Codes,
+        counts: tuple[int, ...],
+        boundary: Ints,
+        boundary_faces: Ints | None,
+        carriers: Carriers,
+    ) -> "Topology":
+        """Make the topology of leaves of trees, whose entities differ by level; see `of_entities`.
+
+        A larger face that no element here has joins nothing.
+        """
+        known = elements, entity, orientation, counts, boundary, boundary_faces
+        plain = cls.of_entities(*known)
+        small, code, _ = carriers.hanging.T
+        larger, dim = carriers.entity[small, code], plain.dim
+        faces = np.isin(code, entity_codes(dim, dim - 1))
+        faces[faces] = plain.faces[larger[faces], 0] >= 0
+        small, code, larger = small[faces], code[faces], larger[faces]
+        beside = plain.faces[larger, 0], plain.face_codes[larger, 0]
+        joined = np.stack([small, code, *beside], axis=1)
+        return _with_carriers(plain, carriers, joined)
+
+    @classmethod
     def _frozen(cls, dim: int, *arrays: Any) -> "Topology":
         """Make a topology, and its arrays read-only."""
         for array in arrays:
@@ -367,7 +393,7 @@ def _sorted_entities(
     return entity, tuple(counts), entries
 
 
-def with_carriers(plain: Topology, carriers: Carriers, hanging: Ints) -> Topology:
+def _with_carriers(plain: Topology, carriers: Carriers, hanging: Ints) -> Topology:
     """Join the smaller and larger elements of a topology in which their faces stand alone.
 
     ``hanging`` (n, 4): smaller element and code, larger element and code.

@@ -1,0 +1,188 @@
+"""Whole meshes on one rank, which are sent out in parts and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+import femops_meshes
+from femops.parallel.comm import Array, Communicator, gathered
+from femops_meshes import Mesh, Part, Partition
+from femops_meshes.coarsening import Coarsening
+from femops_meshes.forest import Forest
+from femops_meshes.partitioning.parts import entity_rows, leaf_mesh
+from femops_meshes.partitioning.pieces import equal_pieces
+
+Ints = NDArray[np.int64]
+
+WIDEST = 16
+"""Elements of the widest batch."""
+
+GROUPS = 840
+"""Largest number of element groups. With it ranks have about equally many groups."""
+
+
+_ARRAYS: dict[str, Callable[[Part], Array]] = {
+    "own": lambda part: part.elements,
+    "vertices": lambda part: part.vertices,
+    "interface": lambda part: part.interface,
+    "elements": lambda part: part.mesh.elements,
+    "coordinates": lambda part: part.mesh.coordinates,
+    "element_attributes": lambda part: part.mesh.element_attributes,
+    "boundary": lambda part: part.mesh.boundary,
+    "boundary_attributes": lambda part: part.mesh.boundary_attributes,
+    "file_elements": lambda part: part.mesh.file_elements,
+}
+"""Arrays of a part that are sent to its rank."""
+
+_PLACES: dict[str, Callable[[Part], Array]] = {
+    "parent": lambda part: _coarsening(part).parent,
+    "low": lambda part: _coarsening(part).low,
+    "high": lambda part: _coarsening(part).high,
+}
+"""Further arrays to send: the positions of a part's elements in the coarser mesh."""
+
+
+def _leaf_places(part: Part) -> Array:
+    """Root, level and path (ne, 3) of each leaf."""
+    assert part.leaves is not None
+    return np.stack([part.leaves.root, part.leaves.level, part.leaves.path], axis=1)
+
+
+_LEAVES: dict[str, Callable[[Part], Array]] = {
+    "rows": lambda part: entity_rows(part.mesh.topology, slice(None), part.numbers),
+    "sides": lambda part: part.mesh.topology.boundary_faces,
+    "leaves": _leaf_places,
+}
+"""Further arrays to send: what a part of a locally refined mesh has of its trees."""
+
+
+def _coarsening(part: Part) -> Coarsening:
+    assert part.mesh.coarser is not None
+    return part.mesh.coarser
+
+
+def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
+    """Cut elements into groups, and give each rank consecutive groups."""
+    each = max(1, -(-count // (GROUPS * WIDEST))) * WIDEST
+    groups = -(-count // each)
+    return np.minimum(np.arange(groups + 1) * each, count), equal_pieces(groups, size)
+
+
+def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
+    """Return start and stop of a rank's elements, and the starts (k,) of its groups in them."""
+    cuts, pieces = group_pieces(count, size)
+    own = cuts[pieces[rank] : pieces[rank + 1] + 1]
+    return (int(own[0]), int(own[-1])), own - own[0]
+
+
+def shares(
+    mesh: Mesh, size: int, method: str, weights: ArrayLike | None, reproducible: bool
+) -> Partition:
+    if not reproducible:
+        return femops_meshes.partition(mesh, size, method, weights)
+    cuts, pieces = group_pieces(mesh.num_elements, size)
+    owner = np.repeat(np.arange(size), np.diff(cuts[pieces]))
+    return Partition.of(mesh, owner, size)
+
+
+def scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
+    """Send all parts from the root, and return this rank's part. Collective."""
+    head: Any = None
+    if comm.rank == root:
+        mesh = parts[root].mesh
+        names = dict(mesh.element_names), dict(mesh.boundary_names)
+        none = np.empty(0, dtype=np.int64)
+        coarser = None if mesh.coarser is None else mesh.coarser.reordered(none)
+        leaves = parts[root].leaves
+        trees = None if leaves is None else (leaves.reordered(none), mesh.continuous)
+        head = parts[root].num_elements, parts[root].num_vertices, names, coarser, trees
+    num_elements, num_vertices, names, coarser, trees = comm.broadcast(head, root)
+    got: dict[str, Any] = {}
+    arrays = _ARRAYS if coarser is None else _ARRAYS | _PLACES
+    for name, of in (arrays if trees is None else _ARRAYS | _LEAVES).items():
+        others = {rank: of(part) for rank, part in enumerate(parts) if rank != root}
+        received = comm.exchange(others)
+        if comm.rank != root:
+            got[name] = received[root]
+    if comm.rank == root:
+        return parts[root]
+    own, vertices, interface = (got.pop(name) for name in ("own", "vertices", "interface"))
+    sizes = num_elements, num_vertices
+    if trees is not None:
+        rows, sides, places = (got.pop(name) for name in _LEAVES)
+        for name in ("elements", "boundary"):
+            del got[name]
+        mesh, numbers = leaf_mesh(rows, sides, got, names, trees[1])
+        root_of, level, path = places.T.copy()
+        leaves = replace(trees[0], root=root_of, level=level.astype(np.int8), path=path)
+        return Part(mesh, comm.rank, comm.size, own, vertices, interface, *sizes, leaves, numbers)
+    if coarser is not None:
+        coarser = replace(coarser, **{name: got.pop(name) for name in _PLACES})
+    mesh = Mesh(
+        **got,
+        num_vertices=len(vertices),
+        element_names=names[0],
+        boundary_names=names[1],
+        coarser=coarser,
+    )
+    return Part(mesh, comm.rank, comm.size, own, vertices, interface, *sizes)
+
+
+def gathered_mesh(part: Part, comm: Communicator) -> Mesh | None:
+    """The whole mesh on rank 0, with its trees; None on other ranks. Collective.
+
+    Boundary entries are sorted by element and face.
+    """
+    mesh, leaves, coarser = part.mesh, part.leaves, part.mesh.coarser
+    sides = mesh.topology.boundary_faces
+    tables = {
+        "numbers": part.elements,
+        "elements": part.vertices[mesh.elements],
+        "coordinates": mesh.coordinates,
+        "element_attributes": mesh.element_attributes,
+        "file_elements": mesh.file_elements,
+        "faces": np.stack([part.elements[sides[:, 0]], sides[:, 1]], axis=1),
+        "boundary": part.vertices[mesh.boundary],
+        "boundary_attributes": mesh.boundary_attributes,
+    }
+    extra = _LEAVES if leaves is not None else _PLACES if coarser is not None else {}
+    tables |= {name: of(part) for name, of in extra.items() if name not in ("rows", "sides")}
+    got: dict[str, Any] = {}
+    for name, table in tables.items():
+        arrived = comm.exchange({0: np.ascontiguousarray(table)})
+        if comm.rank == 0:
+            got[name] = np.concatenate([*arrived.values()])
+    if comm.rank > 0:
+        return None
+    order, faces = np.argsort(got.pop("numbers")), got.pop("faces")
+    entries = np.lexsort((faces[:, 1], faces[:, 0]))
+    for name, values in got.items():
+        got[name] = values[entries if name.startswith("boundary") else order]
+    if leaves is not None:
+        root, level, path = got.pop("leaves").T.copy()
+        got["forest"] = replace(leaves, root=root, level=level.astype(np.int8), path=path)
+    elif coarser is not None:
+        got["coarser"] = replace(coarser, **{name: got.pop(name) for name in _PLACES})
+    names = mesh.element_names, mesh.boundary_names
+    whole = Mesh(
+        num_vertices=part.num_vertices, element_names=names[0], boundary_names=names[1], **got
+    )
+    if leaves is not None:
+        whole.__dict__["_sides"] = faces[entries]  # cached_property keeps its value here
+    return whole
+
+
+def whole_trees(part: Part, comm: Communicator) -> Forest:
+    """Trees of the whole mesh, on all ranks. Collective."""
+    if part.leaves is None:
+        whole = gathered_mesh(part, comm)
+        found: Forest = comm.broadcast(None if whole is None else whole.trees)
+        return found
+    order = np.argsort(gathered(comm, part.elements))
+    root, level, path = gathered(comm, _leaf_places(part))[order].T.copy()
+    return replace(part.leaves, root=root, level=level.astype(np.int8), path=path)
