@@ -425,7 +425,7 @@ class Mesh:
         """
         chosen = chosen_elements(self, elements, attributes)
         forest = self.trees
-        if not forest.depth:
+        if not forest.depth and self.forest is None:
             raise MeshArgumentError(
                 "the mesh was never refined, so nothing can be coarsened: `refine` and `refined` "
                 "make meshes that remember their parents; files and generators do not"
