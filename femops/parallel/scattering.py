@@ -177,8 +177,8 @@ def gathered_mesh(part: Part, comm: Communicator) -> Mesh | None:
     whole = Mesh(
         num_vertices=part.num_vertices, element_names=names[0], boundary_names=names[1], **got
     )
-    if leaves is not None:
-        whole.__dict__["_sides"] = faces[entries]  # cached_property keeps its value here
+    if leaves is not None:  # cached_property keeps its values here
+        whole.__dict__.update(_sides=faces[entries], continuous=mesh.continuous)
     return whole
 
 

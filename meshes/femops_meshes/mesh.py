@@ -505,7 +505,10 @@ class Mesh:
             forest=forest,
             **changes,
         )
-        mesh.__dict__["_sides"] = faces  # cached_property keeps its value here
+        # cached_property keeps its value here; halves and parents lie where the elements did
+        mesh.__dict__["_sides"] = faces
+        if "continuous" in self.__dict__:
+            mesh.__dict__["continuous"] = self.continuous
         return mesh
 
     @checked(MeshArgumentError)
