@@ -41,6 +41,12 @@ def hanging_share(mesh: Mesh) -> float:
     return len(np.unique(carriers.hanging[:, 0])) / mesh.num_elements
 
 
+def meshes_for(kind: str, order: int, dofs: float) -> dict[str, Mesh]:
+    """Make a uniform and a locally refined mesh for about so many dofs."""
+    refined = make_mesh(kind, order, dofs / _SHARE).refined(in_ball)
+    return {UNIFORM: make_mesh(kind, order, dofs), REFINED: refined}
+
+
 def run_adaptive(
     meshes: Sequence[str] = ("multilinear",),
     orders: Sequence[int] = (2, 4, 6),
