@@ -43,7 +43,7 @@ def hanging_share(mesh: Mesh) -> float:
 
 def meshes_for(kind: str, order: int, dofs: float) -> dict[str, Mesh]:
     """Make a uniform and a locally refined mesh for about so many dofs."""
-    refined = make_mesh(kind, order, dofs / _SHARE).refined(in_ball)
+    refined = make_mesh(kind, order, dofs / SHARE).refined(in_ball)
     return {UNIFORM: make_mesh(kind, order, dofs), REFINED: refined}
 
 
