@@ -425,7 +425,7 @@ class Mesh:
         """
         chosen = chosen_elements(self, elements, attributes)
         forest = self.trees
-        if not forest.depth:
+        if not forest.depth and self.forest is None:
             raise MeshArgumentError(
                 "the mesh was never refined, so nothing can be coarsened: `refine` and `refined` "
                 "make meshes that remember their parents; files and generators do not"
@@ -505,7 +505,10 @@ class Mesh:
             forest=forest,
             **changes,
         )
-        mesh.__dict__["_sides"] = faces  # cached_property keeps its value here
+        # cached_property keeps its value here; halves and parents lie where the elements did
+        mesh.__dict__["_sides"] = faces
+        if "continuous" in self.__dict__:
+            mesh.__dict__["continuous"] = self.continuous
         return mesh
 
     @checked(MeshArgumentError)

@@ -300,13 +300,12 @@ class ElementAssembly:
             each.append((digits, lines))
         found = []
         for one, other in itertools.combinations_with_replacement(each, 2):
-            digits = [s if t == 1 else t for s, t in zip(one[0], other[0], strict=True)]
-            if any({s, t} == {0, 2} for s, t in zip(one[0], other[0], strict=True)):
+            ends = [*zip(one[0], other[0], strict=True)]
+            if (0, 2) in ends or (2, 0) in ends:
                 continue
-            some = [
-                slice(None) if t == 1 else slice(t * hanging.p // 2, t * hanging.p // 2 + 1)
-                for t in digits
-            ]
+            both = [s if t == 1 else t for s, t in ends]
+            p = hanging.p
+            some = [slice(None) if t == 1 else slice(t * p // 2, t * p // 2 + 1) for t in both]
             products: Lines = [
                 {
                     (a, b): np.ascontiguousarray((u[a][:, at] * v[b][:, at]).T)
@@ -315,8 +314,8 @@ class ElementAssembly:
                 }
                 for u, v, at in zip(one[1], other[1], some, strict=True)
             ]
-            code = sum(t * 3**d for d, t in enumerate(digits))
-            nodes = closed_nodes(self.dim, code, hanging.p)
+            code = sum(t * 3**d for d, t in enumerate(both))
+            nodes = closed_nodes(self.dim, code, p)
             found.append((nodes, products, 1 if one is other else 2))
         return found
 

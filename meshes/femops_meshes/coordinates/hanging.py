@@ -163,17 +163,18 @@ class HangingNodes:
         Products of the matrices lead from dofs on the entity to those of its nodes that no later
         entity has. None where the entity does not extend.
         """
-        groups = [(code, code_digits(code, self.dim)) for _, code, _ in self._groups([element])]
+        groups = [*self._groups(np.array([element]))]
+        every = [code_digits(code, self.dim) for _, code, _ in groups]
         found: list[tuple[tuple[int, ...], list[Floats | None]]] = []
-        for k, (_, _, along) in enumerate(self._groups([element])):
-            digits, lines = groups[k][1], iter(along)
-            matrices: list[Floats | None] = []
-            for d, t in enumerate(digits):
-                matrices.append(next(lines).copy() if t == 1 else None)
-                for end, row in ((0, 0), (2, -1)) if t == 1 else ():
+        for k, (digits, (_, _, along)) in enumerate(zip(every, groups, strict=True)):
+            matrices: list[Floats | None] = [None] * self.dim
+            lines = (matrix.copy() for matrix in along)
+            for d in (d for d, t in enumerate(digits) if t == 1):
+                matrices[d] = line = next(lines)
+                for end, row in ((0, 0), (2, -1)):
                     there = (*digits[:d], end, *digits[d + 1 :])
-                    if any(_contains(later, there) for _, later in groups[k + 1 :]):
-                        matrices[d][row] = 0.0
+                    if any(_contains(later, there) for later in every[k + 1 :]):
+                        line[row] = 0.0
             found.append((digits, matrices))
         return found
 

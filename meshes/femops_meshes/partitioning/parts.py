@@ -22,6 +22,7 @@ from femops_meshes.topology.topology import Carriers, Topology
 Ints = NDArray[np.int64]
 
 _BITS = 3  # of an orientation
+_SPARSE = 20  # entries of a table of flags for each number, up to which it is faster than a sort
 
 
 @final
@@ -249,8 +250,7 @@ def topology_of_rows(rows: Ints, dim: int, faces: Ints) -> tuple[Topology, list[
     numbers = []
     for kind in range(dim):
         columns = np.flatnonzero(kinds == kind)
-        used, places = np.unique(both[:, columns], return_inverse=True)
-        both[:, columns] = places.reshape(count, len(columns))
+        used, both[:, columns] = _ranked(both[:, columns])
         numbers.append(used)
     both[:, kinds == dim] = np.arange(count)[:, np.newaxis]
     element, code = np.nonzero(rows[:, -1:] >> np.arange(width) & 1)
@@ -264,6 +264,17 @@ def topology_of_rows(rows: Ints, dim: int, faces: Ints) -> tuple[Topology, list[
     none = np.zeros((0, 2 ** (dim - 1)), dtype=np.int64)
     topology = Topology.of_leaves(elements, entity, orientation, counts, none, faces, carriers)
     return topology, numbers
+
+
+def _ranked(numbers: Ints) -> tuple[Ints, Ints]:
+    """Distinct numbers, ascending, and the place of each entry's number among them."""
+    span = int(numbers.max(initial=-1)) + 1
+    if span > _SPARSE * numbers.size:
+        found, places = np.unique(numbers, return_inverse=True)
+        return found, places.reshape(numbers.shape)
+    present = np.zeros(span, dtype=np.bool_)
+    present[numbers] = True
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
 
 
 def first_elements(mesh: Mesh, count: int) -> Mesh:
