@@ -83,7 +83,7 @@ def with_larger_nodes(values: Floats, hanging: Ints, families: Ints) -> Floats:
 
 
 def _contains(digits: tuple[int, ...], inner: tuple[int, ...]) -> bool:
-    """Whether an entity of an element, by its digits, has another on its boundary."""
+    """True if an entity of an element, by its digits, has another on its boundary."""
     return all(t in (1, s) for t, s in zip(digits, inner, strict=True))
 
 
