@@ -637,3 +637,9 @@ def test_a_twisted_entry_of_the_boundary_is_refused():
     boundary = np.concatenate([boundary, [[0, 1, 2, 3]]])
     with pytest.raises(MeshTopologyError, match="not faces of any element"):
         assert with_boundary(mesh, boundary).topology is None
+
+
+def test_trees_say_what_they_are():
+    mesh = femops.box((2, 2)).refined([0])
+    assert repr(mesh.forest) == "Forest(7 leaves of levels 0 to 1 on 4 roots)"
+    assert repr(femops.box((2, 2)).refine().trees) == "Forest(16 leaves of level 1 on 4 roots)"
