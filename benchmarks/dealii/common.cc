@@ -8,6 +8,7 @@
 #include <boost/property_tree/json_parser.hpp>
 #include <deal.II/base/function.h>
 #include <deal.II/base/quadrature_lib.h>
+#include <deal.II/dofs/dof_tools.h>
 #include <deal.II/fe/fe_tools.h>
 #include <deal.II/grid/grid_generator.h>
 #include <deal.II/grid/grid_tools.h>
@@ -91,13 +92,25 @@ void write_answer(const Answer &answer) {
               << ", \"least\": " << answer.least << "}" << std::endl;
 }
 
-Problem::Problem(int degree, int cells, bool morton_order) : fe(degree) {
+Problem::Problem(int degree, int cells, bool morton_order, bool refined) : fe(degree) {
     make_mesh(cells, morton_order);
+    if (refined)
+        refine();
     dofs.distribute_dofs(fe);
+    DoFTools::make_hanging_node_constraints(dofs, constraints);
     constraints.close();
     make_data(degree + 2);
     lexicographic = FETools::hierarchic_to_lexicographic_numbering<3>(degree);
     VectorTools::interpolate(mapping, dofs, Noise(), x);
+    constraints.distribute(x);
+}
+
+// As femops.bench.adaptive refines its mesh.
+void Problem::refine() {
+    for (const auto &cell : mesh.active_cell_iterators())
+        if (cell->center().distance(Point<3>(0.5, 0.5, 0.5)) < 0.38)
+            cell->set_refine_flag();
+    mesh.execute_coarsening_and_refinement();
 }
 
 void Problem::make_mesh(unsigned cells, bool morton_order) {

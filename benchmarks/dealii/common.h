@@ -39,7 +39,7 @@ struct Request {
 };
 
 struct Answer {
-    unsigned dofs;
+    unsigned dofs; // without hanging ones
     double form;  // x . A x
     double wall;  // median of the products
     double cpu;   // median of the products
@@ -52,20 +52,22 @@ bool read_request(Request &request);
 // Write a line of JSON to the standard output.
 void write_answer(const Answer &answer);
 
-// Problem on a bent cube with `cells` multilinear elements in each direction.
+// Problem on a bent cube with `cells` multilinear elements in each direction. If it is refined,
+// those in a ball are halved, and nodes hang.
 struct Problem {
     Triangulation<3> mesh;
     MappingQ<3> mapping{1};
     FE_Q<3> fe;
     DoFHandler<3> dofs{mesh};
-    AffineConstraints<double> constraints; // none
+    AffineConstraints<double> constraints; // of hanging nodes
     MatrixFreeData data;
     DofVector x, y;
     std::vector<unsigned> lexicographic; // number of a dof of an element, by deal.II's number
 
-    Problem(int degree, int cells, bool morton_order);
+    Problem(int degree, int cells, bool morton_order, bool refined);
 
   private:
     void make_mesh(unsigned cells, bool morton_order);
+    void refine();
     void make_data(int points);
 };

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.bench.adaptive import SHARE, in_ball
 from femops.bench.child import Child
 from femops.bench.machine import using
 from femops.bench.problems import (
@@ -26,11 +27,13 @@ from femops.bench.problems import (
     PROBLEMS,
     check_asked,
     default_dofs,
+    make_mesh,
     make_space,
     per_direction,
 )
 from femops.errors import OperatorError
 from femops.operators import Operator
+from femops.spaces.h1_l2 import H1
 
 NAMES = "bp1", "bp3"
 LEVELS = "partial", "matrix-free"
@@ -149,9 +152,12 @@ def measure(operator: Operator, x: NDArray[Any], seconds: float) -> dict[str, An
     return {"dofs": len(x), "form": float(x @ y), **times}
 
 
-def serve(order: int, footprint: str) -> None:
+def serve(order: int, footprint: str, refined: bool) -> None:
     """Answer requests on the standard input by measurements of femops."""
-    space = make_space(PROBLEMS["bp1"], "multilinear", order, default_dofs(footprint, order))
+    dofs = default_dofs(footprint, order)
+    space = make_space(PROBLEMS["bp1"], "multilinear", order, dofs)
+    if refined:
+        space = H1(make_mesh("multilinear", order, dofs / SHARE).refined(in_ball), order)
     x = space.interpolate(noise)
     choices = [(name, level) for name in NAMES for level in LEVELS]
     operators = {choice: PROBLEMS[choice[0]].operator(space, choice[1]) for choice in choices}
@@ -165,28 +171,33 @@ def serve(order: int, footprint: str) -> None:
 # --- measurement ----------------------------------------------------------------------------------
 
 
-def cases() -> list[Case]:
+def cases(refined: bool) -> list[Case]:
     """All variants of deal.II and all levels of femops."""
+    loops = LOOPS[:1] if refined else LOOPS
     theirs = [
-        Case(side, kind, loop) for side in ELEMENT_ORDERS for loop in LOOPS for kind in GEOMETRIES
+        Case(side, kind, loop) for side in ELEMENT_ORDERS for loop in loops for kind in GEOMETRIES
     ]
     return theirs + [Case("femops", level, "") for level in LEVELS]
 
 
-def start(programs: Path, footprint: str, order: int) -> tuple[dict[str, Child], Setting]:
+def start(
+    programs: Path, footprint: str, order: int, refined: bool
+) -> tuple[dict[str, Child], Setting]:
     """Start the process of each side, when the process before is set up."""
-    cells = str(per_direction(order, default_dofs(footprint, order)))
+    dofs = default_dofs(footprint, order)
+    cells = str(per_direction(order, dofs / SHARE if refined else dofs))
     program = programs / f"dealii{order}"
     if not program.exists():
         sys.exit(f"{program} is missing: run build.sh {order}")
     this = [sys.executable, __file__, "--serve", "--orders", str(order), "--footprint", footprint]
-    commands = {side: [str(program), cells, str(i)] for i, side in enumerate(ELEMENT_ORDERS)}
-    commands["femops"] = this
+    more = ["refined"] * refined
+    commands = {side: [str(program), cells, str(i), *more] for i, side in enumerate(ELEMENT_ORDERS)}
+    commands["femops"] = this + ["--refined"] * refined
     # glibc takes huge pages for all large arrays. A second thread of BLAS would spin on the core.
     environment = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "OMP_NUM_THREADS": "1"}
     children: dict[str, Child] = {}
     sizes: set[int] = set()
-    for case in cases():
+    for case in cases(refined):
         if case.side not in children:
             children[case.side] = Child(case.side, commands[case.side], environment)
             sizes.add(children[case.side].ask(case.request("bp1", 0.0))["dofs"])
@@ -208,9 +219,9 @@ def close_to_the_best(answers: Answers) -> list[Case]:
     return [case for case in first if case.is_usual or first[case] < limits[case]]
 
 
-def all_rounds(ask: Callable[[Case], dict[str, float]], rounds: int) -> Answers:
+def all_rounds(every: list[Case], ask: Callable[[Case], dict[str, float]], rounds: int) -> Answers:
     """Measure all cases in turns, from the second round on only those near the best."""
-    answers: Answers = {case: [ask(case)] for case in cases()}
+    answers: Answers = {case: [ask(case)] for case in every}
     near = close_to_the_best(answers)
     for _ in range(1, rounds):
         for case in near:
@@ -235,7 +246,7 @@ def compare(
     def ask(case: Case) -> dict[str, float]:
         return children[case.side].ask(case.request(problem, given.seconds))
 
-    answers = all_rounds(ask, given.rounds)
+    answers = all_rounds(cases(given.refined), ask, given.rounds)
     times = {case: [found[given.column] for found in rounds] for case, rounds in answers.items()}
     rates = {case: setting.dofs / median(taken) / 1e9 for case, taken in times.items()}
     full = [case for case in rates if len(times[case]) == given.rounds]
@@ -258,7 +269,7 @@ def run(given: argparse.Namespace) -> None:
     print("| " + " | ".join(HEADINGS) + " |\n|" + "---|" * len(HEADINGS), flush=True)
     rows: list[Row] = []
     for footprint, order in product(given.footprint, given.orders):
-        children, setting = start(given.programs, footprint, order)
+        children, setting = start(given.programs, footprint, order, given.refined)
         for problem in NAMES:
             rows.append(compare(children, setting, problem, given))
             print("| " + " | ".join(rows[-1].cells()) + " |", flush=True)
@@ -292,6 +303,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--column", choices=COLUMNS, default="wall", help="time to compare")
     parser.add_argument("--save", type=Path, help="JSON file for all rates")
     parser.add_argument("--programs", type=Path, default=Path(__file__).parent / "build")
+    parser.add_argument("--refined", action="store_true", help="halve the elements in a ball")
     parser.add_argument("--serve", action="store_true", help="be the process of femops")
     given = parser.parse_args()
     try:
@@ -304,6 +316,6 @@ def arguments() -> argparse.Namespace:
 if __name__ == "__main__":
     given = arguments()
     if given.serve:
-        serve(given.orders[0], given.footprint[0])
+        serve(given.orders[0], given.footprint[0], given.refined)
     else:
         run(given)

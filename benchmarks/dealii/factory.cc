@@ -37,14 +37,6 @@ void FEEvaluationFactory<3, Lanes>::evaluate(const unsigned int components,
     }
 }
 
-// Never called: there are no hanging nodes.
-template <>
-void FEEvaluationHangingNodesFactory<3, double, Lanes>::apply(
-    const unsigned int, const unsigned int, const MatrixFreeFunctions::ShapeInfo<Lanes> &,
-    const bool, const std::array<MatrixFreeFunctions::compressed_constraint_kind, 8> &, Lanes *) {
-    std::abort();
-}
-
 // Never called: there are no data at faces.
 template <>
 void FEFaceEvaluationFactory<3, Lanes>::evaluate(const unsigned int,

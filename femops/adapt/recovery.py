@@ -52,10 +52,10 @@ def recovered(A: Operator | Residual | Space | Product, u: Vector) -> Floats:
     A polynomial is fitted by least squares to the nodal values of u in the element and in all
     elements that touch it and have its attribute, as Zhang and Naga fit it for gradients (*A new
     finite element gradient recovery method: superconvergence property*, 2005). Its degree is p + 2,
-    with p = 1 it is 2, and nodes count less the farther they are from the element. The estimate is
-    the energy norm of the fitted field less u. So it is of Zienkiewicz and Zhu's kind (1987). It
-    needs neither a source nor conditions on the boundary, and is close to the error where the
-    solution is smooth.
+    with p of 0 and 1 it is p + 1, and nodes count less the farther they are from the element. The
+    estimate is the energy norm of the fitted field less u. So it is of Zienkiewicz and Zhu's kind
+    (1987). It needs neither a source nor conditions on the boundary, and is close to the error
+    where the solution is smooth.
 
     Parameters
     ----------
@@ -149,17 +149,18 @@ def _fitted(V: Space, u: Vector, W: Space) -> Vector:
     """Values of fitted polynomials at the nodes of W."""
     mesh, ncomp, around = V.mesh, V.ncomp, V.mesh
     nodes = positions(mesh.coordinates, V.element.nodes)
+    inside = nodes if V.order else positions(mesh.coordinates, np.array([0.0, 1.0]))
     values = V.element_vector(V.l_vec(u), slice(None)).reshape(*nodes.shape[:2], ncomp)
     if not V.element.is_nodal:
         turn = V.basis.interpolation(V.element.nodes)
         values = tensor_apply([turn] * V.dim, values)
-    targets, inside, own = positions(mesh.coordinates, W.element.nodes), nodes, None
+    targets, own = positions(mesh.coordinates, W.element.nodes), None
     if V.distributed is not None:
         others = surroundings(V.distributed)
         around, own = others.mesh, others.own
         nodes, values = others.rows(nodes), others.rows(values)
     result = np.empty((mesh.num_elements, targets.shape[1], ncomp))
-    degree = 2 if V.order == 1 else V.order + 2
+    degree = V.order + (1 if V.order < 2 else 2)
     powers = np.array([k for k in product(range(degree + 1), repeat=V.dim) if sum(k) <= degree])
     unknown = 0
     for elements, patches in _patches(around, own, nodes.shape[1] * len(powers)):
@@ -167,21 +168,22 @@ def _fitted(V: Space, u: Vector, W: Space) -> Vector:
         y = values[patches].reshape(len(elements), -1, ncomp)
         weights = _weights(inside[elements], x)
         low, high = x.min(axis=1, keepdims=True), x.max(axis=1, keepdims=True)
-        at = _polynomials((2.0 * x - low - high) / (high - low), powers)
-        wanted = _polynomials((2.0 * targets[elements] - low - high) / (high - low), powers)
+        size = np.where(high > low, high - low, np.inf)
+        at = _polynomials((2.0 * x - low - high) / size, powers)
+        wanted = _polynomials((2.0 * targets[elements] - low - high) / size, powers)
         weighted = (at * weights[:, :, np.newaxis]).swapaxes(1, 2)
         found, turn = np.linalg.eigh(weighted @ at)
         keep = found > _SMALL * found[:, -1:]
-        unknown += np.count_nonzero(~keep.all(axis=1))
+        unknown += int(np.count_nonzero(~keep.all(axis=1)))
         inverse = np.where(keep, 1.0 / np.where(keep, found, 1.0), 0.0)
         right = turn.swapaxes(1, 2) @ (weighted @ y)
         result[elements] = wanted @ (turn @ (inverse[:, :, np.newaxis] * right))
-    unknown, count = V.comm.sum(np.array([unknown, mesh.num_elements])).tolist()
-    if unknown:
+    everywhere, count = V.comm.sum(np.array([unknown, mesh.num_elements])).tolist()
+    if everywhere:
         warn_on_first_rank(
-            f"around {unknown:,} of {count:,} elements the nodes determine no polynomial of degree "
-            f"{degree}, as in a single layer of elements: estimates may be far too large or small "
-            'there; refine once, or take estimate="residual"',
+            f"around {everywhere:,} of {count:,} elements the nodes determine no polynomial of "
+            f"degree {degree}, as in a single layer of elements: estimates may be far too large or "
+            'small there; refine once, or take estimate="residual"',
             V.comm,
             UserWarning,
         )

@@ -313,7 +313,7 @@ def _exact(V: Space, W: Space) -> int:
 def _load(u: Vector, values: Floats, V: Space, W: Space, moved: _Moved) -> Vector:
     """Integrals (size,) of the field times the functions of W."""
     pairs, mesh = moved.pairs, W.distributed or W.mesh
-    whole, rule = L2(mesh, max(V.order, W.order), W.ncomp, "gll"), _exact(V, W)
+    whole, rule = L2(mesh, max(V.order, W.order), W.ncomp), _exact(V, W)
     inside = np.zeros((W.mesh.num_elements, whole.element.size, W.ncomp))
     places = _Places(pairs.dim, pairs.levels, pairs.path)
     inside[pairs.inside] = _applied(

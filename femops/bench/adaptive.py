@@ -23,7 +23,7 @@ from femops_meshes import Mesh
 UNIFORM, REFINED = "uniform", "refined"
 _RTOL = 1e-9
 _RADIUS = 0.38  # of the ball in which a mesh is refined: about a fifth of its elements hang
-_SHARE = 2.6  # elements of the refined mesh for each of the mesh that is refined
+SHARE = 2.6  # elements of the refined mesh for each of the mesh that is refined
 
 Row = dict[str, Any]
 
@@ -39,6 +39,12 @@ def hanging_share(mesh: Mesh) -> float:
     if carriers is None:
         return 0.0
     return len(np.unique(carriers.hanging[:, 0])) / mesh.num_elements
+
+
+def meshes_for(kind: str, order: int, dofs: float) -> dict[str, Mesh]:
+    """Make a uniform and a locally refined mesh for about so many dofs."""
+    refined = make_mesh(kind, order, dofs / SHARE).refined(in_ball)
+    return {UNIFORM: make_mesh(kind, order, dofs), REFINED: refined}
 
 
 def run_adaptive(
@@ -59,7 +65,7 @@ def run_adaptive(
     for order, kind in dict.fromkeys(product(orders, meshes)):
         progress(f"order {order}, {kind}")
         dofs = default_dofs(footprint, order)
-        coarse, lap = make_mesh(kind, order, dofs / _SHARE), stopwatch()
+        coarse, lap = make_mesh(kind, order, dofs / SHARE), stopwatch()
         refined = coarse.refined(in_ball)
         found = {UNIFORM: make_mesh(kind, order, dofs), REFINED: refined}
         spaces = {name: H1(mesh, order) for name, mesh in found.items()}

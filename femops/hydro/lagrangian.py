@@ -362,8 +362,7 @@ class Lagrangian:
     ) -> None:
         _check(problem, mesh.dim, assembly, device)
         _check_orders(order_kinematic, order_thermo)
-        if isinstance(mesh, femops.Mesh):
-            check_conforming(mesh, "gas dynamics has no locally refined meshes yet", HydroError)
+        check_conforming(mesh, "gas dynamics has no locally refined meshes yet", HydroError)
         self.problem, self.mesh, self.cfl, self.fluid = problem, mesh, cfl, fluid
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max, self.assembly = cg_tol, cg_max, assembly

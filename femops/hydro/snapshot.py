@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import femops
+from femops.basis import Basis1D
 from femops.errors import HydroError
 from femops.hydro.lagrangian import Lagrangian
 from femops.hydro.simulation import Simulation
@@ -74,10 +75,13 @@ def _moved(
 ) -> tuple[femops.Mesh, femops.Mesh | femops.DistributedMesh]:
     """Return the moved mesh twice: this rank's elements, and the full (distributed) mesh."""
     V, whole = equations.V, equations.mesh
-    nodes = V.restriction.gather(V.l_vec(position)).reshape(-1, V.dim)
+    part = equations.part
+    degree = max(V.order, part.order)  # a mesh of a higher degree cannot be made one of a lower
+    nodes = V.restriction.gather(V.l_vec(position)).reshape(part.num_elements, -1, V.dim)
+    x = V.element.values(Basis1D("gll", degree).nodes, nodes).reshape(-1, V.dim).T.copy()
     with check(equations.comm):
-        moved = equations.part.curved(V.order).mapped(lambda _: np.ascontiguousarray(nodes.T))
+        moved = part.curved(degree).mapped(lambda _: x)
     if not isinstance(whole, femops.DistributedMesh):
         return moved, moved
-    part = replace(whole.part, mesh=moved)
-    return moved, femops.DistributedMesh.of(whole.comm, part, whole.element_groups)
+    shared = replace(whole.part, mesh=moved)
+    return moved, femops.DistributedMesh.of(whole.comm, shared, whole.element_groups)

@@ -148,6 +148,13 @@ class DistributedMesh:
         return self.part.num_elements
 
     @property
+    def conforming(self) -> bool:
+        """False if elements of two sizes meet on any rank; see `Mesh.conforming`. Collective."""
+        if self.part.leaves is None:
+            return True
+        return not self.comm.max(int(not self.mesh.conforming))
+
+    @property
     def element_names(self) -> Names:
         """Element attributes by name, the same on all ranks."""
         return self.mesh.element_names

@@ -16,9 +16,8 @@ from femops.parallel.mesh import DistributedMesh
 from femops.parallel.sharing import shared_entities, shared_vertices
 from femops_kernels.derived import Derived
 from femops_meshes.mesh import Mesh
-from femops_meshes.partitioning.parts import leaf_mesh
+from femops_meshes.partitioning.parts import entity_rows, leaf_mesh
 from femops_meshes.topology.entities import entity_codes
-from femops_meshes.topology.rows import entity_rows
 from femops_meshes.topology.topology import Topology
 
 Ints = NDArray[np.int64]

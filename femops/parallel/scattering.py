@@ -14,9 +14,8 @@ from femops.parallel.comm import Array, Communicator, gathered
 from femops_meshes import Mesh, Part, Partition
 from femops_meshes.coarsening import Coarsening
 from femops_meshes.forest import Forest
-from femops_meshes.partitioning.parts import leaf_mesh
+from femops_meshes.partitioning.parts import entity_rows, leaf_mesh
 from femops_meshes.partitioning.pieces import equal_pieces
-from femops_meshes.topology.rows import entity_rows
 
 Ints = NDArray[np.int64]
 
@@ -54,6 +53,12 @@ def _leaf_places(part: Part) -> Array:
     return np.stack([part.leaves.root, part.leaves.level, part.leaves.path], axis=1)
 
 
+def _with_leaves(forest: Forest, places: Array) -> Forest:
+    """Forest with other leaves, given as by `_leaf_places`."""
+    root, level, path = places.T.copy()
+    return replace(forest, root=root, level=level.astype(np.int8), path=path)
+
+
 _LEAVES: dict[str, Callable[[Part], Array]] = {
     "rows": lambda part: entity_rows(part.mesh.topology, slice(None), part.numbers),
     "sides": lambda part: part.mesh.topology.boundary_faces,
@@ -84,6 +89,7 @@ def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints
 def shares(
     mesh: Mesh, size: int, method: str, weights: ArrayLike | None, reproducible: bool
 ) -> Partition:
+    """Partition of a mesh; ``reproducible`` ones cut the curve between groups of elements."""
     if not reproducible:
         return femops_meshes.partition(mesh, size, method, weights)
     cuts, pieces = group_pieces(mesh.num_elements, size)
@@ -119,8 +125,7 @@ def scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
         for name in ("elements", "boundary"):
             del got[name]
         mesh, numbers = leaf_mesh(rows, sides, got, names, trees[1])
-        root_of, level, path = places.T.copy()
-        leaves = replace(trees[0], root=root_of, level=level.astype(np.int8), path=path)
+        leaves = _with_leaves(trees[0], places)
         return Part(mesh, comm.rank, comm.size, own, vertices, interface, *sizes, leaves, numbers)
     if coarser is not None:
         coarser = replace(coarser, **{name: got.pop(name) for name in _PLACES})
@@ -165,16 +170,15 @@ def gathered_mesh(part: Part, comm: Communicator) -> Mesh | None:
     for name, values in got.items():
         got[name] = values[entries if name.startswith("boundary") else order]
     if leaves is not None:
-        root, level, path = got.pop("leaves").T.copy()
-        got["forest"] = replace(leaves, root=root, level=level.astype(np.int8), path=path)
+        got["forest"] = _with_leaves(leaves, got.pop("leaves"))
     elif coarser is not None:
         got["coarser"] = replace(coarser, **{name: got.pop(name) for name in _PLACES})
     names = mesh.element_names, mesh.boundary_names
     whole = Mesh(
         num_vertices=part.num_vertices, element_names=names[0], boundary_names=names[1], **got
     )
-    if leaves is not None:
-        whole.__dict__["_sides"] = faces[entries]  # cached_property keeps its value here
+    if leaves is not None:  # cached_property keeps its values here
+        whole.__dict__.update(_sides=faces[entries], continuous=mesh.continuous)
     return whole
 
 
@@ -185,5 +189,4 @@ def whole_trees(part: Part, comm: Communicator) -> Forest:
         found: Forest = comm.broadcast(None if whole is None else whole.trees)
         return found
     order = np.argsort(gathered(comm, part.elements))
-    root, level, path = gathered(comm, _leaf_places(part))[order].T.copy()
-    return replace(part.leaves, root=root, level=level.astype(np.int8), path=path)
+    return _with_leaves(part.leaves, gathered(comm, _leaf_places(part))[order])

@@ -246,7 +246,7 @@ def _right_side(
     spaces = {name: space for name, (space, _) in fields.items()}
     if len(spaces) == 1:
         ((whole, vector),) = fields.values()
-        sides = Arguments(spaces, whole)
+        sides, vector = Arguments(spaces, whole), Q.memory.xp.ascontiguousarray(vector)
     else:
         product = Product(**spaces)
         sides, vector = (

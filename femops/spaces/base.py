@@ -244,10 +244,6 @@ class Space(DomainSpace, ABC):
             self._share_out(self.distributed)
         if self.signed and self.device is not None:
             raise SpaceError("elements with signs have no kernels on a device: leave out device")
-        if self.hangs and self.device is not None:
-            raise SpaceError(
-                "locally refined meshes have no kernels on a device yet: leave out device"
-            )
         if self.continuous and not self.mesh.conforming and self.restriction.hanging is None:
             raise SpaceError(
                 f"{type(self).__name__} would jump at the hanging nodes of a locally refined mesh: "

@@ -114,7 +114,7 @@ class Level:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Forest:
     """Leaves of trees over the elements of a coarse mesh, in the order of the mesh's elements."""
 
@@ -340,6 +340,11 @@ class Forest:
             rows[:, kinds == self.dim] = leaves[:, np.newaxis]
             entity[leaves], orientation[leaves] = rows, level.cells.orientation[cells]
         return entity, orientation, tuple(totals), numbers
+
+    def __repr__(self) -> str:
+        least = int(self.level.min(initial=self.depth))
+        levels = f"levels {least} to {self.depth}" if least < self.depth else f"level {least}"
+        return f"Forest({len(self.root)} leaves of {levels} on {len(self.roots)} roots)"
 
 
 def whole_trees(

@@ -432,7 +432,7 @@ class Mesh:
         """
         chosen = chosen_elements(self, elements, attributes)
         forest = self.trees
-        if not forest.depth:
+        if not forest.depth and self.forest is None:
             raise MeshArgumentError(
                 "the mesh was never refined, so nothing can be coarsened: `refine` and `refined` "
                 "make meshes that remember their parents; files and generators do not"
@@ -512,7 +512,10 @@ class Mesh:
             forest=forest,
             **changes,
         )
-        mesh.__dict__["_sides"] = faces  # cached_property keeps its value here
+        # cached_property keeps its value here; halves and parents lie where the elements did
+        mesh.__dict__["_sides"] = faces
+        if "continuous" in self.__dict__:
+            mesh.__dict__["continuous"] = self.continuous
         return mesh
 
     @checked(MeshArgumentError)
@@ -779,8 +782,11 @@ def chosen_elements(
     return chosen
 
 
-def check_conforming(mesh: Mesh, what: str, error: type[Exception] = MeshArgumentError) -> None:
-    """Raise if elements of two sizes meet. ``what`` begins the message."""
+def check_conforming(mesh: Any, what: str, error: type[Exception] = MeshArgumentError) -> None:
+    """Raise if elements of two sizes meet. ``what`` begins the message.
+
+    Collective if ranks share the mesh.
+    """
     if not mesh.conforming:
         raise error(
             f"{what}: smaller elements of this mesh share part of a face or edge of a larger one; "

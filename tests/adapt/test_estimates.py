@@ -119,6 +119,22 @@ def test_a_fit_that_is_not_determined_is_told(layers: int) -> None:
             assert femops.adapt.recovered(V, u).max() < 1e-11
 
 
+def test_fields_of_order_zero() -> None:
+    """The mass measures them: gradients of their fit have no counterpart."""
+    errors = []
+    for n in (4, 8):
+        V = femops.L2(femops.box((n, n)).refined([5]), 0)
+        u = V.interpolate(lambda x: x[0] + 2.0 * x[1])
+        eta = femops.adapt.recovered(femops.mass(V), u)
+        error = femops.l2_error(V, u, lambda x: x[0] + 2.0 * x[1])
+        assert np.isclose(np.linalg.norm(eta), error)
+        errors.append(error)
+    assert errors[1] < 0.6 * errors[0]
+    single = femops.L2(femops.box((6, 1)), 0)
+    with pytest.warns(UserWarning, match="around 6 of 6"):
+        femops.adapt.recovered(single, single.zeros())
+
+
 def test_jump_of_a_coefficient() -> None:
     """Across an interface the gradient jumps, the estimates do not see that as error."""
     mesh = femops.box((8, 4)).refined([3, 12])

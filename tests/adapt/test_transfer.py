@@ -54,6 +54,20 @@ def test_random_trees(of: Any, seed: int) -> None:
         assert np.allclose(femops.adapt.transfer(up, X, V), u, atol=1e-10)
 
 
+def test_numbers_of_elements() -> None:
+    """Fields of order 0, such as materials, become means in elements that are coarser."""
+    mesh = femops.box((2, 2)).refined([0])
+    V = femops.L2(mesh, 0)
+    u = np.random.default_rng(0).standard_normal(V.size)
+    for order in (0, 1):
+        W = femops.L2(mesh.coarsened(), order)
+        found = femops.adapt.transfer(u, V, W)
+        assert np.isclose(femops.integrate(W, found), femops.integrate(V, u))
+    fine = mesh.forest.level == 1
+    means = femops.adapt.transfer(u, V, femops.L2(mesh.coarsened(), 0))
+    assert np.allclose(np.sort(means), np.sort([u[fine].mean(), *u[~fine]]))
+
+
 def test_projection_is_the_nearest_function() -> None:
     mesh = femops.box((2, 2))
     V, W = femops.H1(mesh.refined([0, 3]), 2), femops.H1(mesh.refined([0, 1]), 1)

@@ -21,15 +21,31 @@ def test_forms_on_a_gpu(device: Device, name: str, dim: int) -> None:
     assert difference(name, dim, device) <= 1.0
 
 
+@pytest.mark.parametrize(("name", "dim"), [case for case in cases() if case[1] > 1])
+def test_refined_meshes_on_a_gpu(device: Device, name: str, dim: int) -> None:
+    assert difference(name, dim, device, refined=True) <= 1.0
+
+
 ON_THE_HOST = [
     *(("diffusion, constrained", 2), ("conjugate gradients", 2), ("residual of two fields", 2)),
     *(("form by eigenvectors", 2), ("form by eigenvectors", 3)),
 ]
 
 
+REFINED_ON_THE_HOST = [
+    *(("diffusion, constrained", 3), ("residual of two fields", 2), ("multigrid", 2)),
+    ("interior_penalty, dirichlet_load", 2),
+]
+
+
 @pytest.mark.parametrize(("name", "dim"), ON_THE_HOST)
 def test_forms_on_the_host_as_a_gpu(name: str, dim: int) -> None:
     assert 0.0 <= difference(name, dim, host_device()) <= 1.0
+
+
+@pytest.mark.parametrize(("name", "dim"), REFINED_ON_THE_HOST)
+def test_refined_meshes_on_the_host_as_a_gpu(name: str, dim: int) -> None:
+    assert 0.0 <= difference(name, dim, host_device(), refined=True) <= 1.0
 
 
 def test_a_wrong_kernel_is_found(monkeypatch) -> None:

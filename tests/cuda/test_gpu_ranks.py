@@ -29,11 +29,15 @@ def messages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parallel(2, timeout=300)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("refined", [False, True], ids=["uniform", "refined"])
 def test_operators_and_solves_are_those_of_one_process(
-    comm: Communicator, messages: None, dtype: str
+    comm: Communicator, messages: None, dtype: str, refined: bool
 ) -> None:
     def solve(comm: Communicator | None, device: str | None) -> tuple[Any, ...]:
-        V = femops.H1(femops.box((12, 12, 6), mapping=bend, comm=comm), 3, device=device)
+        mesh = femops.box((12, 12, 6), mapping=bend, comm=comm)
+        if refined:
+            mesh = mesh.refined(lambda x: x[0] < 0.4)
+        V = femops.H1(mesh, 3, device=device)
         A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
         A = A.constrained(V.boundary_dofs())
         b = A.rhs(femops.load(V, smooth, dtype=dtype), 0.5)

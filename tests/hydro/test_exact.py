@@ -33,6 +33,18 @@ def test_the_blast_conserves_mass_and_energy_scales():
         assert blast.shock(1.0) / front == pytest.approx(2 ** (2 / (dim + 2)))
 
 
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_fields_on_a_mesh_of_another_degree_than_positions(order):
+    def bent(x):
+        return x + 0.05 * np.prod(np.sin(np.pi * x), axis=0)
+
+    mesh = built_in("square01_quad").refine(1).mapped(bent, order=3)
+    run = Simulation.begin(Lagrangian(problem("sedov"), mesh, order, order - 1))
+    run.run(1.0, max_steps=2)
+    density = Snapshot.of(run).density
+    assert np.isclose(femops.integrate(density.space, density.vector), 1.0, rtol=1e-13)
+
+
 def errors(name, dim, t_final, exact, refinements):
     case = problem(name)
     for refine in refinements:

@@ -266,6 +266,17 @@ def test_other_versions_and_files(tmp_path):
         femops.read_mesh(tmp_path / "none.msh")
 
 
+@pytest.mark.parametrize("name", ["Nodes", "ParametricNodes", ""])
+def test_a_model_that_has_no_mesh(tmp_path, name):
+    """As Gmsh writes it in version 2.2, binary, and in 4.1."""
+    head = b"$MeshFormat\n2.2 1 8\n\x01\x00\x00\x00\n$EndMeshFormat\n"
+    empty = (f"${part}\n0\n\n$End{part}\n".encode() for part in (name, "Elements"))
+    path = tmp_path / "a.msh"
+    path.write_bytes(head + b"".join(empty) * bool(name))
+    with pytest.raises(MeshError, match="let Gmsh generate the mesh before it saves"):
+        femops.read_mesh(path)
+
+
 def test_no_script_is_run(tmp_path, monkeypatch):
     """Gmsh runs what is no mesh as a script, and `<name>.opt` too."""
     monkeypatch.delitem(sys.modules, "gmsh", raising=False)  # other tests load it

@@ -323,6 +323,14 @@ def test_bad_input_is_one_clear_error(name):
     assert text in str(error.value)
 
 
+@pytest.mark.parametrize("step", [lambda m: m.refined([0]), lambda m: m.refine(1)])
+def test_a_mesh_that_is_coarse_again_stays(step):
+    """As in a loop that refines in front of a wave and coarsens behind it."""
+    mesh = step(femops.box((2, 2))).coarsened()
+    assert mesh.num_elements == 4
+    assert mesh.coarsened() is mesh
+
+
 def test_a_tree_has_a_last_level():
     mesh = femops.box(2)
     for _ in range(62):
@@ -629,3 +637,9 @@ def test_a_twisted_entry_of_the_boundary_is_refused():
     boundary = np.concatenate([boundary, [[0, 1, 2, 3]]])
     with pytest.raises(MeshTopologyError, match="not faces of any element"):
         assert with_boundary(mesh, boundary).topology is None
+
+
+def test_trees_say_what_they_are():
+    mesh = femops.box((2, 2)).refined([0])
+    assert repr(mesh.forest) == "Forest(7 leaves of levels 0 to 1 on 4 roots)"
+    assert repr(femops.box((2, 2)).refine().trees) == "Forest(16 leaves of level 1 on 4 roots)"

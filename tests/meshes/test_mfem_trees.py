@@ -5,6 +5,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
 
 import femops
 from femops_meshes import (
@@ -525,3 +527,56 @@ def test_balance_takes_a_multiple_of_the_file_at_most():
         assert read_mfem(fan_around_a_deep_tree(20, 3)).num_elements == 468
     with pytest.raises(MeshArgumentError, match="more than 41024 elements"):
         read_mfem(fan_around_a_deep_tree(200, 6))
+
+
+def assembled_by(mfem, path, p):
+    """MFEM's P^T A P of diffusion and mass with femops' default points, and its dofs' positions."""
+
+    def array(matrix):
+        parts = matrix.GetDataArray(), matrix.GetJArray(), matrix.GetIArray()
+        return csr_array(
+            tuple(np.array(part) for part in parts), shape=(matrix.Height(), matrix.Width())
+        )
+
+    mesh = mfem.Mesh(str(path))
+    elements = mfem.H1_FECollection(p, mesh.Dimension())
+    space = mfem.FiniteElementSpace(mesh, elements)
+    form, one = mfem.BilinearForm(space), mfem.ConstantCoefficient(1.0)
+    rule = mfem.IntRules.Get(mesh.GetElementBaseGeometry(0), 2 * p + 3)
+    for integrator in (mfem.DiffusionIntegrator(one), mfem.MassIntegrator(one)):
+        integrator.SetIntRule(rule)
+        form.AddDomainIntegrator(integrator)
+    form.Assemble()
+    form.Finalize()
+    A, restriction = mfem.SparseMatrix(), space.GetConformingRestriction()
+    form.FormSystemMatrix(mfem.intArray(), A)
+
+    class Coordinate(mfem.PyCoefficient):
+        def EvalValue(self, at):
+            return at[self.direction]
+
+    x = []
+    for d in range(mesh.Dimension()):
+        field, coordinate = mfem.GridFunction(space), Coordinate()
+        coordinate.direction = d
+        field.ProjectCoefficient(coordinate)
+        values = np.array(field.GetDataArray())
+        x.append(values if restriction is None else array(restriction) @ values)
+    return array(A), np.stack(x, axis=1)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", [name for name in ROOTS if name != "torus"])
+def test_mfem_assembles_the_same_matrix(tmp_path, name, p):
+    mfem = pytest.importorskip("mfem.ser", reason="needs the extra peers")
+    mesh = tree(name)
+    if name in ("square", "box"):
+        mesh = mesh.mapped(wavy, 2)
+    write_mfem(mesh, tmp_path / "a.mesh")
+    A, x = assembled_by(mfem, tmp_path / "a.mesh", p)
+    V = femops.H1(mesh, p)
+    gap, number = cKDTree(x).query(V.dof_coordinates())
+    assert gap.max() < 1e-7
+    assert np.array_equal(np.sort(number), np.arange(V.ndofs))
+    B = (femops.diffusion(V) + femops.mass(V)).assemble()
+    assert abs(A[number][:, number] - B).max() < 1e-12 * abs(B).max()

@@ -1,6 +1,7 @@
 """Operators on locally refined meshes, against P^T A P; see `support.refined`."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import femops
 from femops.errors import SpaceError
 from femops.operators.execution import diagonal
 from femops_meshes.topology.sides import outward_corners
+from support.cases.kernels import bend
 from support.refined import broken, errors, prolongation, reference, tree
 
 LEVELS = ("partial", "matrix-free", "element", "full")
@@ -232,12 +234,17 @@ def test_file_dofs_are_refused():
     assert np.array_equal(np.sort(V.file_dofs()), np.arange(V.ndofs))
 
 
+def harmonic(x, p):
+    return ((x[0] + 1j * x[1]) ** p).real
+
+
 @pytest.mark.exhaustive
-def test_random_trees():
-    """Shuffled, coarsened and periodic trees: polynomials, continuity and products."""
-    rng = np.random.default_rng(7)
+@pytest.mark.parametrize("part", range(10))
+def test_random_trees(part):
+    """Shuffled, coarsened, bent and periodic trees: polynomials, continuity, products, patches."""
+    rng = np.random.default_rng(7 + part)
     for k in range(100):
-        dim, periodic = 2 + (k % 3 == 0), k % 5 == 0
+        dim, periodic, bent = 2 + (k % 3 == 0), k % 5 == 0, k % 2 == 1
         counts = (3,) * dim if periodic else tuple(int(n) for n in rng.integers(1, 3, dim) + 1)
         mesh = femops.box(counts, periodic=(periodic,) * dim)
         if k % 4 == 1:
@@ -248,17 +255,31 @@ def test_random_trees():
             mesh = mesh.coarsened(rng.random(mesh.num_elements) < 0.7)
         if k % 4 == 2:
             mesh = mesh.reordered(rng.permutation(mesh.num_elements))
-        p = int(rng.integers(1, 4 if dim == 2 else 3))
+        p = int(rng.integers(1, 9)) if dim == 2 and mesh.num_elements < 60 else 1 + k % 3
+        volume = 1.0
+        if bent and not periodic:
+            mesh = mesh.mapped(bend, min(p, 2))
+            volume = mesh.volume()
         V = femops.H1(mesh, p)
         W = broken(V)
         u = rng.standard_normal(V.size)
         apart = V.restriction.gather(u).reshape(-1)
         jumps = femops.form(lambda u: {"jump": u.jump}, W, faces="interior")
         assert abs(apart @ (jumps @ apart)) < 1e-24 * (apart @ apart)
+        A = femops.diffusion(V)
         results = (femops.diffusion(W) @ apart).reshape(mesh.num_elements, -1)
         expected = V.sum_elements(results)
-        assert abs(femops.diffusion(V) @ u - expected).max() < 1e-12 * abs(expected).max()
-        if not periodic:
-            f = V.interpolate(lambda x, p=p: (x[0] - 0.3) ** p + x[-1] * x[0] ** (p - 1))
-            exact = W.interpolate(lambda x, p=p: (x[0] - 0.3) ** p + x[-1] * x[0] ** (p - 1))
-            assert abs(V.restriction.gather(f).reshape(-1) - exact).max() < 1e-13
+        assert abs(A @ u - expected).max() < 1e-12 * abs(expected).max()
+        ones = np.ones(V.size)
+        assert abs(ones @ (femops.mass(V) @ ones) - volume) < 1e-12 * volume
+        if periodic:
+            assert abs(A @ ones).max() < 1e-12 * abs(expected).max()
+            continue
+        degree = 1 if bent else p
+        f = partial(harmonic, p=degree)
+        w = V.interpolate(f)
+        if not bent or p > 1:
+            exact = W.interpolate(f)
+            assert abs(V.restriction.gather(w).reshape(-1) - exact).max() < 1e-13
+        inside = np.setdiff1d(np.arange(V.size), V.boundary_dofs())
+        assert abs((A @ w)[inside]).max(initial=0.0) < 1e-11 * abs(A @ w).max()

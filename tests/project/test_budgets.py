@@ -76,12 +76,12 @@ def test_the_way_to_products(facts):
 
 
 def test_modules_that_a_host_program_loads(facts):
-    assert facts["modules"] <= 261, facts
+    assert facts["modules"] <= 262, facts
     assert facts["cuda"] == 0, facts
 
 
 def test_lines_of_the_product():
-    assert sum(file.read_text().count("\n") for file in FILES) <= 103_900
+    assert sum(file.read_text().count("\n") for file in FILES) <= 105_500
 
 
 def test_element_values_have_one_door():

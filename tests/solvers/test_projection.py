@@ -170,6 +170,18 @@ def test_functions_of_the_space_stay(name: str) -> None:
     )
 
 
+def test_columns_of_a_matrix() -> None:
+    """A vector with gaps in memory is read as NumPy reads it, also backwards."""
+    V = femops.H1(femops.box((3, 3)), 2)
+    Q, U = femops.L2(V.mesh, 1), np.random.default_rng(0).standard_normal((V.size, 3))
+    for view in (U[:, 1], U[::-1, 2]):
+        wanted = femops.project(Q, lambda u: u.grad[0], V, view.copy())
+        found = femops.project(Q, lambda u: u.grad[0], V, view)
+        named = femops.project(Q, lambda u: u.grad[0], u=femops.GridFunction(V, view))
+        assert np.array_equal(found, wanted)
+        assert np.array_equal(named, wanted)
+
+
 def test_what_does_not_depend_on_the_field() -> None:
     V = femops.H1(femops.box((3, 2)), 2)
     Q, u = femops.L2(V.mesh, 1), random(V)

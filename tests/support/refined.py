@@ -35,6 +35,13 @@ def tree(name: str) -> Any:
     return femops.box((3, 3)).refined([0, 4]).refined([2, 7])
 
 
+REFINED: dict[int, Callable[[], Any]] = {
+    2: lambda: femops.disc(1).refined(lambda x: x[0] > 0.2),
+    3: lambda: femops.ball(1).refined(lambda x: x[0] > 0.2),
+}
+"""By dimension, curved meshes with elements of two sizes that see each other turned."""
+
+
 def random_tree(mesh: Any, fraction: float, seed: int = 5) -> Any:
     """Mesh of which random elements are halved, twice."""
     rng = np.random.default_rng(seed)

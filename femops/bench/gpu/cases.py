@@ -1,6 +1,7 @@
-"""Further cases for a GPU: gas dynamics, many vectors, faces, products of small matrices.
+"""Further cases for a GPU: gas, many vectors, faces, refined meshes, products of small matrices.
 
-The state of the gas, and products with forms over faces, are compared with the CPU's. Many vectors
+The state of the gas, and products with forms over faces and on locally refined meshes, are compared
+with the CPU's. Many vectors
 at once are compared with one vector after the other, and batches of products C = A B with cuBLAS.
 """
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench import faces
+from femops.bench.adaptive import REFINED, UNIFORM, hanging_share, meshes_for
 from femops.bench.bounds import Bound, Demand
 from femops.bench.gpu.run import Row, Run, clocks, relative_difference
 from femops.bench.problems import PROBLEMS, make_mesh
@@ -174,6 +176,62 @@ FACES = tuple(
     for order in (4, 6, 2, 8)
     for problem in faces.PROBLEMS
     if order > 2 or problem != "sip hermite"
+)
+"""Cases, the most important first."""
+
+
+# --- locally refined meshes -----------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class RefinedCase:
+    """bp3 on a mesh of which a fifth of the elements have hanging nodes, beside a uniform one."""
+
+    order: int
+    level: str
+    dofs: float = 3e6  # approximate number of dofs
+
+    @property
+    def name(self) -> str:
+        """Name of the case in words."""
+        return f"refined, order {self.order}, {self.level}"
+
+    def operators(self, dofs: float, device: Device | None) -> dict[str, Operator]:
+        """Make the operator on both meshes, for about so many dofs."""
+        meshes = meshes_for(_MESH, self.order, dofs)
+        spaces = {name: H1(mesh, self.order, device=device) for name, mesh in meshes.items()}
+        return {name: PROBLEMS["bp3"].operator(V, self.level) for name, V in spaces.items()}
+
+    def compared(self, device: Device | None) -> NDArray[Any]:
+        """Product with a random vector, and diagonal, (2 n,), on a refined mesh of few elements."""
+        A = self.operators((6 * self.order + 1) ** 3, device)[REFINED]
+        memory, n = A.space.memory, A.shape[1]
+        x = memory.put(np.random.default_rng(n).standard_normal(n))
+        return np.concatenate([memory.get(A @ x), memory.get(A.diagonal())])
+
+    def rows(self, run: Run) -> list[Row]:
+        """Measure products by element, and the diagonal; compare results on a small mesh."""
+        off = relative_difference(self.compared(run.device), self.compared(None))
+        row: Row = {"name": self.name, "mesh": _MESH, "order": self.order, "level": self.level}
+        each: dict[str, float] = {}
+        for name, A in self.operators(self.dofs, run.device).items():
+            x, out = A.space.zeros(), A.space.zeros()
+            x += 1.0
+            times = batch_times(run.device, partial(A.apply, x, out), run.seconds)
+            elements = A.space.mesh.num_elements
+            each[name] = times.median / elements
+            row |= {"dofs": A.space.size, "elements": elements, "seconds_median": times.median}
+            row |= {"seconds_launch": times.launch, "hanging": hanging_share(A.space.mesh)}
+            row |= {"dofs_per_second": A.space.size / times.median}
+        A.diagonal()  # compiles
+        row |= {"seconds_diagonal": run.device.seconds(A.diagonal)}
+        row |= {"over_uniform": each[REFINED] / each[UNIFORM], "off_cpu": off}
+        return [row | clocks(run.device)]
+
+
+REFINEMENTS = tuple(
+    RefinedCase(order, level) for order in (4, 2, 6) for level in ("partial", "matrix-free")
 )
 """Cases, the most important first."""
 

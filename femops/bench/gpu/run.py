@@ -29,7 +29,7 @@ from femops_kernels.device import Device
 Found = TypeVar("Found")
 Row = dict[str, Any]
 
-TABLES = ("rows", "cg", "solves", "products", "gas", "vectors", "faces", "shapes")
+TABLES = ("rows", "cg", "solves", "products", "gas", "vectors", "faces", "refined", "shapes")
 """Names of the tables of a result; each row has a ``name`` that no other row of its table has."""
 
 ALL = "all that follows"
@@ -155,6 +155,7 @@ WORDS = {
     "gas": "{seconds_step:.3g} s a step, {forces_points_per_second:.3g} points/s",
     "vectors": "{dofs_per_second:.3g} dofs/s, {over_one_by_one:.3g} times one by one",
     "faces": "{dofs_per_second:.3g} dofs/s",
+    "refined": "{over_uniform:.3g} times the time of an element of a uniform mesh",
     "shapes": "{seconds_before:.3g} s before, {seconds:.3g} now",
 }
 """Formats for the progress line of a row, for each table."""

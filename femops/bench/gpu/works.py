@@ -12,9 +12,11 @@ from femops.bench.gpu.cases import (
     FACES,
     GAS,
     OFF,
+    REFINEMENTS,
     VECTORS,
     FacesCase,
     GasCase,
+    RefinedCase,
     VectorsCase,
     product_rows,
 )
@@ -61,6 +63,7 @@ class GpuSettings:
     gas: Sequence[GasCase] = GAS  # runs of gas dynamics
     vectors: Sequence[VectorsCase] = VECTORS  # operators on many vectors
     faces: Sequence[FacesCase] = FACES  # forms over faces between elements
+    refined: Sequence[RefinedCase] = REFINEMENTS  # a form on locally refined meshes
     amounts: Amounts = Amounts()  # noqa: RUF009  (frozen)
     device: str | Device = "cuda"
 
@@ -149,6 +152,7 @@ WORKS: dict[str, Callable[[GpuSettings], list[Step]]] = {
     "gas": lambda s: _each("gas", [(c.name, c.rows) for c in s.gas]),
     "vectors": lambda s: _each("vectors", [(c.name, c.rows) for c in s.vectors]),
     "faces": lambda s: _each("faces", [(c.name, c.rows) for c in s.faces]),
+    "refined": lambda s: _each("refined", [(c.name, c.rows) for c in s.refined]),
     "shapes": _shapes,
     "limits": lambda _: [Step("limits at the end", Run.measure_rates, 0.0)],
     "first": lambda s: _operators(_chosen(s, _FIRST)),
@@ -159,7 +163,7 @@ WORKS: dict[str, Callable[[GpuSettings], list[Step]]] = {
 """Kinds of work by name, and functions that make their steps."""
 
 PHASES = (
-    *("first", "first solves", "products", "gas", "vectors", "faces", "operators"),
+    *("first", "first solves", "products", "gas", "vectors", "faces", "refined", "operators"),
     *("first shapes", "tuned", "limits"),
 )
 """Kinds of work, the most important first. The last kind measures with tuned launch shapes, and its
@@ -196,7 +200,7 @@ def result_of(found: Record) -> dict[str, Any]:
         tables[name] = [placed[place] for place in sorted(placed)]
     agrees = all(
         (row.get(key) or 0.0) <= (OFF if table == "gas" else ROUND_OFF)
-        for table in ("rows", "gas", "vectors", "faces")
+        for table in ("rows", "gas", "vectors", "faces", "refined")
         for row in tables[table]
         for key in ("off_other_level", "off_cpu", "off_one")
     )

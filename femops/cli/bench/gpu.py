@@ -53,6 +53,10 @@ VECTORS = columns(
 FACES = columns(
     f"problem; mesh; p: order; dofs; {_US}; GDoF/s: dofs_per_second .3g 1e-9; off by: off_cpu .1e"
 )
+REFINED = columns(
+    f"mesh; level; p: order; dofs; elements; hanging: hanging .0%; {_US}; "
+    "/ uniform: over_uniform .3g; diagonal us: seconds_diagonal .4g 1e6; off by: off_cpu .1e"
+)
 SHAPES = columns(
     f"problem; mesh; level; p: order; elements; blocks; staged; persistent; {_US}; "
     "before: seconds_before .4g 1e6; tried"
@@ -65,6 +69,7 @@ _TABLES = (
     ("Gas dynamics: the forces, and a step of four stages", "gas", GAS),
     ("Many vectors at once", "vectors", VECTORS),
     ("Discontinuous functions beside bp3", "faces", FACES),
+    ("bp3 on locally refined meshes, an element over one of a uniform mesh", "refined", REFINED),
     ("Launch shapes", "shapes", SHAPES),
 )
 _SWEEP = "Try launch shapes instead, and keep the fastest in a table."

@@ -26,7 +26,7 @@ def matrix_nonzeros(space: Space) -> int:
     inside = [(space.order - 1) ** kind for kind in range(mesh.dim + 1)]
     # An entity without dofs couples to nothing: leave it out.
     used = np.flatnonzero([inside[kind] > 0 for kind in kinds])
-    columns = (mesh.topology.entity + first[kinds])[:, used]
+    columns = (mesh.topology.carrying[0] + first[kinds])[:, used]
     rows = np.repeat(np.arange(mesh.num_elements), len(used))
     shape = (mesh.num_elements, int(first[-1]))
     incidence = csr_array((np.ones(columns.size, dtype=np.int8), (rows, columns.ravel())), shape)

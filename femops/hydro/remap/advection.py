@@ -121,8 +121,7 @@ class Advection:
             raise HydroError(
                 f"problem {problem.number} exists in dimension {dims}, the mesh has {mesh.dim}"
             )
-        if isinstance(mesh, Mesh):
-            check_conforming(mesh, "the remap has no locally refined meshes yet", HydroError)
+        check_conforming(mesh, "the remap has no locally refined meshes yet", HydroError)
         self.problem, self._dt = problem, float(dt)
         self._mesh = _with_part(mesh, lambda part: part.curved(mesh_order))
         self._elements = Elements.of(self._mesh)

@@ -127,7 +127,10 @@ def read_arrays(path: str | os.PathLike[str], name: str = "") -> GmshArrays:
     nodes = "ParametricNodes" if old and "ParametricNodes" in sections else "Nodes"
     for missing in (nodes, "Elements"):
         if missing not in sections:
-            raise MeshFormatError(f"{file} has no ${missing}: it is truncated, write it again")
+            raise MeshFormatError(
+                f"{file} has no ${missing}: let Gmsh generate the mesh before it saves; if it did, "
+                "the file is truncated, write it again"
+            )
     names = _names(sections["PhysicalNames"]) if "PhysicalNames" in sections else {}
     links: list[Link] = []
     if "Periodic" in sections:
@@ -251,13 +254,13 @@ def _old_nodes(section: Section, order: str) -> tuple[Ints, Floats]:
             found = cursor.records(head, count)
             cursor.end()
             return found["tag"].astype(np.int64).ravel(), found["x"].astype(np.float64)
-        rows = []
+        records = [cursor.records([*head, ("entity", "i4", 2)], 0)]
         for _ in range(cursor.checked_count(count)):
-            row = cursor.records([*head, ("entity", "i4", 2)], 1)[0]
-            cursor.floats(_parameters(cursor, int(row["entity"][0])))
-            rows.append(row)
+            one = cursor.records([*head, ("entity", "i4", 2)], 1)
+            cursor.floats(_parameters(cursor, int(one["entity"][0, 0])))
+            records.append(one)
         cursor.end()
-        table = np.array(rows)
+        table = np.concatenate(records)
         return table["tag"].astype(np.int64).ravel(), table["x"].astype(np.float64).reshape(-1, 3)
     text = Text(section)
     (count,) = text.row("n")

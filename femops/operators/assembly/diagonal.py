@@ -27,6 +27,7 @@ def assemble_diagonal(summands: Sum) -> NDArray[np.float64]:
         e_vec = np.zeros((space.domain.num_elements, space.element.size, space.ncomp))
         store = partial(_store, e_vec, assembly)
         deque(in_order(store, assembly.diagonal_blocks()), maxlen=0)
+        assembly.replace_hanging(e_vec)
         total += factor * space.sum_elements(e_vec, signs=False)
     return total
 

@@ -12,6 +12,7 @@ is a linear combination of one matrix per distinct entry of D. These matrices ar
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.basis import Basis1D
 from femops.element import TensorElement, table_of
 from femops.operators.assembly.point_matrices import (
     constant_in_elements,
@@ -31,19 +33,24 @@ from femops.operators.assembly.point_matrices import (
     spread,
 )
 from femops.operators.integrals.term import Term
+from femops_meshes.coordinates.hanging import closed_nodes
+from femops_meshes.coordinates.interpolation import tensor_apply
 
 Floats = NDArray[np.float64]
 Kinds = tuple[tuple[bool, bool], ...]
+Lines = list[dict[tuple[bool, bool], Floats]]
 
 # Numbers in the arrays of one block of elements.
 _BLOCK = 500_000
+# Numbers of D at the points of elements whose hanging diagonals are formed at once.
+_VALUES = 4_000_000
 # Largest total size of the matrices that element matrices are linear combinations of.
 _COMBINED = 4_000_000
 # Largest size of the matrix that leads from D to an element matrix: where contractions have two
 # points in a direction, NumPy multiplies slowly.
 _DIRECT = 5_000
-# Most elements without hanging nodes between two with them whose matrices are formed at once.
-_APART = 4
+# Most elements without hanging nodes between two with them whose D is computed at once.
+_APART = 16
 
 
 @final
@@ -104,12 +111,18 @@ class ElementAssembly:
 
     def diagonal_blocks(self) -> Iterator[tuple[int, int]]:
         """Ranges of elements whose diagonals are formed at once."""
-        fields = len(self._on_diagonal) + 2 * (1 + self.dim) ** 2
-        return self._blocks(max(1, _BLOCK // (fields * self._points)))
+        return self._blocks(self._diagonal_step)
 
-    def _blocks(self, step: int) -> Iterator[tuple[int, int]]:
-        ne = self.term.domain.num_elements
-        return ((start, min(start + step, ne)) for start in range(0, ne, step))
+    @property
+    def _diagonal_step(self) -> int:
+        fields = len(self._on_diagonal) + 2 * (1 + self.dim) ** 2
+        return int(max(1, _BLOCK // (fields * self._points)))
+
+    def _blocks(
+        self, step: int, first: int = 0, last: int | None = None
+    ) -> Iterator[tuple[int, int]]:
+        end = self.term.domain.num_elements if last is None else last
+        return ((start, min(start + step, end)) for start in range(first, end, step))
 
     def matrices(self, start: int, stop: int) -> Floats:
         """Matrices (n, rows, columns) of elements start <= e < stop, component by component.
@@ -181,54 +194,10 @@ class ElementAssembly:
         return out.reshape(n, *self.shape)
 
     def diagonals(self, start: int, stop: int) -> Floats:
-        """Diagonals (n, nodes, ncomp) of elements start <= e < stop of a square term."""
-        found, free = self._diagonals_at_nodes(start, stop), self.term.trial.restriction.free
-        if free is not None:
-            self.replace_hanging(found, free, start, stop)
-        return found
+        """Diagonals (n, nodes, ncomp) of elements start <= e < stop, for values at their nodes.
 
-    def replace_hanging(
-        self, diagonals: Floats, free: NDArray[np.bool_], start: int, stop: int
-    ) -> None:
-        """Set the diagonals (n, nodes, ncomp) of elements start <= e < stop where nodes hang."""
-        hang = start + np.flatnonzero(~free[start:stop].all(axis=1))
-        cuts = np.flatnonzero(np.diff(hang) > _APART) + 1
-        for run in np.split(hang, cuts) if len(hang) else ():
-            for first in range(int(run[0]), int(run[-1]) + 1, self.step):
-                last = min(first + self.step, int(run[-1]) + 1)
-                matrices = self._at_nodes(first, last)
-                for e in hang[(first <= hang) & (hang < last)].tolist():
-                    self._set_hanging(diagonals[e - start], matrices[e - first], free[e], e)
-
-    def _set_hanging(
-        self, diagonal: Floats, matrix: Floats, free: NDArray[np.bool_], e: int
-    ) -> None:
-        """Set the diagonal (nodes, ncomp) of element e where nodes hang, from its matrix at nodes.
-
-        A dof in the place of such a node is interpolated to hanging nodes alone.
+        See `replace_hanging` for nodes without dofs.
         """
-        hanging, some = self.term.trial.restriction.hanging, np.flatnonzero(~free)
-        assert hanging is not None
-        ends = (
-            np.searchsorted(rows[:, 0], [e, e + 1]) for rows in (hanging.hanging, hanging.parts)
-        )
-        each = zip(ends, (hanging.hanging, hanging.parts), strict=True)
-        key = tuple(rows[slice(*end), 1:].tobytes() for end, rows in each)
-        if key not in self._interpolations:
-            units = np.zeros((1, len(free), len(some)))
-            units[0, some, np.arange(len(some))] = 1.0
-            self._interpolations[key] = hanging.interpolated(units, np.array([e]))[0, some]
-        C, n = self._interpolations[key], len(free)
-        for c in range(self.term.trial.ncomp):
-            at = c * n + some
-            diagonal[some, c] = ((matrix[np.ix_(at, at)] @ C) * C).sum(axis=0)
-
-    @cached_property
-    def _interpolations(self) -> dict[tuple[bytes, ...], Floats]:
-        """Matrices from dofs to hanging nodes of an element, by its hanging entities."""
-        return {}
-
-    def _diagonals_at_nodes(self, start: int, stop: int) -> Floats:
         ncomp, nodes = self.term.trial.ncomp, self.trial.size
         if self._tables is not None:
             diagonal = np.diagonal(self._at_nodes(start, stop), axis1=1, axis2=2)
@@ -244,6 +213,143 @@ class ElementAssembly:
                     known[key] = self._diagonals(values, entries)
                 out[:, :, c] = known[key]
         return out
+
+    def replace_hanging(self, diagonals: Floats) -> None:
+        """Set the diagonals (ne, nodes, ncomp) of all elements where nodes hang.
+
+        A dof in the place of such a node has a function that is interpolated to hanging nodes
+        alone. Elements in which the same entities hang are worked on at once.
+        """
+        free, hanging = self.term.trial.restriction.free, self.term.trial.restriction.hanging
+        if free is None or hanging is None:
+            return
+        hang = np.flatnonzero(~free.all(axis=1))
+        step = max(1, _VALUES // (len(self._on_diagonal) * self._points))
+        for begin in range(0, len(hang), step):
+            some = hang[begin : begin + step]
+            values, alike = self._values_in(some), dict[bytes, list[int]]()
+            for place, key in enumerate(hanging.patterns(some)):
+                alike.setdefault(key, []).append(place)
+            for key, same in alike.items():
+                found = np.zeros((len(same), *diagonals.shape[1:]))
+                self._add_hanging(found, values[same], key, int(some[same[0]]))
+                places = np.flatnonzero(~free[some[same[0]]])
+                diagonals[some[same][:, np.newaxis], places] = found[:, places]
+
+    def _values_in(self, elements: NDArray[np.int64]) -> Floats:
+        """Distinct entries (n, points, `_on_diagonal`) of D in ascending elements."""
+        found = np.empty((len(elements), self._points, len(self._on_diagonal)))
+        cuts = np.flatnonzero(np.diff(elements) > _APART) + 1
+        for places in np.split(np.arange(len(elements)), cuts):
+            run = elements[places]
+            for first, last in self._blocks(self._diagonal_step, int(run[0]), int(run[-1]) + 1):
+                here = (first <= run) & (run < last)
+                values = distinct_values(self.term, first, last, self._on_diagonal)
+                found[places[here]] = values[run[here] - first]
+        return found
+
+    def _add_hanging(self, diagonals: Floats, values: Floats, key: bytes, e: int) -> None:
+        """Add the diagonals (n, nodes, ncomp) of dofs in the places of hanging nodes.
+
+        Element e is one of the n, ``values`` (n, points, entries) are the entries `_on_diagonal`.
+        """
+        hanging = self.term.trial.restriction.hanging
+        assert hanging is not None
+        rows = range(self.term.trial.ncomp)
+        if self._tables is not None or len(hanging.parts):
+            if key not in self._known_squares:
+                self._known_squares[key] = self._squares_at(e)
+            for c in rows:
+                # one product per element: see `matrices`
+                flat = values.reshape(len(values), 1, -1)
+                diagonals[..., c] += np.matmul(flat, self._known_squares[key][c])[:, 0]
+            return
+        if key not in self._known_pairs:
+            self._known_pairs[key] = self._pairs_of_entities(e)
+        for c in rows:
+            entries = self.entries[:, c, :, c]
+            parts = {same: self._parts(values, entries, same=same) for same in (False, True)}
+            for nodes, lines, times in self._known_pairs[key] if parts[True] else ():
+                found = self._contracted(dict(parts[times == 1]), lines)
+                diagonals[:, nodes, c] += times * found.reshape(len(values), -1)
+
+    @cached_property
+    def _known_squares(self) -> dict[bytes, list[Floats]]:
+        return {}
+
+    @cached_property
+    def _known_pairs(self) -> dict[bytes, list[tuple[NDArray[np.int64], Lines, int]]]:
+        return {}
+
+    def _pairs_of_entities(self, e: int) -> list[tuple[NDArray[np.int64], Lines, int]]:
+        """Pairs of entities that hang in element e, whose functions of a dof are multiplied.
+
+        A dof's function is a sum over the hanging entities that it is on: of products of functions
+        along the directions. For each pair: nodes (m,) on both, the products `_squares` along each
+        direction, and how often they count: once for the same entity, twice for two.
+        """
+        hanging = self.term.trial.restriction.hanging
+        assert hanging is not None
+        bases = [(b.interpolation(s), b.gradient(s)) for b, s in self._bases_and_points]
+        each = []
+        for digits, matrices in hanging.entities(e):
+            lines = [
+                [values if m is None else values @ m for values in pair]
+                for pair, m in zip(bases, matrices, strict=True)
+            ]
+            each.append((digits, lines))
+        found = []
+        for one, other in itertools.combinations_with_replacement(each, 2):
+            ends = [*zip(one[0], other[0], strict=True)]
+            if (0, 2) in ends or (2, 0) in ends:
+                continue
+            both = [s if t == 1 else t for s, t in ends]
+            p = hanging.p
+            some = [slice(None) if t == 1 else slice(t * p // 2, t * p // 2 + 1) for t in both]
+            products: Lines = [
+                {
+                    (a, b): np.ascontiguousarray((u[a][:, at] * v[b][:, at]).T)
+                    for a in (False, True)
+                    for b in (False, True)
+                }
+                for u, v, at in zip(one[1], other[1], some, strict=True)
+            ]
+            code = sum(t * 3**d for d, t in enumerate(both))
+            nodes = closed_nodes(self.dim, code, p)
+            found.append((nodes, products, 1 if one is other else 2))
+        return found
+
+    @property
+    def _bases_and_points(self) -> Iterator[tuple[Basis1D, Floats]]:
+        return zip(self._trial.bases, self._along, strict=True)
+
+    def _squares_at(self, e: int) -> list[Floats]:
+        """Matrices (points * entries, nodes) from D to diagonals of element e, by components."""
+        hanging = self.term.trial.restriction.hanging
+        assert hanging is not None
+        slots = self._slots(
+            hanging.interpolated(np.eye(self.trial.size)[np.newaxis], np.array([e]))
+        )
+        out, into = self.term.qfunction.slots_out, self.term.qfunction.slots_in
+        squares = []
+        for c in range(self.term.trial.ncomp):
+            total = np.zeros((self._points, len(self._on_diagonal), self.trial.size))
+            entries = self.entries[:, c, :, c]
+            for i, j in np.argwhere(entries):
+                at = self._on_diagonal.index(abs(entries[i, j]))
+                total[:, at] += np.sign(entries[i, j]) * slots[out[i]] * slots[into[j]]
+            squares.append(total.reshape(-1, self.trial.size))
+        return squares
+
+    def _slots(self, functions: Floats) -> list[Floats]:
+        """Values, then derivatives, (points, m) of functions with values (1, nodes, m) at nodes."""
+        if self._tables is not None:
+            return [table @ functions[0] for table in self._tables[1]]
+        lines = [(b.interpolation(s), b.gradient(s)) for b, s in self._bases_and_points]
+        return [
+            tensor_apply([line[s == d + 1] for d, line in enumerate(lines)], functions)[0]
+            for s in range(self.dim + 1)
+        ]
 
     def flops(self) -> int:
         """Number of floating-point operations of one element matrix, without those for D."""
@@ -334,14 +440,28 @@ class ElementAssembly:
 
         ``values`` has shape (n, points, entries).
         """
+        parts = self._parts(values, entries, same=True)
+        return self._contracted(parts, self._squares).reshape(len(values), -1)
+
+    def _parts(
+        self, values: Floats, entries: NDArray[np.int64], *, same: bool
+    ) -> dict[Kinds, Floats]:
+        """Entries (n, points) of the symmetric part of D for each kind of derivatives.
+
+        ``same``: whether test and trial functions are the same.
+        """
         parts: dict[Kinds, Floats] = {}
         for i, j in np.argwhere(entries):
-            # test and trial basis are the same, so either may be the one that is differentiated
-            kinds = tuple((a and b, a or b) for a, b in self._kinds(i, j))
             at = self._on_diagonal.index(abs(entries[i, j]))
             part = np.sign(entries[i, j]) * values[..., at]
-            parts[kinds] = parts[kinds] + part if kinds in parts else part
-        return self._contracted(parts, self._squares).reshape(len(values), -1)
+            kinds = self._kinds(i, j)
+            ways = [kinds, tuple((b, a) for a, b in kinds)]
+            if same:  # either may be the one that is differentiated
+                ways = [tuple((a and b, a or b) for a, b in kinds)]
+            for way in ways:
+                each = part / len(ways)
+                parts[way] = parts[way] + each if way in parts else each
+        return parts
 
     def _contracted(
         self, parts: dict[Kinds, Floats], weights: Sequence[dict[tuple[bool, bool], Floats]]

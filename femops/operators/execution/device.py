@@ -61,6 +61,7 @@ from femops_kernels.cuda.operator.dofs import (
     Shared,
 )
 from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
+from femops_kernels.cuda.operator.hanging import HangingTable
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.many import for_many
 from femops_kernels.cuda.operator.order import Order
@@ -77,7 +78,7 @@ from femops_kernels.device import Device, DeviceChannel
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import equal_runs
-from femops_kernels.spec import PointSpec, SeparableSpec
+from femops_kernels.spec import PointSpec, SeparableSpec, Side
 from femops_meshes.mesh import Mesh
 
 _dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
@@ -106,20 +107,51 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
     """Dof tables of a space on the device, uploaded once."""
     if space not in _dofs:
         indices, side = space.restriction.indices, side_of(space)
-        runs = equal_runs(space.dim, space.p1d, side.broken)
+        runs, hanging = equal_runs(space.dim, space.p1d, side.broken), _hanging(space, side)
+        if hanging is not None:
+            indices = hanging.indices
         table = DofTable.of(indices, runs)
         shared = None
         if space.volume.reproducible:
             ordered = replace(runs, single=not space.domain.covers)
-            shared = DeviceShared.of(device, Shared.of(indices, ordered))
+            shared = DeviceShared.of(device, Shared.of(indices, ordered, hanging))
         touched = _touched(space)
         starts, turned = device.upload(table.starts), device.upload(table.turned)
         on_device, num_touched = device.upload(touched), int(touched[-1])
-        owned = None if space.halo is None else space.volume.ndofs
         size = space.volume.ndofs
+        owned = None if space.halo is None and hanging is None else size
+        unmet = None if hanging is None else _unmet(space, indices, touched)
+        hanging = None if hanging is None else hanging.uploaded(device)
         tables, inside = (starts, turned, on_device, indices), table.inside(runs)
-        _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size, inside)
+        more = inside, hanging, unmet
+        _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size, *more)
     return _dofs[space]
+
+
+def _hanging(space: DomainSpace, side: Side) -> HangingTable | None:
+    """Nodes of elements that are interpolated; None if all nodes have dofs of their own."""
+    hanging = space.restriction.hanging
+    if hanging is None:
+        return None
+    indices, size = space.restriction.indices, space.volume.ndofs
+    theirs = space.restriction.ndofs - size
+    runs, layers = equal_runs(space.dim, space.p1d, side.broken), side.layers or space.p1d
+    rows = hanging.hanging, hanging.parts
+    return HangingTable.of(indices, size, theirs, runs, *rows, hanging.halves, layers)
+
+
+def _unmet(space: DomainSpace, indices: Ints, touched: NDArray[np.int32]) -> Ints:
+    """Dofs (n,) that the element which is first to touch them has only in places of ghosts.
+
+    ``indices`` (ne, nodes) has ghosts in these places; for ``touched`` see `_touched`.
+    """
+    assert space.restriction.hanging is not None
+    some = np.unique(space.restriction.hanging.hanging[:, 0])
+    places, own = space.restriction.indices[some], indices[some]
+    first = (places >= touched[some, np.newaxis]) & (places < touched[some + 1, np.newaxis])
+    row, node = np.nonzero(first & (own != places))
+    dofs = places[row, node]
+    return np.unique(dofs[(own[row] != dofs[:, np.newaxis]).all(axis=1)])
 
 
 def _touched(space: DomainSpace) -> NDArray[np.int32]:

@@ -91,7 +91,7 @@ def _swept(backend: Backend, term: Term) -> NDArray[Any]:
         free = part.trial.restriction.free
         if free is not None:
             e_vec = np.zeros((*free.shape, space.ncomp))
-            ElementAssembly(part).replace_hanging(e_vec, free, 0, len(free))
+            ElementAssembly(part).replace_hanging(e_vec)
             scaled = part.trial.sum_elements(e_vec, signs=False) * term.scale
             result += scaled.astype(result.dtype)
     if term.scale != 1.0:

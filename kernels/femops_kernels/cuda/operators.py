@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
+from femops_kernels.channel import Route
 from femops_kernels.compiled import DistributedOperator, Routes
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
+from femops_kernels.cuda.operator.hanging_diagonal import diagonal_launches
 from femops_kernels.cuda.operator.sides import suffix
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
@@ -22,9 +24,8 @@ class DeviceOperator(DeviceLaunchSum):
     def diagonal(self) -> DeviceOperator:
         """Operator that writes the diagonal, without constraints, to y and ignores x."""
         launches = zip(self.alphas, self.sweeps, strict=True)
-        return DeviceOperator(
-            self.device, [(a, s.diagonal()) for a, s in launches if s.on_elements]
-        )
+        each = [(a, diagonal_launches(s)) for a, s in launches if s.on_elements]
+        return DeviceOperator(self.device, [(a, part) for a, parts in each for part in parts])
 
     def mergeable(self, size: int, *, many: bool) -> bool:
         """See `CompiledOperator.mergeable`. It needs one sweep, and one rank."""
@@ -58,7 +59,10 @@ class DistributedDeviceOperator(DistributedOperator):
     def diagonal(self) -> DistributedDeviceOperator:
         """See `DeviceOperator.diagonal`. Numbers in constrained rows have no meaning."""
         launches = zip(self.routes, self.sweeps, strict=True)
-        routes = [route for route, sweep in launches if sweep.on_elements]
+        routes = list[Route]()
+        for route, sweep in launches:
+            hangs = isinstance(sweep, DeviceSweep) and sweep.hanging is not None
+            routes += [route] * ((1 + hangs) * sweep.on_elements)
         return DistributedDeviceOperator(
             self.local.diagonal(), self.forwards, self.reverses, routes
         )
@@ -89,6 +93,7 @@ class DistributedDeviceOperator(DistributedOperator):
             if k == 0:
                 self._arrive()
             sweep.launch(**vectors)
+            sweep.leave(self._ghosts(k))
             for post in due:
                 post.ready()
                 post.start()
@@ -99,7 +104,9 @@ class DistributedDeviceOperator(DistributedOperator):
         if k == 0:
             self._arrive()
         behind = order.plain if self.overlap and due else before
-        sweep.some(behind, order.blocks, **vectors, **self._ghosts(k))
+        ghosts = sweep.fill(vectors["x"], self._ghosts(k))
+        sweep.some(behind, order.blocks, **vectors, **ghosts)
+        sweep.empty(vectors["x"], vectors["y"], self.alphas[k], self._ghosts(k))
         for post in due:
             post.ready()
         sweep.some(before, behind, **vectors)

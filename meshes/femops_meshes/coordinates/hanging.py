@@ -82,6 +82,11 @@ def with_larger_nodes(values: Floats, hanging: Ints, families: Ints) -> Floats:
     return result
 
 
+def _contains(digits: tuple[int, ...], inner: tuple[int, ...]) -> bool:
+    """True if an entity of an element, by its digits, has another on its boundary."""
+    return all(t in (1, s) for t, s in zip(digits, inner, strict=True))
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class HangingNodes:
@@ -142,6 +147,36 @@ class HangingNodes:
         for places, _ in self._parts(numbers):
             result[places] = False
         return result
+
+    def patterns(self, elements: Ints) -> list[bytes]:
+        """Keys (k,) that are equal for elements in which the same entities, and parts, hang."""
+        found = [b""] * len(elements)
+        for rows in (self.hanging, self.parts):
+            begin, end = (np.searchsorted(rows[:, 0], elements + k) for k in (0, 1))
+            for k, key in enumerate(found):
+                found[k] = key + b";" + rows[begin[k] : end[k], 1:].tobytes()
+        return found
+
+    def entities(self, element: int) -> list[tuple[tuple[int, ...], list[Floats | None]]]:
+        """Hanging entities of an element: digits of the code, and a matrix for each direction.
+
+        Products of the matrices lead from dofs on the entity to those of its nodes that no later
+        entity has. None where the entity does not extend.
+        """
+        groups = [*self._groups(np.array([element]))]
+        every = [code_digits(code, self.dim) for _, code, _ in groups]
+        found: list[tuple[tuple[int, ...], list[Floats | None]]] = []
+        for k, (digits, (_, _, along)) in enumerate(zip(every, groups, strict=True)):
+            matrices: list[Floats | None] = [None] * self.dim
+            lines = (matrix.copy() for matrix in along)
+            for d in (d for d, t in enumerate(digits) if t == 1):
+                matrices[d] = line = next(lines)
+                for end, row in ((0, 0), (2, -1)):
+                    there = (*digits[:d], end, *digits[d + 1 :])
+                    if any(_contains(later, there) for later in every[k + 1 :]):
+                        line[row] = 0.0
+            found.append((digits, matrices))
+        return found
 
     def _parts(self, elements: Ints | slice) -> Iterator[tuple[Ints, list[Floats]]]:
         """Places (m,) among the elements, and matrices of all directions, of `parts`."""

@@ -1,6 +1,6 @@
 """Parts of a mesh: the part of one rank, and the part of its first elements."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -15,11 +15,14 @@ from femops_meshes.names import Names
 from femops_meshes.partitioning.partition import Partition, cut_faces
 from femops_meshes.partitioning.pieces import checked_rank
 from femops_meshes.side_checks import check_sides
-from femops_meshes.topology.entities import entity_codes
-from femops_meshes.topology.rows import entity_rows, topology_of_rows
+from femops_meshes.topology.entities import entity_codes, entity_dimension
 from femops_meshes.topology.sides import outward_corners
+from femops_meshes.topology.topology import Carriers, Topology
 
 Ints = NDArray[np.int64]
+
+_BITS = 3  # of an orientation
+_SPARSE = 20  # entries of a table of flags for each number, up to which it is faster than a sort
 
 
 @final
@@ -209,6 +212,69 @@ def leaf_mesh(
     # cached_property keeps its values here; what leaves of other parts lack cannot be found anew
     mesh.__dict__.update(topology=topology, continuous=continuous)
     return mesh, tuple(numbers)
+
+
+def entity_rows(
+    topology: Topology, elements: Ints | slice, numbers: Sequence[Ints] | None = None
+) -> Ints:
+    """Rows (n, 2 * 3**dim + 1) that describe some elements of a locally refined mesh.
+
+    A row has the element's entities, those that carry its dofs, and the flags of those that hang.
+    ``numbers`` has the number of each vertex, edge, ... in the whole mesh, if this is a part of it.
+    """
+    dim, carriers = topology.dim, topology.carriers
+    assert carriers is not None
+    pairs = (topology.entity, topology.orientation), (carriers.entity, carriers.orientation)
+    flags = np.zeros(len(topology.entity), dtype=np.int64)
+    element, code, half = carriers.hanging.T
+    np.bitwise_or.at(flags, element, 1 << code | half << 3**dim)
+    columns = []
+    for entity, orientation in pairs:
+        found = entity[elements].copy()
+        for kind, whole in enumerate(numbers or ()):
+            codes = list(entity_codes(dim, kind))
+            found[:, codes] = whole[found[:, codes]]
+        columns.append(found << _BITS | orientation[elements])
+    return np.hstack([*columns, flags[elements, np.newaxis]])
+
+
+def topology_of_rows(rows: Ints, dim: int, faces: Ints) -> tuple[Topology, list[Ints]]:
+    """Topology of elements from their `entity_rows`, with boundary entries at faces (nb, 2).
+
+    Also return the number in the whole mesh of each vertex, edge, ..., ascending.
+    """
+    count, width = len(rows), 3**dim
+    both = rows[:, : 2 * width] >> _BITS
+    turns = (rows[:, : 2 * width] & (1 << _BITS) - 1).astype(np.uint8)
+    kinds = np.array(entity_dimension(dim) * 2)
+    numbers = []
+    for kind in range(dim):
+        columns = np.flatnonzero(kinds == kind)
+        used, both[:, columns] = _ranked(both[:, columns])
+        numbers.append(used)
+    both[:, kinds == dim] = np.arange(count)[:, np.newaxis]
+    element, code = np.nonzero(rows[:, -1:] >> np.arange(width) & 1)
+    order = np.lexsort((code, kinds[code], element))
+    element, code = element[order], code[order]
+    hanging = np.stack([element, code, rows[element, -1] >> width], axis=1)
+    carriers = Carriers(both[:, width:].copy(), turns[:, width:].copy(), hanging)
+    entity, orientation = both[:, :width].copy(), turns[:, :width].copy()
+    elements = entity[:, entity_codes(dim, 0)]
+    counts = (*(len(each) for each in numbers), count)
+    none = np.zeros((0, 2 ** (dim - 1)), dtype=np.int64)
+    topology = Topology.of_leaves(elements, entity, orientation, counts, none, faces, carriers)
+    return topology, numbers
+
+
+def _ranked(numbers: Ints) -> tuple[Ints, Ints]:
+    """Distinct numbers, ascending, and the place of each entry's number among them."""
+    span = int(numbers.max(initial=-1)) + 1
+    if span > _SPARSE * numbers.size:
+        found, places = np.unique(numbers, return_inverse=True)
+        return found, places.reshape(numbers.shape)
+    present = np.zeros(span, dtype=np.bool_)
+    present[numbers] = True
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
 
 
 def first_elements(mesh: Mesh, count: int) -> Mesh:

@@ -18,7 +18,7 @@ from femops.operators.operator import Operator
 from femops_kernels.cuda.device import cupy_device
 from support.cuda import gpu_bench
 from support.cuda.gpu_bench import QUICK, TINY, measured
-from support.cuda.host_device import HostDevice, plant_a_factor
+from support.cuda.host_device import HostDevice, plant, plant_a_factor
 
 table = gpu_bench.table
 shared = gpu_bench.shared
@@ -79,6 +79,22 @@ def test_wrong_faces_are_told(settings: GpuSettings, monkeypatch) -> None:
     plant_a_factor(monkeypatch, "ON_FACES = true")
     result = gpu.run_gpu(settings, works=("faces",))
     assert result["faces"][0]["off_cpu"] > 1e-10
+    assert not result["agrees"]
+
+
+def test_refined_meshes_beside_the_host(settings: GpuSettings, tmp_path) -> None:
+    (row,) = measured(settings, tmp_path / "refined.json", "refined")["refined"]
+    assert 0 <= row["off_cpu"] < 1e-13
+    assert (row["order"], row["level"]) == (1, "partial")
+    assert 0 < row["hanging"] < 1
+    assert row["over_uniform"] > 0
+    assert row["seconds_diagonal"] > 0
+
+
+def test_wrong_hanging_nodes_are_told(settings: GpuSettings, monkeypatch) -> None:
+    plant(monkeypatch, "if (place >= 0) *own = value;", "if (place >= 0) *own = value * T(1.001);")
+    result = gpu.run_gpu(settings, works=("refined",))
+    assert result["refined"][0]["off_cpu"] > 1e-10
     assert not result["agrees"]
 
 

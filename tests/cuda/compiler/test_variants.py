@@ -49,6 +49,7 @@ KINDS = [
     "mass-persistent-3d-p2",
     "neo-hookean-residual-2d-p4",
     "nitsche-diagonal-3d-p4",
+    "refined-diffusion-3d-p2",
     "wall-jacobian-3d-p4",
 ]
 """Each source, and each kind of kernel: what the older compiler is tried with."""
@@ -63,6 +64,7 @@ GREEDY = [
     "jacobian-diagonal-3d-p3",
     "mass-none-curved-3d-p5",
     "neo-hookean-jacobian-3d-p3",
+    "refined-diffusion-3d-p8",
     "vector-diffusion-3d-p8",
 ]
 """Those that need most registers of each kind."""

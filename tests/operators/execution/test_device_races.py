@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 
 from femops.solvers.multigrid import hierarchy
+from femops_kernels.cuda.operator import hanging, many
 from femops_kernels.cuda.operator import kernel as kernels
-from femops_kernels.cuda.operator import many
 from femops_kernels.cuda.operator.kernel import CudaKernel, most_elements
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.device import Device
@@ -31,6 +31,7 @@ def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(kernels, "shape_for", shape_for)
     monkeypatch.setattr(many, "_THREADS", 1 if on_a_line else 64)
+    monkeypatch.setattr(hanging, "_THREADS", 4)
     monkeypatch.setattr(hierarchy, "_FEW", 20)
 
 
@@ -46,8 +47,8 @@ def launches(name: str) -> list[Launch]:
     return list(found.values())
 
 
-USUAL = {("between, applied, 2-D", THREAD)}
-"""A case that takes little time; the others are exhaustive."""
+USUAL = {("between, applied, 2-D", THREAD), ("refined, applied, 2-D", THREAD)}
+"""Cases that take little time; the others are exhaustive."""
 assert {name for name, _ in USUAL} <= USES.keys()
 
 CASES = [
@@ -77,3 +78,13 @@ def test_plain_sums_where_faces_meet_are_found(name: str, monkeypatch: pytest.Mo
     faces = [each for each in launches(name) if "found.inside;" in each.source]
     with pytest.raises(SanitizerError, match="data race"):
         deque((replay(launch, THREAD) for launch in faces), maxlen=0)
+
+
+def test_plain_sums_of_hanging_nodes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several smaller elements add to the dofs of a larger one."""
+    require(THREAD)
+    plant(monkeypatch, "atomicAdd(other, value)", "*other += value")
+    hanging = [each for each in launches("refined, applied, 2-D") if "*other +=" in each.source]
+    assert hanging
+    with pytest.raises(SanitizerError, match="data race"):
+        deque((replay(launch, THREAD) for launch in hanging), maxlen=0)

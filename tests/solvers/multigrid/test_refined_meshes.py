@@ -44,3 +44,22 @@ def test_cycles_in_space(order: int) -> None:
     for _ in range(3):
         mesh = mesh.refined(lambda x: np.linalg.norm(x - 0.5, axis=0) < 0.4)
         assert iterations(mesh, order, exact=mesh.num_elements < 100) <= most
+
+
+@pytest.mark.parametrize("dim", [2, pytest.param(3, marks=pytest.mark.exhaustive)])
+def test_a_coefficient_that_jumps(dim: int) -> None:
+    """deal.II's step-50: an L-shape with factors 1 and 100, refined where the error is."""
+    mesh = femops.l_shape(2, dim=dim).refine(1)
+    strong = (mesh.element_centers() < -0.5).any(axis=1)
+    mesh = mesh.with_attributes(1 + strong.astype(int))
+
+    def problem(mesh: Mesh) -> tuple[femops.Operator, femops.Vector]:
+        V = femops.H1(mesh, 2)
+        kappa = femops.by_attribute(mesh, {1: 1.0, 2: 100.0})
+        A = femops.diffusion(V, kappa).constrained(V.boundary_dofs())
+        return A, A.rhs(femops.load(V, 1.0))
+
+    for on, _, _ in femops.adapt.loop(problem, mesh, max_dofs=8000, mark=0.5):
+        A, b = problem(on)
+        info = femops.cg(A, b, M=femops.multigrid(A), rtol=1e-8)[1]
+        assert info.iterations <= 10

@@ -19,6 +19,7 @@ from femops.spaces.product import Product
 from femops_kernels.device import Device
 from femops_meshes import Mesh, box
 from femops_meshes.generators.curved_domains import ball, disc
+from support.refined import REFINED
 
 
 def _rough(x: NDArray[np.float64]) -> NDArray[Any]:
@@ -253,12 +254,12 @@ def cases() -> list[tuple[str, int]]:
     return [(name, dim) for dim in MESHES for name in FORMS if dim > 1 or name not in _OF_VECTORS]
 
 
-def difference(name: str, dim: int, device: Device) -> float:
+def difference(name: str, dim: int, device: Device, *, refined: bool = False) -> float:
     """The largest difference of a device's results from the host's, relative to the largest entry.
 
     It is at most 1 where results are as exact as they should be: 1e-12, in single precision 1e-4.
     """
-    mesh = MESHES[dim]()
+    mesh = (REFINED if refined else MESHES)[dim]()
     here, there = (Site(mesh, place).values(name) for place in (None, device))
     limit = 1e-4 if "float32" in name else 1e-12
     return max(relative_difference(a, b) for a, b in zip(there, here, strict=True)) / limit

@@ -21,6 +21,7 @@ QUICK["products"] = gpu.Products((2,), (20,), layouts=("contiguous",))
 QUICK["gas"] = (gpu.GasCase(1, 0),)
 QUICK["vectors"] = (gpu.VectorsCase("bp3", 2, 5, 100),)
 QUICK["faces"] = (gpu.FacesCase("advection gll", 1, 30),)
+QUICK["refined"] = (gpu.RefinedCase(1, "partial", 300),)
 
 
 def small(

@@ -17,7 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+
 import femops
+from femops.bench.adaptive import in_ball
+from femops.operators.execution.device import device_dofs
 from femops_kernels.cuda.compiler.cubins import cubin
 from femops_kernels.cuda.operator.counts import Work
 from femops_kernels.cuda.operator.kernel import CudaKernel
@@ -130,6 +134,25 @@ def code(device: PaperDevice, form: str, p: int, level: str) -> list[str]:
     return [form, str(p), level, *numbers, *marked(times, max, "{:.1f}"), f"{plain:.1f}"]
 
 
+def hanging(device: PaperDevice, p: int) -> list[str]:
+    """Bytes of an element, more bytes if it has hanging nodes, and of 20 % of such elements."""
+    V = femops.H1(femops.box((14, 14, 14)).refined(in_ball), p, device=device)
+    whole = [stored_bytes(kernel_of(device, "bp3", p, level), p) for level in LEVELS]
+    table, carriers = device_dofs(device, V).hanging, V.mesh.topology.carriers
+    assert table is not None
+    assert carriers is not None
+    (stage,), elements = table.stages, len(np.unique(carriers.hanging[:, 0]))
+    lists, dofs = stage.units.nbytes + stage.lists.nbytes, (stage.lists >= 0).sum()
+    ghosts = table.ghosts
+    before, after = lists + 8 * dofs + 8 * ghosts, lists + 16 * dofs + 16 * ghosts
+    more = [before / elements, 24 * ghosts / elements, after / elements]
+    shares = [f"{0.2 * sum(more) / each:.0%}".replace("%", " %") for each in whole]
+    femops.mass(V).apply(np.zeros(V.size))
+    launched = [f for f in device.functions.values() if "TWO_DIRECTIONS" in f.source and f.shapes]
+    registers = str(max(f.registers for f in launched if f"int P = {p + 1};" in f.source))
+    return [str(p), *(f"{n:.0f}" for n in (*whole, *more)), *shares, registers]
+
+
 def stored_bytes(kernel: CudaKernel, p: int) -> int:
     """Bytes that an element of a large mesh moves: dofs in and out, where they are, its numbers."""
     numbers = kernel.spec.q1d**3 * kernel.spec.qfunction.numbers.point * kernel.spec.stored.itemsize
@@ -153,3 +176,4 @@ if __name__ == "__main__":
     on_paper = PaperDevice("sm_90")
     for table in (amounts, code):
         show(table(on_paper, *case) for case in cases)
+    show(hanging(on_paper, p) for p in ORDERS)

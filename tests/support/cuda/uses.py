@@ -22,6 +22,7 @@ from support.cases.kernels import bend, shear, smooth, turned
 from support.cuda.forms import FORMS, MESHES, Site, cases
 from support.cuda.nonlinear_forms import of_flow, of_three, state
 from support.cuda.variants import heat, nitsche
+from support.refined import REFINED
 from support.simulated_ranks import on_ranks
 
 Use = Callable[[Any], Any]
@@ -279,6 +280,53 @@ for _family, _order, _dim in product(("gauss", "gll", "bernstein", "hermite"), r
     _options = {"order": _order, "family": _family}
     add(f"penalty, {_family} {_order}", partial(penalty, **_options), applied, many, dims=(_dim,))
     add(f"upwind, {_family} {_order}", partial(upwind, **_options), applied, many, dims=(_dim,))
+
+
+# --- locally refined meshes -----------------------------------------------------------------------
+
+
+def refined(device: Any, dim: int, **options: Any) -> Any:
+    """Elements of two sizes, with essential conditions."""
+    V = femops.H1(REFINED[dim](), 3, device=device, **options)
+    A = femops.diffusion(V, smooth) + femops.mass(V) + nitsche(V)
+    return A.constrained(V.boundary_dofs(1))
+
+
+def refined_elastic(device: Any, dim: int, **options: Any) -> Any:
+    V = femops.H1(REFINED[dim](), 2, ncomp=dim, device=device)
+    return femops.elasticity(V, 1.3, smooth, **options).eliminated(V.boundary_dofs())
+
+
+def refined_penalty(device: Any, dim: int, **options: Any) -> Any:
+    """Both sides of faces of two sizes."""
+    return femops.interior_penalty(femops.L2(REFINED[dim](), 2, device=device, **options), smooth)
+
+
+def refined_slopes(device: Any, dim: int, **options: Any) -> Any:
+    """Faces of two sizes of elements whose own nodes hang."""
+
+    def form(u: Any) -> Any:
+        return {"jump": {"grad": u.jump.grad}}
+
+    V = femops.H1(REFINED[dim](), 2, device=device, **options)
+    return femops.form(form, V, faces="interior")
+
+
+def refined_cycle(device: Any, dim: int) -> None:
+    V = femops.H1(REFINED[dim](), 4 if dim < 3 else 2, device=device)
+    A = femops.diffusion(V, smooth).constrained(V.boundary_dofs())
+    femops.cg(A, random(A), M=femops.multigrid(A), rtol=0.0, maxiter=2, warn=False)
+
+
+add("refined", refined, applied, many, panels, diagonal, dims=(2, 3))
+add("refined elastic", refined_elastic, many, panels, dims=(2, 3))
+add("refined elastic, float32", partial(refined_elastic, dtype="float32"), applied, dims=(2, 3))
+add("refined, reproducible", partial(refined, reproducible=True), applied, dims=(2, 3))
+add("refined penalty", refined_penalty, applied, many, dims=(2, 3))
+add("refined slopes", refined_slopes, applied, dims=(2, 3))
+add("refined slopes, reproducible", partial(refined_slopes, reproducible=True), applied, dims=(2,))
+for _dim in (2, 3):
+    USES[f"refined multigrid, {_dim}-D"] = partial(refined_cycle, dim=_dim)
 
 
 # --- several operators ----------------------------------------------------------------------------

@@ -36,8 +36,10 @@ VARIANTS: dict[str, Callable[[Device], Any]] = {}
 
 @cache
 def mesh(dim: int, kind: str) -> femops.Mesh:
-    """Two elements: boxes, multilinear ones or curved ones."""
+    """Two elements: boxes, multilinear ones or curved ones; or one, and the halves of another."""
     counts = (2, 1, 1)[:dim]
+    if kind == "refined":
+        return femops.box(counts, mapping=bend).refined([0])
     if kind == "affine":
         return femops.box(counts)
     return femops.box(counts, order=1 if kind == "multilinear" else 3, mapping=bend)
@@ -250,6 +252,15 @@ add("mass-single-apart-ranks", single_mass, *in_3d(3), use=solved(False, Ones())
 add("mass-many", femops.mass, *in_3d(4, 8), use=many)
 add("diffusion-many", femops.diffusion, *in_3d(4, 8), use=many)
 add("elasticity-many", elastic, *in_3d(3), ncomp=3, use=many)
+
+# locally refined meshes: nodes that hang, and larger elements of which faces have a part
+add("refined-diffusion", femops.diffusion, *in_3d(1, 2, 4, 8, 10), *in_2d(1, 4), kind="refined")
+add("refined-elasticity", elastic, *in_3d(3), ncomp=3, kind="refined")
+add("refined-diffusion-many", femops.diffusion, *in_3d(2, 4, 8), kind="refined", use=many)
+add("refined-single", single_mass, *in_3d(4), kind="refined")
+add("refined-reproducible", femops.diffusion, *in_3d(4), kind="refined", reproducible=True)
+add("refined-jumps", jumps, *in_3d(3), kind="refined")
+add("refined-jacobian", jacobian, *in_3d(2), ncomp=3, kind="refined")
 
 # single precision, the same bits
 add("diffusion-single", lambda V: femops.diffusion(V, dtype="float32"), *in_3d(2, 5, 8))

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cuda.operator.hanging import HangingTable
 from femops_kernels.device import Device
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.runs import DofRuns
@@ -90,16 +91,25 @@ class Shared:
     slots: NDArray[np.int64]  # numbers ``element * nodes + node``, ascending for each dof
 
     @staticmethod
-    def of(indices: NDArray[np.int64], runs: DofRuns) -> Shared:
-        """Make the table of all dofs that are not inside an element, from (ne, nodes) indices."""
+    def of(
+        indices: NDArray[np.int64], runs: DofRuns, hanging: HangingTable | None = None
+    ) -> Shared:
+        """Make the table of all dofs that are not inside an element, from (ne, nodes) indices.
+
+        With hanging nodes it also has the slots of `HangingTable.contributions`.
+        """
         outside = np.setdiff1d(np.arange(indices.shape[1]), runs.inside)
         slots = np.add.outer(np.arange(len(indices)) * indices.shape[1], outside).ravel()
+        dofs = indices[:, outside].ravel()
+        if hanging is not None:
+            some, (more, theirs) = dofs < hanging.owned, hanging.contributions()
+            slots = np.concatenate([slots[some], indices.size + theirs])
+            dofs = np.concatenate([dofs[some], more])
         if len(slots) > _LARGEST:
             raise KernelValueError(
                 f"{len(slots)} nodes are shared by elements, a GPU kernel counts to {_LARGEST}: "
                 "use more GPUs, a part of the mesh each"
             )
-        dofs = indices[:, outside].ravel()
         order = np.argsort(dofs, kind="stable")
         found, first = np.unique(dofs[order], return_index=True)
         starts = np.append(first, len(slots)).astype(np.int32)
@@ -139,6 +149,10 @@ class DeviceDofs:
     # (ne,): first dofs of the runs inside the elements, in ascending order, on the host. None if
     # there are none, or if one has its dofs in another order.
     inside: NDArray[np.int32] | None = None
+    # nodes that are interpolated from dofs of larger entities; `indices` has ghosts there
+    hanging: HangingTable | None = None
+    # (n,): dofs that the element which is first to touch them has in the places of such nodes alone
+    unmet: NDArray[np.int64] | None = None
     _marked: WeakValueDictionary[tuple[int, int, bytes], Marked] = field(
         default_factory=WeakValueDictionary, init=False, repr=False
     )

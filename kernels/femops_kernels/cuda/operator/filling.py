@@ -8,6 +8,7 @@ from typing import Any, final
 
 from femops_kernels.cuda.operator.data import copied, prefetched, streams, uploaded
 from femops_kernels.cuda.operator.dofs import DeviceDofs
+from femops_kernels.cuda.operator.hanging import Interpolation
 from femops_kernels.cuda.operator.inputs import STATE
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.order import Order
@@ -53,8 +54,15 @@ def filled_streams(
     values |= (uploaded if again else copied)(device, kernel, data, count, parts)
     values |= prefetched(device, kernel, parts)
     for k, (side, field) in enumerate(zip(kernel.spec.sources, fields, strict=True)):
-        given = input_arguments(side, field.dofs, suffix(k))
-        values |= given | {f"x{suffix(k)}": field.vector, f"ghosts_in{suffix(k)}": field.ghosts}
+        given, ghosts = input_arguments(side, field.dofs, suffix(k)), field.ghosts
+        if field.dofs.hanging is not None and field.vector is not None:
+            kind, table = kernel.spec.dtype, field.dofs.hanging
+            ghosts = device.xp.zeros(table.ghosts * side.ncomp, kind)
+            if field.ghosts is not None:
+                ghosts[: len(field.ghosts)] = field.ghosts
+            made = Interpolation(device, table, None, ghosts, side.ncomp, back=False)
+            made.launch(device.address(field.vector))
+        values |= given | {f"x{suffix(k)}": field.vector, f"ghosts_in{suffix(k)}": ghosts}
     packed = kernel.layout.pack(device, **values)
     function = device.function(kernel.text)
     function.launch(parts.blocks, kernel.threads, kernel.shared_bytes, packed)

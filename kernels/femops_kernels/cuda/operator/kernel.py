@@ -388,7 +388,8 @@ class CudaKernel:
         return f"using F = {kind};\nconstexpr int GROUP = {group};"
 
     def _matrices(self) -> str:
-        sides = sides_text(self.spec.sources, self.spec.targets, self.spec.blocks)
+        spec, many = self.spec, self.entry == "apply_many"
+        sides = sides_text(spec.sources, spec.targets, spec.blocks, many=many)
         parts = [sides, matrix_type("D", Matrix1D(self.spec.d1d))]
         weighted = self.spec.qfunction.numbers.weight
         parts.append(table("WEIGHTS", self.spec.weights if weighted else np.zeros(1)))

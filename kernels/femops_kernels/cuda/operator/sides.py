@@ -69,11 +69,14 @@ def arguments_of(sources: Sequence[Side], targets: Sequence[Side]) -> dict[str, 
     }
 
 
-def sides_text(sources: Sequence[Side], targets: Sequence[Side], blocks: Sequence[int]) -> str:
+def sides_text(
+    sources: Sequence[Side], targets: Sequence[Side], blocks: Sequence[int], *, many: bool = False
+) -> str:
     """C++ text of the types of all sides and their matrices: ``Source``, ``Source_1``, ``Target``.
 
     Each type has a function that moves the vector's beginning. The type of a test function also has
-    the vector of the field of its block, which constrained rows multiply by ``keep``.
+    the vector of the field of its block, which constrained rows multiply by ``keep``. If there are
+    ``many`` vectors, the numbers of each ghost stand next to each other as well.
     """
     matrices, structs = _Matrices({}, []), list[str]()
     for kind, sides, arguments, kept in (
@@ -84,11 +87,14 @@ def sides_text(sources: Sequence[Side], targets: Sequence[Side], blocks: Sequenc
         for k, (side, first) in enumerate(zip(sides, firsts, strict=False)):
             text = _side(f"{kind}{suffix(k)}", side, first, matrices)
             vector = f"const T* kept(const Arguments& a) {{ return a.x{suffix(kept[k])}; }}"
-            functions = [*_functions(arguments, k), f"{_FUNCTION} {vector}"]
+            rows = many and side.halves is not None
+            functions = [*_functions(arguments, k, rows=rows), f"{_FUNCTION} {vector}"]
             structs.append("\n".join([*text, *functions, "};"]))
         names = ", ".join(f"{kind}{suffix(k)}" for k in range(len(sides)))
         structs.append(f"using {kind}s = Sides<{names}>;")
     head = "template <class... S>\nstruct Sides {};"
+    if many and any(side.halves is not None for side in (*sources, *targets)):
+        head = f"{head}\n{_ROWS}"
     return "\n".join([head, *matrices.texts, *structs, ""])
 
 
@@ -115,7 +121,8 @@ class _Matrices:
 def _side(name: str, side: Side, first: int, matrices: _Matrices) -> list[str]:
     """First C++ lines of a side's type: its sizes, switches and matrices."""
     sizes = f"P = {side.p1d}, NCOMP = {side.ncomp}, FIRST = {first}"
-    switches = f"BROKEN = {_word(side.broken)}, GHOSTS = {_word(side.ghosts)}"
+    ghosts = side.ghosts or side.halves is not None  # hanging nodes are ghosts
+    switches = f"BROKEN = {_word(side.broken)}, GHOSTS = {_word(ghosts)}"
     switches += f", ON_FACES = {_word(side.on_faces)}"
     lines = [
         f"struct {name} {{",
@@ -127,15 +134,34 @@ def _side(name: str, side: Side, first: int, matrices: _Matrices) -> list[str]:
     return lines if end is None else [*lines, f"    using End = {matrices.name(end)};"]
 
 
-def _functions(arguments: dict[str, str], number: int) -> list[str]:
-    """C++ functions of a side's type that return its arguments, and one that moves its vector."""
+_ROWS = """// Numbers of ghosts, each with a row of numbers of many vectors.
+template <class N>
+struct Rows {
+    N* first;
+    int row;
+    __device__ __forceinline__ N* operator+(long long at) const { return first + at * row; }
+};"""
+
+
+def _functions(arguments: dict[str, str], number: int, *, rows: bool) -> list[str]:
+    """C++ functions of a side's type that return its arguments, and one that moves its vector.
+
+    With ``rows`` its ghosts are `_ROWS`, and move with the vector.
+    """
     lines = []
     for name, type_ in arguments.items():
         function = "vector" if name in ("x", "y") else name.removesuffix("_in").removesuffix("_out")
         argument = f"a.{name}{suffix(number)}"
+        if rows and function == "ghosts":
+            kind = f"Rows<{type_.removesuffix('*')}>"
+            made = f"return {kind}{{{argument}, a.row}};"
+            lines.append(f"{_FUNCTION} {kind} ghosts(const Arguments& a) {{ {made} }}")
+            continue
         lines.append(f"{_FUNCTION} {type_} {function}(const Arguments& a) {{ return {argument}; }}")
         if function == "vector":
             moved = f"{argument} += by;"
+            if rows:
+                moved += f" a.ghosts_{'in' if name == 'x' else 'out'}{suffix(number)} += by;"
             lines.append(f"{_FUNCTION} void move(Arguments& a, long long by) {{ {moved} }}")
     return lines
 

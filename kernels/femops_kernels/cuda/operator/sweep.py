@@ -24,11 +24,13 @@ from femops_kernels.cuda.operator.dofs import (
     centre,
 )
 from femops_kernels.cuda.operator.grid import launch_portions
+from femops_kernels.cuda.operator.hanging import HangingTable, Interpolation
 from femops_kernels.cuda.operator.inputs import CLEARED, CONSTRAINED, STATE
 from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, alone, runs_of, suffix
+from femops_kernels.cuda.ranks.messages import Entries
 from femops_kernels.device import Device, Function
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import DofRuns
@@ -102,6 +104,9 @@ class DeviceLaunch(Launch, ABC):
     def diagonal(self) -> DeviceLaunch:
         """Launch that adds a square term's diagonal, without constraints, to y and ignores x."""
 
+    def leave(self, ghosts: dict[str, int]) -> None:
+        """Add contributions to ghosts to those that are sent, given by address."""
+
 
 @final
 class DeviceSweep(DeviceLaunch):
@@ -119,16 +124,29 @@ class DeviceSweep(DeviceLaunch):
         keep: float,
         panels: Panels = ONE,
     ) -> None:
-        self.panels = panels
+        hanging = any(end.dofs.hanging is not None for end in (*sources, *targets))
+        # panels of a launch with ghosts that hang are worked on one after the other
+        self.panels = Panels(panels.nvec) if hanging else panels
+        self._repeated = panels.count if hanging else 1
         self.device, self.kernel, self.count = device, kernel, len(sources[0].dofs.indices)
         self._given = sources, targets, data, keep
-        ghosts = np.any([end.dofs.with_ghosts for end in (*sources, *targets)], axis=0)
+        ghosts = np.zeros(self.count, dtype=np.bool_)
+        if kernel.ordered:  # messages are on their way to ghosts, also to those of hanging nodes
+            ghosts = np.any([end.dofs.with_ghosts for end in (*sources, *targets)], axis=0)
         self.order = Order.of(ghosts, kernel.shape.elements)
         count, self._functionals = kernel.spec.minima + kernel.spec.sums, None
         if count:
             self._functionals = device.xp.empty((count, self.count), kernel.spec.dtype)
         self._combines: list[tuple[int, Combine]] = []
         self._kept: list[Marked] = []  # while they are, other sweeps share them
+        # before and after a launch: places of vectors, and what fills their ghosts or empties them
+        self._before: list[tuple[int, Interpolation]] = []
+        self._after: list[tuple[int, Interpolation]] = []
+        self._rows: list[tuple[int, int, DeviceIdentityRows]] = []  # that no element sets
+        # by argument: copies of other ranks' ghosts to the ghosts of a launch with hanging nodes,
+        # and sums of contributions to such ghosts, which are zero before
+        self._received: dict[str, Entries] = {}
+        self._sent: dict[str, tuple[Entries, Any]] = {}
         self._arrays = self._made_arrays(sources, targets, data)
         self._bound: tuple[Function, NDArray[Any]] | None = None
         one = len(sources) == len(targets) == 1 and not count
@@ -159,6 +177,7 @@ class DeviceSweep(DeviceLaunch):
         }
         for k, (side, end) in enumerate(zip(kernel.spec.sources, sources, strict=True)):
             arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
+            arrays |= self._hanging(f"ghosts_in{suffix(k)}", side, end)
         for k, (side, end) in enumerate(zip(kernel.spec.targets, targets, strict=True)):
             arrays |= self._output(k, side, end)
         return arrays
@@ -176,18 +195,57 @@ class DeviceSweep(DeviceLaunch):
         self._kept.append(marked)
         parts = None
         if kernel.spec.reproducible and not (alone(side) and len(kernel.spec.targets) > 1):
-            shared = dofs.shared
+            shared, hanging = dofs.shared, dofs.hanging
             if shared is None:  # another field's space is reproducible
                 runs = runs_of(side, kernel.spec.dim)
-                shared = DeviceShared.of(device, Shared.of(dofs.indices, runs))
-            parts = device.xp.empty(dofs.indices.size * side.ncomp, kernel.spec.dtype)
+                there = None if hanging is None else hanging.downloaded(device)
+                shared = DeviceShared.of(device, Shared.of(dofs.indices, runs, there))
+            more = 0 if hanging is None else hanging.slots
+            parts = device.xp.zeros((dofs.indices.size + more) * side.ncomp, kernel.spec.dtype)
             combine = Combine(device, kernel.spec.dtype, side.ncomp, shared, parts)
             self._combines.append((end.begin * kernel.spec.dtype.itemsize, combine))
         values: dict[str, Any] = dict.fromkeys(OUTPUT)
         values |= {"starts_out": dofs.starts, "turned_out": dofs.turned, "parts": parts}
         values |= {"flags_out": marked.flags, "marks_out": marked.marks, "touched": dofs.touched}
         values |= {"owned_out": (dofs.owned or 0) * side.ncomp}
-        return {f"{name}{suffix(k)}": value for name, value in values.items()}
+        keep = self._given[3]
+        if dofs.unmet is not None and keep:
+            rows = end.marked[np.isin(end.marked // side.ncomp, dofs.unmet)]
+            made = DeviceIdentityRows(device, rows, keep, kernel.spec.dtype, self.panels.nvec)
+            of = self._given[0][kernel.spec.blocks[k]]
+            self._rows.append((self._place(of), self._place(end), made))
+        found = {f"{name}{suffix(k)}": value for name, value in values.items()}
+        return found | self._hanging(f"ghosts_out{suffix(k)}", side, end, parts)
+
+    def _hanging(self, name: str, side: Side, end: DeviceEnd, parts: Any = None) -> dict[str, Any]:
+        """Argument with the ghosts of a field or test function; nothing if no node hangs.
+
+        Those of hanging nodes are filled before each launch, or emptied after it, unless they take
+        no part in it. Those of other ranks, which come first, are copied.
+        """
+        table, device, nvec, size = end.dofs.hanging, self.device, self.panels.nvec, side.ncomp
+        if table is None:
+            return {}
+        back = name.startswith("ghosts_out")
+        ghosts = device.xp.zeros(table.ghosts * size * nvec, self.kernel.spec.dtype)
+        if not side.masked:
+            mark = CONSTRAINED if back else CLEARED
+            marks = end.dofs.marked(device, end.marked, size, mark).marks
+            made = Interpolation(device, table, marks, ghosts, size, nvec, back=back, parts=parts)
+            (self._after if back else self._before).append((self._place(end), made))
+        theirs = ghosts[: table.theirs * size]
+        if len(theirs) and back:
+            fields = {"y": "T*", "values": "const T*"}
+            places = np.arange(len(theirs))
+            self._sent[name] = Entries(device, "add", fields, theirs, places), theirs
+        elif len(theirs):
+            fields = {"x": "const T*", "values": "T*"}
+            self._received[name] = Entries(device, "pack", fields, theirs, np.arange(len(theirs)))
+        return {name: ghosts}
+
+    def _place(self, end: DeviceEnd) -> int:
+        """Bytes from the beginning of a vector to a field or test function."""
+        return self.kernel.spec.dtype.itemsize * end.begin * self.panels.nvec
 
     @property
     def functionals(self) -> Any:
@@ -208,6 +266,7 @@ class DeviceSweep(DeviceLaunch):
         # a block joins the sums of as many blocks as it has threads: one thread would make no
         # progress
         room = merged.shared_bytes <= self.device.shared_bytes and merged.threads > 1
+        room = room and not self.kernel.spec.hanging
         return self._alike and self._num_first_touched == size and factors and room
 
     def clearing(self, size: int) -> Clearing | None:
@@ -246,8 +305,37 @@ class DeviceSweep(DeviceLaunch):
         values = {**none, **numbers, **self._arrays, **arrays}
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
+    @property
+    def hanging(self) -> HangingTable | None:
+        """Hanging nodes of the elements of a sweep with one field; None if there are none."""
+        table = self._given[0][0].dofs.hanging
+        return table if table is not None and table.stages else None
+
+    @property
+    def shared(self) -> DeviceShared | None:
+        """See `DeviceDofs.shared`, of the test function."""
+        return self._given[1][0].dofs.shared
+
+    @property
+    def scratch(self) -> tuple[Any, Any, Any]:
+        """Ghosts of the field and of the test function, and contributions in elements' order."""
+        ghosts_in, ghosts_out, parts = (
+            self._arrays[name] for name in ("ghosts_in", "ghosts_out", "parts")
+        )
+        return ghosts_in, ghosts_out, parts
+
     def diagonal(self) -> DeviceSweep:
-        kernel = unspilled(replace(self.kernel, entry="diagonal"), self.device)
+        """See `DeviceLaunch.diagonal`. Entries that come from hanging nodes are left out."""
+        return self.masked("diagonal")
+
+    def masked(self, entry: str) -> DeviceSweep:
+        """Sweep without constraints that does not fill or empty the ghosts of hanging nodes."""
+        spec = self.kernel.spec
+        if spec.hanging:
+            both = (spec.sources, spec.targets)
+            of, to = (tuple(replace(side, masked=True) for side in sides) for sides in both)
+            spec = replace(spec, sources=of, targets=to)
+        kernel = unspilled(replace(self.kernel, spec=spec, entry=entry), self.device)
         sources, targets, data, _ = self._given
         none = np.zeros(0, dtype=np.int64)
         fields, tests = ([DeviceEnd(e.dofs, none) for e in side] for side in (sources, targets))
@@ -266,13 +354,48 @@ class DeviceSweep(DeviceLaunch):
     def data_bytes(self) -> int:
         """Bytes of data, geometry and dof tables that a launch reads besides the vectors."""
         # arguments that a launch writes, does not use, or that are plain numbers
-        unread = ("touched", "parts", "functionals", "owned")
+        unread = ("touched", "parts", "functionals", "owned", "ghosts")
         read = {id(a): a for k, a in self._arrays.items() if k.split("_")[0] not in unread}
-        return sum(int(array.nbytes) for array in read.values() if array is not None)
+        hanging = sum(made.nbytes for _, made in (*self._before, *self._after))
+        return hanging + sum(int(array.nbytes) for array in read.values() if array is not None)
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
-        self.some(0, self.blocks, x=x, y=y, alpha=alpha, add=add)
-        self.combine(y)
+        for _ in range(self._repeated):
+            self.fill(x, {})
+            self.some(0, self.blocks, x=x, y=y, alpha=alpha, add=add)
+            self.empty(x, y, alpha, {})
+            self.combine(y)
+            x, y = x + self._panel_bytes[0], y + self._panel_bytes[1]
+
+    def fill(self, x: int, ghosts: dict[str, int]) -> dict[str, int]:
+        """Fill the ghosts of hanging nodes before the elements with ghosts are worked on.
+
+        ``ghosts`` has addresses of other ranks' ghosts, by argument. Returns those of arguments
+        without hanging nodes.
+        """
+        for name, received in self._received.items():
+            received.launch(x=ghosts[name])
+        for place, filling in self._before:
+            filling.launch(x + place)
+        return {name: ghosts[name] for name in ghosts if self._arrays.get(name) is None}
+
+    def empty(self, x: int, y: int, alpha: float, ghosts: dict[str, int]) -> None:
+        """Add contributions to ghosts of hanging nodes to dofs, after elements with ghosts."""
+        for place, emptying in self._after:
+            emptying.launch(y + place)
+        for name, (sent, theirs) in self._sent.items():
+            sent.launch(y=ghosts[name])
+            self.device.clear(theirs)
+        for of, place, rows in self._rows:
+            rows.launch(x + of, y + place, alpha, add=True)
+
+    @property
+    def _panel_bytes(self) -> tuple[int, int]:
+        """Bytes of a panel of x, and of y."""
+        sources, targets, _, _ = self._given
+        size, spec = self.kernel.spec.dtype.itemsize * self.panels.nvec, self.kernel.spec
+        inside = size * sources[0].dofs.size * spec.source.ncomp
+        return inside, size * targets[0].dofs.size * spec.target.ncomp if targets else 0
 
     def some(self, begin: int, end: int, **arguments: Any) -> None:
         """Launch the kernel on the portions begin to end - 1."""

@@ -45,7 +45,7 @@ class DeviceForward:
     def __init__(self, device: Device, post: DeviceChannel, positions: NDArray[np.int64]) -> None:
         self.post = post
         fields = {"x": "const T*", "values": "T*"}
-        self._pack = _Entries(device, "pack", fields, post.outgoing, positions)
+        self._pack = Entries(device, "pack", fields, post.outgoing, positions)
         self.ghosts: int = _address(device, post.incoming)
 
     def pack(self, x: int) -> None:
@@ -64,7 +64,7 @@ class DeviceReverse:
     def __init__(self, device: Device, post: DeviceChannel, positions: NDArray[np.int64]) -> None:
         self._device, self.post = device, post
         fields = {"y": "T*", "values": "const T*"}
-        self._add = _Entries(device, "add", fields, post.incoming, positions)
+        self._add = Entries(device, "add", fields, post.incoming, positions)
         self.ghosts: int = _address(device, post.outgoing)
 
     def clear(self) -> None:
@@ -78,7 +78,7 @@ class DeviceReverse:
 
 
 @final
-class _Entries:
+class Entries:
     """Launch that copies or adds between a message and some positions of a vector."""
 
     def __init__(
