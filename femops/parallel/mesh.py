@@ -243,6 +243,7 @@ class DistributedMesh:
     @checked(MeshArgumentError)
     def refine(self, times: int = 1) -> DistributedMesh:
         """Split every element; see `Mesh.refine` and `changed`. Collective."""
+        check_same(self.comm, "the mesh", {"times": times}, error=MeshArgumentError)
         return self.changed(lambda whole: whole.refine(times))
 
     @checked(MeshArgumentError)

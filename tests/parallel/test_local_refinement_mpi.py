@@ -407,3 +407,10 @@ def test_no_rank_waits_for_one_with_bad_arguments(comm, name):
     with pytest.raises((*FAILED, OperatorError)):
         BAD_CALLS[name](mesh, mesh.mesh.num_elements)
     assert comm.sum(1) == comm.size
+
+
+@pytest.mark.parallel(2)
+def test_ranks_refine_as_often(comm):
+    cut = femops.box((4, 4), comm=comm)
+    with pytest.raises(MeshArgumentError, match="ranks disagree about the mesh: times is 1"):
+        cut.refine(1 + comm.rank)
