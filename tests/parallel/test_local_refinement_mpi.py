@@ -338,3 +338,19 @@ def test_files(comm, folder, name):
 def read_piece(path):
     """Number of cells of a VTU file; None without VTK."""
     return None if find_spec("vtk") is None else read_vtk(path).n_cells
+
+
+@pytest.mark.parallel(1, 2, 3)
+def test_a_field_that_jumps_has_one_value_at_a_node_whoever_shares_the_mesh(comm):
+    found = []
+    for mesh in (femops.box((5, 4)), femops.box((5, 4), comm=comm)):
+        fine = mesh.refined(lambda x: ((x - 0.3) ** 2).sum(0) < 0.05)
+        L = femops.L2(mesh, 1)
+        u = L.interpolate(lambda x: np.floor(5 * x[0]) + 10 * np.floor(4 * x[1]))
+        for grid in (mesh, fine):
+            V = femops.H1(grid, 2)
+            w = femops.adapt.transfer(u, L, V, how="nodal")
+            at = femops.Probe(grid, [[0.2, 0.25], [0.6, 0.5]])(V, w)
+            assert np.allclose(at, [5.5, 17.5])
+            found.append(femops.integrate(V, w))
+    assert np.allclose(found[:2], found[2:])
