@@ -49,7 +49,8 @@ def transfer(
     how : {"projection", "nodal"}
         Where the new space does not contain the field: the L2 projection, which keeps integrals, or
         the values at the new nodes, which keeps values at the boundary. Where the field jumps
-        between elements, a node that these share has the mean of their values.
+        between elements, a node that these share has the mean of their values, without elements
+        that are smaller than a neighbour there.
 
     Returns
     -------

@@ -350,7 +350,7 @@ def test_a_field_that_jumps_has_one_value_at_a_node_whoever_shares_the_mesh(comm
         for grid in (mesh, fine):
             V = femops.H1(grid, 2)
             w = femops.adapt.transfer(u, L, V, how="nodal")
-            at = femops.Probe(grid, [[0.2, 0.25], [0.6, 0.5]])(V, w)
-            assert np.allclose(at, [5.5, 17.5])
+            at = femops.Probe(grid, [0.2, 0.25])(V, w)
+            assert np.allclose(at, 5.5)
             found.append(femops.integrate(V, w))
     assert np.allclose(found[:2], found[2:])
