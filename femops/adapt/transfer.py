@@ -48,7 +48,9 @@ def transfer(
         Space of any order and kind, with as many components. Products have the same names.
     how : {"projection", "nodal"}
         Where the new space does not contain the field: the L2 projection, which keeps integrals, or
-        the values at the new nodes, which keeps values at the boundary.
+        the values at the new nodes, which keeps values at the boundary. Where the field jumps
+        between elements, a node that these share has the mean of their values, without elements
+        that are smaller than a neighbour there.
 
     Returns
     -------
@@ -101,7 +103,7 @@ def _transferred(u: Vector, V: Space, W: Space, how: str) -> Vector:
     values = values.reshape(*values.shape[:2], V.ncomp)
     values = moved(values)
     nodal = _nodal(values, V, W, moved.pairs)
-    result = _assigned(W, nodal)
+    result = _meeting(W, nodal) if W.continuous and not V.continuous else _assigned(W, nodal)
     contained = not len(pairs.source) and V.order <= W.order
     if how == "nodal" or (contained and (V.continuous or not W.continuous)):
         return result
@@ -303,6 +305,15 @@ def _assigned(W: Space, nodal: Floats) -> Vector:
     shape = nodal.shape[:2] + (() if W.ncomp == 1 else (W.ncomp,))
     e_vec = W.element.from_nodal(nodal.reshape(shape))
     return np.ascontiguousarray(W.owned_rows(W.restriction.assigned(e_vec))).reshape(-1)
+
+
+def _meeting(W: Space, nodal: Floats) -> Vector:
+    """Vector of W with the means of nodal values (ne, nodes, ncomp) in elements. Collective."""
+    shape = nodal.shape[:2] + (() if W.ncomp == 1 else (W.ncomp,))
+    e_vec, parts = W.element.from_nodal(nodal.reshape(shape)), np.ones(shape)
+    if W.restriction.free is not None:
+        parts[~W.restriction.free] = 0.0
+    return np.asarray(W.sum_elements(parts * e_vec) / W.sum_elements(parts))
 
 
 def _exact(V: Space, W: Space) -> int:

@@ -92,6 +92,7 @@ class H1(Space):
     def _restriction(self) -> ElementRestriction:
         topology, parity = self.mesh.topology, self.element.parity
         indices, ndofs, flipped = h1_numbering(topology, self.order, parity)
+        indices.setflags(write=False)  # a restriction copies what may change
         return ElementRestriction(indices, ndofs, None, flipped, hanging_nodes(self, self.mesh))
 
     def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
@@ -212,7 +213,9 @@ class L2(Space):
 
     def _restriction(self) -> ElementRestriction:
         ne, n = self.mesh.num_elements, self.element.size
-        return ElementRestriction(np.arange(ne * n).reshape(ne, n), ne * n)
+        indices = np.arange(ne * n).reshape(ne, n)
+        indices.setflags(write=False)
+        return ElementRestriction(indices, ne * n)
 
     def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
         return l2_rank_numbering(mesh.part, self.order, mesh.comm)

@@ -163,7 +163,9 @@ class ElementRestriction:
                 f"indices run from {least} to {most}: with {ndofs} dofs they must "
                 f"lie in 0 to {ndofs - 1}"
             )
-        self.indices: Ints = table.view()
+        if table.flags.writeable and np.may_share_memory(table, np.asarray(indices)):
+            table = table.copy()  # the caller may write into its array later
+        self.indices: Ints = table
         self.indices.setflags(write=False)
         self.ndofs = int(ndofs)
         self.owned = self.ndofs if owned is None else int(owned)

@@ -616,21 +616,24 @@ class Mesh:
         checks.geometry(coordinates)
         return self._replaced(coordinates=coordinates)
 
-    def with_nodes(self, coordinates: Floats) -> "Mesh":
-        """Return the mesh with other coordinates, of the shape of `coordinates`.
+    def with_nodes(self, coordinates: ArrayLike) -> "Mesh":
+        """Return the mesh with other coordinates, of the shape of `coordinates`, which are copied.
 
         Raises
         ------
         MeshGeometryError
             If elements are inverted, or smaller elements do not lie on the faces of larger ones.
+        MeshArgumentError
+            If the coordinates are not real numbers.
         """
-        mesh = self._replaced(coordinates=coordinates)
+        nodes = checks.array(coordinates, "coordinates", np.float64)
+        mesh = self._replaced(coordinates=nodes)
         if not mesh.conforming and self.continuous and not mesh.continuous:
             raise MeshGeometryError(
                 "smaller elements do not lie on the faces and edges of larger ones: give positions "
                 "of a continuous function, or move the mesh by mesh.mapped(function)"
             )
-        checks.geometry(coordinates)
+        checks.geometry(nodes)
         return mesh
 
     def with_attributes(

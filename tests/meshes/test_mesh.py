@@ -216,3 +216,14 @@ def test_a_short_period_beside_long_sides_is_one():
         short = shape[0] < 1.0, shape[1] < 1.0
         assert not box((3, 3), upper=shape, periodic=short).continuous
         assert box((3, 3), lower=(1e6, 1e6), upper=(1e6 + shape[0], 1e6 + 1.0), order=3).continuous
+
+
+def test_with_nodes_copies_the_coordinates():
+    mesh = box((3, 4))
+    nodes = mesh.coordinates.copy()
+    moved = mesh.with_nodes(nodes.reshape(mesh.coordinates.shape))
+    nodes *= 2.0
+    assert moved.volume() == pytest.approx(1.0)
+    np.testing.assert_array_equal(mesh.with_nodes(nodes.tolist()).coordinates, nodes)
+    with pytest.raises(MeshArgumentError, match="give real numbers"):
+        mesh.with_nodes(nodes * 1j)

@@ -414,3 +414,19 @@ def test_ranks_refine_as_often(comm):
     cut = femops.box((4, 4), comm=comm)
     with pytest.raises(MeshArgumentError, match="ranks disagree about the mesh: times is 1"):
         cut.refine(1 + comm.rank)
+
+
+@pytest.mark.parallel(1, 2, 3)
+def test_a_field_that_jumps_has_one_value_at_a_node_whoever_shares_the_mesh(comm):
+    found = []
+    for mesh in (femops.box((5, 4)), femops.box((5, 4), comm=comm)):
+        fine = mesh.refined(lambda x: ((x - 0.3) ** 2).sum(0) < 0.05)
+        L = femops.L2(mesh, 1)
+        u = L.interpolate(lambda x: np.floor(5 * x[0]) + 10 * np.floor(4 * x[1]))
+        for grid in (mesh, fine):
+            V = femops.H1(grid, 2)
+            w = femops.adapt.transfer(u, L, V, how="nodal")
+            at = femops.Probe(grid, [0.2, 0.25])(V, w)
+            assert np.allclose(at, 5.5)
+            found.append(femops.integrate(V, w))
+    assert np.allclose(found[:2], found[2:])

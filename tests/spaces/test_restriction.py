@@ -81,3 +81,10 @@ def test_sums_by_blocks_and_shares(restriction):
         shares = restriction.shares(dtype)
         assert shares.dtype == dtype
         np.testing.assert_array_equal(shares, 1 / restriction.multiplicity().astype(dtype))
+
+
+def test_indices_that_are_written_later_do_not_change_a_restriction():
+    table = np.array([[0, 1], [1, 2]])
+    restriction = ElementRestriction(table, 3)
+    table[:] = 0
+    assert restriction.gather(np.arange(3.0)).tolist() == [[0.0, 1.0], [1.0, 2.0]]

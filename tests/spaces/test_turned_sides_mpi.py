@@ -50,8 +50,9 @@ def test_a_rod_is_elastic(comm, closed):
     assert np.allclose(femops.elasticity(V, lam=1.0, mu=1.0) @ u, same @ u)
 
 
+@pytest.mark.parallel(1, 2, 3)
 @pytest.mark.parametrize("dim", [2, 3])
-def test_sides_with_elements_of_two_sizes(dim):
+def test_sides_with_elements_of_two_sizes(comm, dim):
     counts, closed = (3, 12, 3)[:dim], (False, True, True)[:dim]
     cases = [
         (femops.box(counts, mapping=lambda x: sector(x, 1 / 3), periodic=closed, order=3), True),
@@ -62,4 +63,18 @@ def test_sides_with_elements_of_two_sizes(dim):
     for mesh, turn in cases:
         low = np.flatnonzero(np.arange(mesh.num_elements) % 5 == 0)
         for fine in (mesh.refined(low), mesh.refined([0])):
-            assert sides_turn(femops.H1(fine, 2, ncomp=dim)) is turn
+            part = femops.distribute(fine, comm)
+            assert sides_turn(femops.H1(part, 2, ncomp=dim)) is turn
+
+
+@pytest.mark.parallel(2, 3)
+def test_elasticity_on_a_mesh_that_ranks_refine(comm):
+    u = []
+    for mesh in (femops.box((5, 4)), femops.box((5, 4), comm=comm)):
+        V = femops.H1(mesh.refined(lambda x: ((x - 0.3) ** 2).sum(0) < 0.05), 2, ncomp=2)
+        A = femops.elasticity(V, 1.0, 1.0) + femops.mass(V)
+        b = femops.load(V, lambda x: np.stack([x[1], x[0] ** 2]))
+        x, info = femops.cg(A, b, M=femops.multigrid(A), rtol=1e-12)
+        assert info.converged
+        u.append(femops.l2_norm(V, x))
+    assert u[0] == pytest.approx(u[1], rel=1e-10)
