@@ -452,9 +452,9 @@ def test_locally_refined_meshes(run, tmp_path):
     assert run("mesh", "refine", "a.mesh", "b.mesh")[0] == 0
     assert "so that they can be coarsened" in run("mesh", "convert", "a.mesh", "a.vtu")[2]
     assert json.loads(run("mesh", "info", "b.mesh", "--json")[1])["levels"] == [0, 12, 16]
-    code, _, err = run("mesh", "partition", "a.mesh", "--parts", "2")
-    assert code == 1
-    assert "locally refined meshes are not distributed yet" in err
+    code, out, _ = run("mesh", "partition", "a.mesh", "--parts", "2", "--json")
+    assert code == 0
+    assert json.loads(out)["per_part"]["elements"] == [4, 3]
 
 
 @pytest.mark.parametrize("where", ["femops.cli.app.build", "femops.cli.info.describe"])

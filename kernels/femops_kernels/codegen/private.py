@@ -71,8 +71,8 @@ def read_private(path: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise CacheError(f"'{path}' is no plain file but a link, folder or pipe: remove it")
         _check(path, found)
-    with path.open("rb") as file:
-        return file.read(_LARGEST)
+    with path.open("rb") as file:  # room is made for all that is asked for
+        return file.read(min(os.fstat(file.fileno()).st_size, _LARGEST))
 
 
 def _found_or_made(folder: Path) -> os.stat_result:
