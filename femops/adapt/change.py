@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.adapt.transfer import Pairs
 from femops.parallel.collective_checks import check
-from femops.parallel.comm import Serial
-from femops.parallel.mesh import DistributedMesh
+from femops.parallel.mesh import DistributedMesh, ranks_of
 from femops.spaces.base import AnyMesh
 from femops_common.arguments import checked
 from femops_meshes.checks import array
@@ -51,7 +50,7 @@ def change(mesh: AnyMesh, refine: ArrayLike = (), coarsen: ArrayLike = ()) -> An
     >>> femops.adapt.change(mesh, refine=[6], coarsen=range(4)).forest.level.tolist()
     [0, 0, 0, 1, 1, 1, 1]
     """
-    with check(mesh.comm if isinstance(mesh, DistributedMesh) else Serial()):
+    with check(ranks_of(mesh)):
         refine, coarsen = array(refine, "refine"), array(coarsen, "coarsen")
     if isinstance(mesh, DistributedMesh):
         return mesh.changed(_changed, mesh.chosen(refine, None), mesh.chosen(coarsen, None))

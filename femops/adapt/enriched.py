@@ -217,8 +217,8 @@ def _held(V: Space, held: Flags, W: Space) -> Flags:
         return np.zeros((W.ndofs, W.ncomp), dtype=np.bool_)
     outside = np.zeros(W.ndofs, dtype=np.bool_)
     outside[W.boundary_dofs(components=0) // W.ncomp] = True
-    of_nodes: NDArray[Any] = V.restriction.entries(on_ranks(V, held))
-    is_outside: NDArray[Any] = W.restriction.entries(on_ranks(W, outside))
+    of_nodes: NDArray[Any] = V.restriction.entries(with_ghosts(V, held))
+    is_outside: NDArray[Any] = W.restriction.entries(with_ghosts(W, outside))
     flags = np.zeros((V.mesh.num_elements, W.restriction.num_nodes, W.ncomp), dtype=np.bool_)
     for _, digits in ternary_codes(V.dim):
         own, inside = local_nodes(digits, V.order), local_nodes(digits, W.order)
@@ -236,6 +236,6 @@ def _held(V: Space, held: Flags, W: Space) -> Flags:
     return own > 0
 
 
-def on_ranks(V: Space, table: NDArray[Any]) -> NDArray[Any]:
-    """Table of all dofs that this rank touches, from that (ndofs, ...) of those it owns."""
+def with_ghosts(V: Space, table: NDArray[Any]) -> NDArray[Any]:
+    """Append the rows of ghosts to a table (ndofs, ...) of the dofs that this rank owns."""
     return table if V.halo is None else np.concatenate([table, V.halo.forward(table)])

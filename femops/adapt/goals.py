@@ -15,10 +15,10 @@ from femops.adapt.enriched import (
     enriched,
     equation_of,
     essential,
-    on_ranks,
     on_space,
     parts_of,
     vector_of,
+    with_ghosts,
 )
 from femops.adapt.solving import Preconditioning, solved
 from femops.errors import OperatorError
@@ -172,6 +172,6 @@ def _by_element(W: AnySpace, products: Vector) -> Floats:
 
 def _divided(space: Space, values: Floats) -> Floats:
     """Divide numbers of dofs (ndofs,) between the elements that have these dofs: (ne, nodes)."""
-    found = space.restriction.entries(on_ranks(space, values / space.multiplicity()))
+    found = space.restriction.entries(with_ghosts(space, values / space.multiplicity()))
     free = space.restriction.free
     return found if free is None else np.where(free, found, 0.0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from femops.adapt.change import change
 from femops.adapt.enriched import AnySpace, check_host, mesh_of, parts_of, vector_of
 from femops.adapt.goals import goal as goal_estimate
-from femops.adapt.marking import checked_estimates, least, on_ranks
+from femops.adapt.marking import among_all, checked_estimates, least
 from femops.adapt.marking import mark as marked_by
 from femops.adapt.recovery import recovered
 from femops.adapt.residuals import residual
@@ -23,8 +23,7 @@ from femops.adapt.transfer import transfer
 from femops.errors import OperatorError, SolverError, SpaceError
 from femops.operators import Functional, Operator, Residual
 from femops.parallel.collective_checks import check, check_same
-from femops.parallel.comm import Communicator, Serial
-from femops.parallel.mesh import DistributedMesh
+from femops.parallel.mesh import DistributedMesh, ranks_of
 from femops.solvers.inner_products import Sums
 from femops.solvers.newton import newton
 from femops.solvers.newton_steps import Linear
@@ -193,7 +192,7 @@ def _cycles(
     mark, coarsen = marking
     tol, max_dofs, max_cycles = ends
     facts = {"tol": tol, "max_dofs": max_dofs, "max_cycles": max_cycles, "coarsen": coarsen}
-    check_same(_ranks(mesh), "when the loop ends", facts, error=OperatorError)
+    check_same(ranks_of(mesh), "when the loop ends", facts, error=OperatorError)
     last: tuple[AnySpace, Vector] | None = None
     cycle = 0
     while max_cycles is None or cycle < max_cycles:
@@ -232,19 +231,15 @@ def _cycles(
         yield mesh, u, Estimate(eta, total, error, effectivity, marked, V, cycle, iterations)
         if done or not V.comm.max(len(marked)):
             return
-        less = () if coarsen is None else on_ranks(mesh, eta, partial(least, fraction=coarsen))
+        less = () if coarsen is None else among_all(mesh, eta, partial(least, fraction=coarsen))
         mesh = change(mesh, marked, less)
         last, cycle = (V, u), cycle + 1
-
-
-def _ranks(mesh: AnyMesh) -> Communicator:
-    return mesh.comm if isinstance(mesh, DistributedMesh) else Serial()
 
 
 def _estimates(found: Any, mesh: AnyMesh) -> Floats:
     """Estimates (ne,) that a user's function has returned."""
     own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
-    with check(_ranks(mesh)):
+    with check(ranks_of(mesh)):
         eta = checked_estimates(found, 0)
         if len(eta) != own.num_elements:
             raise OperatorError(
@@ -256,7 +251,7 @@ def _estimates(found: Any, mesh: AnyMesh) -> Floats:
 
 def _divisible(mesh: AnyMesh, marked: Any) -> Ints:
     """Marked elements without those of the highest level that a tree can have."""
-    with check(_ranks(mesh)):
+    with check(ranks_of(mesh)):
         marked = array(marked, "mark(eta)")
     if isinstance(mesh, DistributedMesh):
         numbers, own = np.flatnonzero(mesh.chosen(marked, None)), mesh.part.elements

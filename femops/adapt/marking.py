@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import OperatorError
 from femops.parallel.collective_checks import check, check_same
-from femops.parallel.comm import Serial, gathered
-from femops.parallel.mesh import DistributedMesh
+from femops.parallel.comm import gathered
+from femops.parallel.mesh import DistributedMesh, ranks_of
 from femops.spaces.base import AnyMesh
 from femops_common.arguments import Fraction, checked, numbers_of
 
@@ -68,8 +68,7 @@ def mark(
     >>> femops.adapt.mark([0.1, 3.0, 2.0, 1.0], rule="maximum").tolist()
     [1, 2]
     """
-    shared = isinstance(mesh, DistributedMesh)
-    comm = mesh.comm if isinstance(mesh, DistributedMesh) else Serial()
+    shared, comm = isinstance(mesh, DistributedMesh), ranks_of(mesh)
     with check(comm):
         found = [checked_estimates(one, least=0 if shared else 1) for one in (eta, *more)]
         lengths = sorted({len(one) for one in found})
@@ -83,11 +82,11 @@ def mark(
     facts = {"number of arrays": len(found), "fraction": fraction, "rule": rule}
     check_same(comm, "what is marked", facts, error=OperatorError)
     choose = partial(_bulk if rule == "bulk" else _maximum, fraction=float(fraction))
-    marked = [on_ranks(mesh, one, choose) for one in found]
+    marked = [among_all(mesh, one, choose) for one in found]
     return np.unique(np.concatenate(marked))
 
 
-def on_ranks(mesh: AnyMesh | None, eta: Floats, choose: Callable[[Floats], Ints]) -> Ints:
+def among_all(mesh: AnyMesh | None, eta: Floats, choose: Callable[[Floats], Ints]) -> Ints:
     """Those of this rank's elements that a function chooses from the estimates of all ranks."""
     if not isinstance(mesh, DistributedMesh):
         return choose(eta)
@@ -123,7 +122,7 @@ def _maximum(eta: Floats, fraction: float) -> Ints:
 
 
 def checked_estimates(values: Any, least: int) -> Floats:
-    """Check a user's estimates of the elements, of which there are ``least`` or more."""
+    """Check a user's estimates, of which there must be at least ``least``."""
     eta = numbers_of(values, "eta", OperatorError)
     if eta.ndim != 1 or eta.size < least:
         raise OperatorError(

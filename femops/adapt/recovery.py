@@ -210,7 +210,7 @@ def _polynomials(x: Floats, powers: Ints) -> Floats:
 
 
 def _patches(mesh: Mesh, own: Ints | None, numbers: int) -> Iterator[tuple[Ints, Ints]]:
-    """Elements (n,) and the elements (n, k) around each, for all numbers k of these.
+    """Yield elements (n,) with k elements around them, and these (n, k), for each k.
 
     ``own`` (ne,) are the elements that are wanted; None for all. The first ones count these.
     """

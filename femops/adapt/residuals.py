@@ -16,9 +16,9 @@ from femops.adapt.enriched import (
     equation_of,
     essential,
     mesh_of,
-    on_ranks,
     on_space,
     parts_of,
+    with_ghosts,
 )
 from femops.errors import OperatorError
 from femops.operators import Operator
@@ -153,7 +153,7 @@ class LocalProblems:
     def energies(self, r: Vector, held: NDArray[np.bool_]) -> Floats:
         """Energy (ne,) of the local solutions, for a residual r (size,) without held dofs."""
         W = self.W
-        table, fixed = (on_ranks(W, x.reshape(W.ndofs, W.ncomp)) for x in (r, held))
+        table, fixed = (with_ghosts(W, x.reshape(W.ndofs, W.ncomp)) for x in (r, held))
         weights = self._weights()
         result = np.zeros(W.mesh.num_elements)
         terms = self._terms()
@@ -194,7 +194,7 @@ class LocalProblems:
         if free is not None:
             diagonal *= free[:, :, np.newaxis]
         total = W.sum_elements(diagonal, signs=False).reshape(W.ndofs, W.ncomp)
-        total = W.restriction.entries(on_ranks(W, total))
+        total = W.restriction.entries(with_ghosts(W, total))
         return np.asarray(diagonal / total)
 
     def _functional(self, local: Floats, some: slice) -> Floats:

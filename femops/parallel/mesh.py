@@ -289,6 +289,11 @@ class DistributedMesh:
         )
 
 
+def ranks_of(mesh: object) -> Communicator:
+    """Ranks that share a mesh; this process alone if it is not distributed."""
+    return mesh.comm if isinstance(mesh, DistributedMesh) else communicator()
+
+
 _trees = Derived[DistributedMesh, Forest]()
 
 

@@ -26,9 +26,9 @@ Ints = NDArray[np.int64]
 
 
 def shared_vertices(vertices: Ints, count: int, comm: Communicator) -> dict[int, Ints]:
-    """Places of those vertices (n,), ascending numbers of `count`, that other ranks give too.
+    """Places, for each other rank, of the vertices that it gives too. Collective.
 
-    Collective.
+    Shapes: `vertices` (n,), ascending numbers in a mesh of `count` vertices.
     """
     length = -(-count // comm.size)
     told = comm.exchange(_grouped(vertices // length, vertices))

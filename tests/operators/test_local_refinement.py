@@ -11,25 +11,21 @@ from femops.errors import SpaceError
 from femops.operators.execution import diagonal
 from femops_meshes.topology.sides import outward_corners
 from support.cases.kernels import bend
-from support.refined import broken, errors, prolongation, reference, tree
+from support.refined import (
+    broken,
+    errors,
+    penalised,
+    prolongation,
+    reference,
+    slopes,
+    stretching,
+    through,
+    transport,
+    tree,
+)
 
 LEVELS = ("partial", "matrix-free", "element", "full")
 TREES = ("squares", "bent squares", "disc", "periodic", "line", "cubes")
-
-
-def transport(u, x):
-    """Not symmetric, with all entries."""
-    return {"grad": u.grad * (1 + x[0]), "value": u * x[0] + u.grad[0]}
-
-
-def stretching(u, x):
-    """Of several components."""
-    return {"grad": u.grad * (1 + x[0]) + u.grad.T}
-
-
-def through(u, x, n):
-    """Over the boundary, with derivatives."""
-    return {"value": u * (1 + x[0]) + u.grad @ n, "grad": u * n}
 
 
 def check(make, V, levels=LEVELS, tolerance=2e-14):
@@ -133,14 +129,6 @@ def test_lanes_and_types(lanes, dtype):
 
 
 # --- faces between elements -----------------------------------------------------------------------
-
-
-def penalised(u, n):
-    return {"jump": 3 * u.jump - 0.5 * u.mean.grad @ n, "mean": {"grad": -u.jump * n}}
-
-
-def slopes(u, n):
-    return {"jump": {"grad": (u.jump.grad @ n) * n}}
 
 
 def embedding(V, fine):

@@ -7,46 +7,20 @@ import pytest
 
 import femops
 from femops.errors import OperatorError, RankError, SpaceError
-from femops.parallel import DistributedMesh, Serial
+from femops.parallel import Serial
 from femops.parallel.comm import gathered
 from femops.parallel.mesh import checksum
-from femops_meshes import MeshArgumentError, Partition, part_of, partition
+from femops_meshes import MeshArgumentError
 from support.cases.kernels import bend
 from support.cases.levels import LEVELS
 from support.fixtures import shared_folder
-from support.refined import tree
+from support.refined import penalised, shared, slopes, through, transport, tree
 from support.vtk import read_vtk
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 folder = shared_folder
 FAILED = (MeshArgumentError, RankError)
 TREES = ("squares", "bent squares", "disc", "periodic", "line", "cubes", "random cubes")
-
-
-def slopes(u, n):
-    return {"jump": {"grad": (u.jump.grad @ n) * n}}
-
-
-def shared(mesh, comm):
-    """The mesh shared out by the curve, and by chance with a rank that has no elements."""
-    owner = np.random.default_rng(1).integers(comm.size, size=mesh.num_elements)
-    owner[owner == 1] = 0
-    for cut in (partition(mesh, comm.size), Partition.of(mesh, owner, comm.size)):
-        yield DistributedMesh.of(comm, part_of(mesh, cut, comm.rank))
-
-
-def transport(u, x):
-    """Not symmetric, with all entries."""
-    return {"grad": u.grad * (1 + x[0]), "value": u * x[0] + u.grad[0]}
-
-
-def through(u, x, n):
-    """Over the boundary, with derivatives."""
-    return {"value": u * (1 + x[0]) + u.grad @ n, "grad": u * n}
-
-
-def penalised(u, n):
-    return {"jump": 3 * u.jump - 0.5 * u.mean.grad @ n, "mean": {"grad": -u.jump * n}}
 
 
 def whole_dofs(V, W):

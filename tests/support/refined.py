@@ -7,13 +7,15 @@ elements share nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from scipy.linalg import block_diag
 
 import femops
+from femops.parallel import Communicator, DistributedMesh
+from femops_meshes import Partition, part_of, partition
 from support.cases.kernels import bend
 
 
@@ -85,3 +87,39 @@ def errors(A: Any, matrix: Any, vectors: int = 3) -> dict[str, float]:
     if matrix.shape[0] == matrix.shape[1]:
         found["diagonal"] = abs(A.diagonal() - matrix.diagonal()).max() / most
     return found
+
+
+def transport(u: Any, x: Any) -> Any:
+    """Not symmetric, with all entries."""
+    return {"grad": u.grad * (1 + x[0]), "value": u * x[0] + u.grad[0]}
+
+
+def stretching(u: Any, x: Any) -> Any:
+    """Of several components."""
+    return {"grad": u.grad * (1 + x[0]) + u.grad.T}
+
+
+def through(u: Any, x: Any, n: Any) -> Any:
+    """Over the boundary, with derivatives."""
+    return {"value": u * (1 + x[0]) + u.grad @ n, "grad": u * n}
+
+
+def penalised(u: Any, n: Any) -> Any:
+    return {"jump": 3 * u.jump - 0.5 * u.mean.grad @ n, "mean": {"grad": -u.jump * n}}
+
+
+def slopes(u: Any, n: Any) -> Any:
+    return {"jump": {"grad": (u.jump.grad @ n) * n}}
+
+
+def mixed(v: Any, p: Any) -> Any:
+    """Of two fields."""
+    return {"v": {"grad": v.grad, "value": p.grad}, "p": {"value": v.div + p, "grad": p.grad}}
+
+
+def shared(mesh: Any, comm: Communicator) -> Iterator[DistributedMesh]:
+    """The mesh shared out by the curve, and by chance with a rank that has no elements."""
+    owner = np.random.default_rng(1).integers(comm.size, size=mesh.num_elements)
+    owner[owner == 1] = 0
+    for cut in (partition(mesh, comm.size), Partition.of(mesh, owner, comm.size)):
+        yield DistributedMesh.of(comm, part_of(mesh, cut, comm.rank))

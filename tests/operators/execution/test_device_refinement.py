@@ -14,14 +14,18 @@ from femops_kernels.cuda.operator import sweep
 from support.cases.kernels import bend
 from support.cuda import host_device as host_device_fixture
 from support.cuda.guarded import guarded_device
-from support.refined import reference, tree
+from support.refined import (
+    mixed,
+    penalised,
+    reference,
+    slopes,
+    stretching,
+    through,
+    transport,
+    tree,
+)
 
 device = host_device_fixture.device
-
-
-def transport(u: Any, x: Any) -> Any:
-    """Not symmetric, with all entries."""
-    return {"grad": u.grad * (1 + x[0]), "value": u * x[0] + u.grad[0]}
 
 
 def check(A: Any, matrix: Any, tolerance: float = 2e-14) -> None:
@@ -54,29 +58,6 @@ def test_cells(name: str, p: int, level: Any, device: Any) -> None:
     mesh = tree(name)
     matrix = reference(lambda W: femops.form(transport, W), femops.H1(mesh, p))
     check(femops.form(transport, femops.H1(mesh, p, device=device), level=level), matrix)
-
-
-def stretching(u: Any, x: Any) -> Any:
-    """Of several components."""
-    return {"grad": u.grad * (1 + x[0]) + u.grad.T}
-
-
-def through(u: Any, x: Any, n: Any) -> Any:
-    """Over the boundary, with derivatives."""
-    return {"value": u * (1 + x[0]) + u.grad @ n, "grad": u * n}
-
-
-def penalised(u: Any, n: Any) -> Any:
-    return {"jump": 3 * u.jump - 0.5 * u.mean.grad @ n, "mean": {"grad": -u.jump * n}}
-
-
-def slopes(u: Any, n: Any) -> Any:
-    return {"jump": {"grad": (u.jump.grad @ n) * n}}
-
-
-def mixed(v: Any, p: Any) -> Any:
-    """Of two fields."""
-    return {"v": {"grad": v.grad, "value": p.grad}, "p": {"value": v.div + p, "grad": p.grad}}
 
 
 def conditions(V: Any) -> Any:

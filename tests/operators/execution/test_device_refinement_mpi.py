@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import femops
-from femops.parallel import Communicator, DistributedMesh
-from femops_meshes import Partition, part_of, partition
+from femops.parallel import Communicator
 from support.cases import rank_devices
 from support.cuda.guarded import GuardedDevice
-from support.refined import tree
+from support.refined import mixed, penalised, shared, slopes, through, transport, tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 device, way = rank_devices.device, rank_devices.way
-
-
-def shared(mesh: Any, comm: Communicator) -> Iterator[DistributedMesh]:
-    """The mesh shared out by the curve, and by chance with a rank that has no elements."""
-    owner = np.random.default_rng(1).integers(comm.size, size=mesh.num_elements)
-    owner[owner == 1] = 0
-    for cut in (partition(mesh, comm.size), Partition.of(mesh, owner, comm.size)):
-        yield DistributedMesh.of(comm, part_of(mesh, cut, comm.rank))
-
-
-def transport(u: Any, x: Any) -> Any:
-    """Not symmetric, with all entries."""
-    return {"grad": u.grad * (1 + x[0]), "value": u * x[0] + u.grad[0]}
-
-
-def through(u: Any, x: Any, n: Any) -> Any:
-    """Over the boundary, with derivatives."""
-    return {"value": u * (1 + x[0]) + u.grad @ n, "grad": u * n}
-
-
-def penalised(u: Any, n: Any) -> Any:
-    return {"jump": 3 * u.jump - 0.5 * u.mean.grad @ n, "mean": {"grad": -u.jump * n}}
-
-
-def slopes(u: Any, n: Any) -> Any:
-    return {"jump": {"grad": (u.jump.grad @ n) * n}}
-
-
-def mixed(v: Any, p: Any) -> Any:
-    """Of two fields."""
-    return {"v": {"grad": v.grad, "value": p.grad}, "p": {"value": v.div + p, "grad": p.grad}}
 
 
 def cells(m: Any, place: Any) -> Any:

@@ -89,7 +89,7 @@ class HangingTable:
 
     @property
     def slots(self) -> int:
-        """Number of nodes of all units, each of which may have a contribution to a dof."""
+        """Number of nodes of all units. Each node may contribute to a dof."""
         return sum(len(s.units) * s.lists.shape[1] for s in self.stages)
 
     def contributions(self) -> tuple[Ints, Ints]:
