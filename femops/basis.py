@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from femops.errors import BasisError
 from femops.hermite import hermite_derivative_matrix, hermite_matrix
 from femops_common.arguments import checked, numbers_of, whole_numbers
-from femops_meshes.coordinates.interpolation import (
+from femops_meshes.coordinates.mapping import (
     gauss_legendre,
     gauss_lobatto,
     lagrange_derivative_matrix,

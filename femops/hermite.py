@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.coordinates.interpolation import (
+from femops_meshes.coordinates.mapping import (
     gauss_legendre,
     lagrange_derivative_matrix,
     lagrange_matrix,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.adapt.transfer import Pairs
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.parallel.mesh import DistributedMesh, ranks_of
 from femops.spaces.base import AnyMesh
 from femops_common.arguments import checked

@@ -22,7 +22,7 @@ from femops.adapt.solving import Preconditioning, preconditioning, solved
 from femops.adapt.transfer import transfer
 from femops.errors import OperatorError, SolverError, SpaceError
 from femops.operators import Functional, Operator, Residual
-from femops.parallel.collective_checks import check, check_same
+from femops.parallel.comm import check, check_same
 from femops.parallel.mesh import DistributedMesh, ranks_of
 from femops.solvers.inner_products import Sums
 from femops.solvers.newton import newton

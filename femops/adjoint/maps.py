@@ -14,7 +14,7 @@ from femops.adjoint.lagrangian import Lagrangian
 from femops.adjoint.pieces import pieces_of
 from femops.errors import OperatorError, VectorError
 from femops.operators import Functional, Operator, Residual
-from femops.operators.integrals.snapshots import Field
+from femops.operators.integrals.state import Field
 from femops.operators.matrix_free import MatrixFree
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.product import Product

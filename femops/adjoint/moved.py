@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from femops.errors import SpaceError
 from femops.spaces.base import Space
 from femops_common.arguments import checked
-from femops_meshes.coordinates.interpolation import gauss_lobatto
+from femops_meshes.coordinates.mapping import gauss_lobatto
 from femops_meshes.mesh import Mesh
 
 

@@ -38,7 +38,7 @@ from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
 from femops.fields.panels import panel_width
 from femops.fields.reproducible import random_columns
-from femops.parallel.collective_checks import check_same
+from femops.parallel.comm import check_same
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.multigrid.precision import SINGLE
 from femops.solvers.watch import Progress, Watch

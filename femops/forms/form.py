@@ -17,13 +17,12 @@ from femops.forms.complex_form import ComplexType, complex_form
 from femops.forms.options import FormOptions, Options, with_options
 from femops.geometry.boundary import asked_attributes
 from femops.operators.complex_operator import ComplexOperator
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.integrals.integral import Integral
 from femops.operators.operator import Operator
-from femops.pointwise.diagnostics import definition
-from femops.pointwise.trace import FormFunction, name_of
+from femops.pointwise.trace import FormFunction, definition, name_of
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import boundary_space
 from femops.spaces.domain_space import DomainSpace

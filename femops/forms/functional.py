@@ -12,7 +12,7 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.form import arguments_of, check_fields, check_names
 from femops.forms.options import NonlinearOptions, with_options
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.functional import Functional
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.number_types import float_type

@@ -11,8 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.complex_form import complex_load
-from femops.geometry.batching import element_blocks
-from femops.geometry.domain import DomainBlock, DomainGeometry
+from femops.geometry.domain import DomainBlock, DomainGeometry, element_blocks
 from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.integrals.number_types import check_range, largest_of

@@ -14,7 +14,7 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.form import arguments_of, by_domain, check_fields, check_names
 from femops.forms.options import NonlinearOptions, Options, with_options
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.nonlinear import NONE, Functionals, NonlinearIntegral
 from femops.operators.integrals.number_types import float_type

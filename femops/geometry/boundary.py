@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D, Quadrature1D
 from femops.element import Element, tensor_element
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.domain import Domain, DomainGeometry, FaceBlock, Nodal
-from femops.geometry.face_groups import BATCH, size_of_groups
+from femops.geometry.domain import BATCH, Domain, DomainGeometry, FaceBlock, Nodal, size_of_groups
 from femops.geometry.outer import has_outer, listed_are_inner, outer_faces
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh

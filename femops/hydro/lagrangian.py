@@ -29,7 +29,7 @@ from femops.parallel import Communicator
 from femops.spaces.functions import evaluate
 from femops.spaces.memory import DeviceLike
 from femops_common.arguments import Count, Degree, Fraction, checked, whole_numbers
-from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.coordinates.mapping import tensor_apply
 from femops_meshes.mesh import check_conforming
 
 Floats = NDArray[np.float64]

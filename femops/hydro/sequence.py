@@ -17,7 +17,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.residual import Residual
 from femops.solvers.cg_solver import CGSolver, ended_solves, solves_instruction
 from femops.spaces.base import Space

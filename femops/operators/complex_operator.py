@@ -19,8 +19,8 @@ from femops.operators.integrals.integral import Integral
 from femops.operators.levels.cost import Cost
 from femops.operators.matrix_free import ONE_SPACE, MatrixFree
 from femops.operators.operator import Operator
-from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
+from femops.pointwise.sides import Argument, Objects
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_common import html

@@ -14,7 +14,7 @@ from scipy.sparse import block_array, csr_array
 
 from femops.errors import OperatorError, VectorError
 from femops.operators.execution.backend import Step
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.integrals.constraints import FREE, Constraints, product_of_factors, read_only
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.ranges import in_range

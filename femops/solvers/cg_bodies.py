@@ -12,7 +12,7 @@ import numpy as np
 
 from femops.errors import SolverError
 from femops.operators import Operator
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import MOST_GROWTH, LinearProblem, Vector, natural_norm

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator, from_pairs
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.call import Column, columns_of, joined, many
 from femops.solvers.cg import Driver, solve_all

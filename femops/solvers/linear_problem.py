@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
-from femops.parallel.collective_checks import check_same
+from femops.parallel.comm import check_same
 from femops.solvers.any_preconditioner import as_preconditioner
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi

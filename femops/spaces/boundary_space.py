@@ -24,7 +24,7 @@ from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.hanging import behind_faces, on_faces
 from femops.spaces.restriction import ElementRestriction
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_meshes.mesh import Mesh
 
 _faces = Derived[Mesh, BoundaryFaces](weak=True)

@@ -14,8 +14,7 @@ from femops.errors import SpaceError, VectorError
 from femops.parallel.comm import Communicator, communicator
 from femops.parallel.gpus import rank_device
 from femops.spaces.restriction import FLOAT_TYPES, host_array, type_cure
-from femops_common.arguments import Kind
-from femops_common.memory import available_memory
+from femops_common.arguments import Kind, available_memory
 from femops_kernels.device import Device
 from femops_kernels.errors import KernelError
 from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import SpaceError
-from femops.geometry.batching import element_blocks
+from femops.geometry.domain import element_blocks
 from femops.geometry.interior import InteriorFaces, interior_faces
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
@@ -17,7 +17,7 @@ from femops.spaces.h1_l2 import L2
 from femops.spaces.hanging import beside_faces, hanging_nodes
 from femops.spaces.neighbours import TouchedDofs, with_neighbours
 from femops_kernels.cpu.in_order import in_order
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_meshes.coordinates.hanging import HangingNodes
 
 

@@ -14,7 +14,7 @@ from femops.numbering import local_nodes, ternary_codes
 from femops.parallel.comm import gathered
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_meshes.coordinates.hanging import with_larger_nodes
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import entity_codes

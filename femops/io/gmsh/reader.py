@@ -24,7 +24,7 @@ from femops_meshes import (
     checks,
 )
 from femops_meshes.checks import compress_boundary, compress_vertices
-from femops_meshes.coordinates.interpolation import (
+from femops_meshes.coordinates.mapping import (
     equispaced,
     gauss_lobatto,
     lagrange_matrix,

@@ -53,8 +53,7 @@ from femops.io.vtk.pieces import piece_files
 from femops.io.vtk.store import Existing, Store, check_steps, check_times
 from femops.io.vtk.vtu import Owner, file_names, first_space, lagrange_piece, same_fields, save
 from femops.io.vtk.vtu_file import Piece, check_name
-from femops.parallel.collective_checks import check, check_same
-from femops.parallel.comm import Communicator, communicator
+from femops.parallel.comm import Communicator, check, check_same, communicator
 from femops_common.arguments import checked, names_checked, number_of, shown
 from femops_meshes.formats.temporary import regular
 

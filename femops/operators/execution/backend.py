@@ -14,9 +14,8 @@ from scipy.sparse import csr_array
 from femops.errors import OperatorError
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints
-from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.state import State
-from femops.operators.integrals.term import Sum
+from femops.operators.integrals.term import KernelTerm, Sum
 from femops.spaces.base import Space
 from femops_kernels.compiled import (
     ONE,

@@ -20,7 +20,7 @@ from femops.spaces.domain_space import DomainSpace
 from femops_kernels.channel import Route
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels
 from femops_kernels.cpu.exchange import Forward
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 
 Ints = NDArray[np.int64]
 

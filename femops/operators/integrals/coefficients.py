@@ -13,9 +13,8 @@ from femops.errors import OperatorError
 from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.geometry.interior import InteriorGeometry
 from femops.operators.integrals.history import History
-from femops.operators.integrals.snapshots import Field, Sampled, frozen
-from femops.pointwise.diagnostics import vector_hint
-from femops.pointwise.trace import OPTIONS, CoefficientShape
+from femops.operators.integrals.state import Field, Sampled, frozen
+from femops.pointwise.trace import OPTIONS, CoefficientShape, vector_hint
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, columns, evaluate_any, place_of
 from femops.spaces.restriction import refuse_unreadable

@@ -25,7 +25,7 @@ from femops.operators.assembly.csr import assemble_csr, split
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.execution.backend import Backend, Step, TermWork
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints

@@ -24,7 +24,7 @@ from femops.operators.assembly.distributed_csr import Columns, assembled_rows, s
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.assembly.point_matrices import entry_numbers
 from femops.operators.execution.backend import Step
-from femops.operators.execution.kernels import index_bytes, plan_bytes
+from femops.operators.execution.host import index_bytes, plan_bytes
 from femops.operators.execution.ranks import forward_of
 from femops.operators.execution.specs import matrix_spec
 from femops.operators.integrals.constraints import Constraints

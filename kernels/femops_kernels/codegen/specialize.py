@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 
 from femops_kernels.codegen import cache as kernel_cache
+from femops_kernels.codegen.cache import read_private
 from femops_kernels.codegen.native import SKELETON, CompiledKernel, compiled, loaded
 from femops_kernels.codegen.notice import NOTICE
-from femops_kernels.codegen.private import read_private
 from femops_kernels.exclusive import held_in_forks
 
 _PACKAGE = Path(__file__).parents[1]

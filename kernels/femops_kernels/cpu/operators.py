@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.compiled import DistributedOperator, Routes
-from femops_kernels.cpu.cg.cg import ConjugateGradients
-from femops_kernels.cpu.cg.merged import mergeable
+from femops_kernels.cpu.cg import ConjugateGradients, mergeable
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.rows import RowProduct
 from femops_kernels.cpu.sequence import application_instruction

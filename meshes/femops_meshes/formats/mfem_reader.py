@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from femops_meshes import checks
 from femops_meshes.coordinates.hanging import halved_along
-from femops_meshes.coordinates.interpolation import (
+from femops_meshes.coordinates.mapping import (
     equispaced,
     gauss_legendre,
     gauss_lobatto,

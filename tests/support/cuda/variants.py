@@ -15,7 +15,7 @@ import femops
 from femops import tensor
 from femops.hydro import PROBLEMS
 from femops.hydro.qfunctions import corner_force
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.transfer import summed_interpolation
 from femops.tensor import Batch, Interleaved, Layout, Strided
 from femops_kernels.cg import Reduction
