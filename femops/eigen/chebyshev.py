@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.eigen.bounds import spectrum
 from femops.eigen.complement import ComplementSearch, Gap, Search
-from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
+from femops.eigen.eigenpairs import Eigenpairs, SubspaceState, check_numbers
 from femops.eigen.filters import (
     CONDITION,
     LEAST_DEGREE,
@@ -20,7 +20,6 @@ from femops.eigen.filters import (
     filter_vectors,
 )
 from femops.eigen.inverse import Inverse
-from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.ritz import (
     AT_ROUND_OFF,

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
 from femops.eigen.complement import STRICTER, STRICTEST, ComplementSearch, Gap
-from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
-from femops.eigen.numbers import check_numbers
+from femops.eigen.eigenpairs import Eigenpairs, SubspaceState, check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.ritz import (
     AT_ROUND_OFF,

@@ -13,8 +13,12 @@ from femops.errors import OperatorError
 from femops.forms.complex_form import complex_load
 from femops.geometry.domain import DomainBlock, DomainGeometry, element_blocks
 from femops.geometry.jacobians import Geometry
-from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
-from femops.operators.integrals.number_types import check_range, largest_of
+from femops.operators.integrals.coefficients import (
+    Coefficient,
+    FormCoefficient,
+    check_range,
+    largest_of,
+)
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.vectors import vector_type

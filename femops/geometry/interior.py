@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D, Quadrature1D
 from femops.element import Element, TensorElement, halves_of, tensor_element
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.boundary import face_digits, nodes_inwards
+from femops.geometry.boundary import are_inner, face_digits, nodes_inwards
 from femops.geometry.domain import (
     BATCH,
     Domain,
@@ -33,7 +33,6 @@ from femops.geometry.domain import (
     in_batches,
     size_of_groups,
 )
-from femops.geometry.outer import are_inner
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
 from femops_kernels.cpu.in_order import computed_once

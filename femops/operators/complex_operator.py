@@ -16,7 +16,7 @@ from femops.operators.execution.vectors import check_many
 from femops.operators.integrals.complex_coefficients import paired
 from femops.operators.integrals.constraints import Constraints, read_only
 from femops.operators.integrals.integral import Integral
-from femops.operators.levels.cost import Cost
+from femops.operators.levels.level_data import Cost
 from femops.operators.matrix_free import ONE_SPACE, MatrixFree
 from femops.operators.operator import Operator
 from femops.pointwise.linear import LinearQFunction

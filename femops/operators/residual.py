@@ -30,9 +30,8 @@ from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_common.arguments import names_checked
-from femops_kernels.compiled import CompiledOperator, Launch
+from femops_kernels.compiled import CompiledOperator, Instruction, Launch
 from femops_kernels.exclusive import Exclusive, together
-from femops_kernels.instruction import Instruction
 
 Ints = NDArray[np.int64]
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from femops.errors import CommunicatorError
 from femops.parallel import launch
-from femops.parallel.channels import Kind, Sizes
-from femops.parallel.comm import Communicator, check, check_same
+from femops.parallel.comm import Communicator, Kind, Sizes, check, check_same
 from femops_kernels.device import Device, DeviceChannel, Network
 from femops_kernels.exclusive import Derived
 

@@ -19,8 +19,7 @@ from femops.solvers.linear_problem import MOST_GROWTH, LinearProblem, Vector, na
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Watch, read_only
-from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve, SolveGroup
-from femops_kernels.vector_updates import Directions
+from femops_kernels.compiled import BREAKDOWN, CONVERGED, Directions, Solve, SolveGroup
 
 _DIVERGES = (
     "the multigrid cycle is found not to be positive after {} iterations, so it diverges on a "

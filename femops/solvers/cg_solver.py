@@ -22,8 +22,8 @@ from femops.solvers.convergence import cause_of, warn_of_fields, warn_of_setup, 
 from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info, LinearProblem, checked_preconditioner
 from femops_common.arguments import Count, Fraction, checked, shown
+from femops_kernels.compiled import Instruction
 from femops_kernels.exclusive import Exclusive, together
-from femops_kernels.instruction import Instruction
 
 _End = tuple["CGSolver", LinearProblem, NDArray[Any], Info]
 """Solver, problem of real numbers, its solution (size,) without given values, and the report."""

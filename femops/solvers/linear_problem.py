@@ -19,7 +19,7 @@ from femops.solvers.jacobi import Jacobi
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.watch import Callback
 from femops_common import html
-from femops_kernels.cg import LEAST_NORM
+from femops_kernels.compiled import LEAST_NORM
 
 Vector = NDArray[Any]
 # Powers of two up to which sums of squares, and of products with A, are well in float32's range.

@@ -13,12 +13,12 @@ from femops.errors import SpaceError
 from femops.geometry.boundary import (
     Attributes,
     BoundaryFaces,
+    are_inner,
     asked_attributes,
     boundary_attributes,
     face_digits,
     nodes_inwards,
 )
-from femops.geometry.outer import are_inner
 from femops.numbering import distinct, local_nodes
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints

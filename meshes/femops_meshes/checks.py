@@ -14,8 +14,7 @@ from femops_meshes.coordinates.mapping import (
     jacobians,
 )
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
-from femops_meshes.topology.entities import entity_corners
-from femops_meshes.topology.sides import looks_out, outward_corners
+from femops_meshes.topology.entities import entity_corners, looks_out, outward_corners
 from femops_meshes.topology.topology import Topology, check_dangling, listed
 
 Floats = NDArray[np.float64]

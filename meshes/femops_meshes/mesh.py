@@ -28,8 +28,7 @@ from femops_meshes.coordinates.mapping import (
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.forest import Forest, whole_trees
 from femops_meshes.names import Named, Names, listing, named_parts, where_true, with_numbers
-from femops_meshes.topology.entities import VTK_CORNERS
-from femops_meshes.topology.sides import outward_corners
+from femops_meshes.topology.entities import VTK_CORNERS, outward_corners
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
 Floats = NDArray[np.float64]

@@ -17,8 +17,7 @@ from femops_meshes.coordinates.mapping import (
     tensor_apply,
 )
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.topology.entities import entity_codes, entity_corners
-from femops_meshes.topology.sides import outward_order
+from femops_meshes.topology.entities import entity_codes, entity_corners, outward_order
 from femops_meshes.topology.topology import Topology
 
 Floats = NDArray[np.float64]

@@ -23,7 +23,7 @@ from femops_meshes.coordinates.mapping import (
     positions,
     tensor_apply,
 )
-from femops_meshes.generators.axes import rotations
+from femops_meshes.generators.boxes import rotations
 from support.oracles.partitions import bend
 
 SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]

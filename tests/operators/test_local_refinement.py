@@ -9,7 +9,7 @@ import pytest
 import femops
 from femops.errors import SpaceError
 from femops.operators.execution import host
-from femops_meshes.topology.sides import outward_corners
+from femops_meshes.topology.entities import outward_corners
 from support.cases.kernels import bend
 from support.refined import (
     broken,

@@ -21,15 +21,15 @@ from femops_kernels.compiled import (
     ONE,
     CompiledOperator,
     Exchanges,
+    Instruction,
     Launch,
     Panels,
     Places,
     Routes,
+    VectorUpdates,
 )
-from femops_kernels.instruction import Instruction
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.spec import KernelSpec
-from femops_kernels.vector_updates import VectorUpdates
 
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]

@@ -26,9 +26,9 @@ from femops.operators.execution.backend import (
 )
 from femops.operators.execution.ranks import device_ghosts
 from femops.operators.execution.specs import geometry_map, point_spec, product_spec, side_of
+from femops.operators.integrals.coefficients import smallest_of
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import scaled_points
-from femops.operators.integrals.number_types import smallest_of
 from femops.operators.integrals.state import NO_STATE, Field, State
 from femops.operators.integrals.term import KernelTerm, Sum, Term, data_of, setup_of
 from femops.parallel.gpus import device_channel

@@ -36,10 +36,19 @@ from femops.spaces.domain_space import DomainSpace
 from femops.spaces.face_space import FaceSpace
 from femops.spaces.memory import HasMemory
 from femops_common.arguments import shown
-from femops_kernels.channel import Channel
 from femops_kernels.codegen.ahead import compile_kernels_ahead
 from femops_kernels.codegen.specialize import Parts
-from femops_kernels.compiled import ONE, CompiledOperator, Exchanges, Launch, Panels, Places, Routes
+from femops_kernels.compiled import (
+    ONE,
+    Channel,
+    CompiledOperator,
+    Exchanges,
+    Instruction,
+    Launch,
+    Panels,
+    Places,
+    Routes,
+)
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.cg import solve_parts
 from femops_kernels.cpu.exchange import Forward, Reverse
@@ -65,7 +74,6 @@ from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.rows import RowProduct, placed_rows
 from femops_kernels.cpu.sequence import least_instruction
 from femops_kernels.cpu.sweep import DRIVER_PARTS, HostLaunch, NoOp, Sweep, SweepDofs
-from femops_kernels.instruction import Instruction
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.lanes import WIDEST, WIDTHS
 from femops_kernels.spec import KernelSpec, MatrixSpec, PointSpec, SeparableSpec

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from femops.errors import OperatorError
 from femops.geometry.domain import DomainBlock
 from femops.geometry.jacobians import GeometryBlock
+from femops.operators.integrals.coefficients import check_range, largest_of
 from femops.operators.integrals.integral import Integral, with_all_digits
-from femops.operators.integrals.number_types import check_range, largest_of
 from femops.operators.integrals.term import Term
 from femops.parallel.comm import check
 from femops.pointwise.expressions.graph import Node, ancestors, substitute

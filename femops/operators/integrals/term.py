@@ -17,14 +17,14 @@ from femops.geometry.domain import Domain, DomainBlock
 from femops.geometry.jacobians import Geometry, LegendreGeometry
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import chunk_batches
-from femops.operators.integrals.integral import Integral, Made
-from femops.operators.integrals.number_types import (
+from femops.operators.integrals.coefficients import (
     check_range,
     check_values,
     data_type,
     float_type,
     largest_of,
 )
+from femops.operators.integrals.integral import Integral, Made
 from femops.operators.integrals.state import NO_STATE
 from femops.parallel.comm import check
 from femops.pointwise import QFunction

@@ -35,9 +35,8 @@ from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.state import NO_STATE, Field, HostState, Sampled, State
 from femops.operators.integrals.term import Sum, Term
-from femops.operators.levels.cost import Cost
 from femops.operators.levels.dispatch import KINDS, LEVELS, level_data_of
-from femops.operators.levels.level_data import LevelData
+from femops.operators.levels.level_data import Cost, LevelData
 from femops.parallel.comm import check
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2

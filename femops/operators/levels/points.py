@@ -13,8 +13,7 @@ from femops.operators.execution.specs import point_spec, separated
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.term import AT_POINTS, KernelTerm, Sum, Term
-from femops.operators.levels.cost import Cost
-from femops.operators.levels.level_data import Storage, block_steps, blocks_of, share
+from femops.operators.levels.level_data import Cost, Storage, block_steps, blocks_of, share
 from femops.pointwise.linear import Pair
 from femops_kernels.compiled import ONE, Launch, Panels
 from femops_kernels.pointwise.qdata import Data

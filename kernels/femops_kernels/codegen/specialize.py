@@ -32,7 +32,6 @@ from femops_kernels.simd.compiling import *
 from femops_kernels.simd.lane_math import *
 from femops_kernels.simd.lanes import *
 from femops_kernels.simd.laws import *
-from femops_kernels.simd.line_math import *
 from femops_kernels.simd.lines import *
 from femops_kernels.simd.addresses import *
 from femops_kernels.simd.pieces import *

@@ -9,10 +9,18 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cg import Reduction, Solve, SolveGroup, between_messages, segment_edges
 from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import Parts, specialize
-from femops_kernels.compiled import CompiledOperator, DistributedOperator
+from femops_kernels.compiled import (
+    CompiledOperator,
+    DistributedOperator,
+    Instruction,
+    Reduction,
+    Solve,
+    SolveGroup,
+    between_messages,
+    segment_edges,
+)
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.exchange import Forward
 from femops_kernels.cpu.first_touch import placed_array
@@ -27,7 +35,6 @@ from femops_kernels.cpu.sweep import (
     driver_address,
 )
 from femops_kernels.cpu.thread_pool import LAUNCH
-from femops_kernels.instruction import Instruction
 from femops_kernels.simd.lanes import WIDEST, Lane
 from femops_kernels.skeletons.cg import cg_state as at
 from femops_kernels.skeletons.cg import cg_table as layout
