@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, Literal, SupportsIndex, final
@@ -143,10 +144,35 @@ Points = Annotated[int, whole_numbers(1, MOST_POINTS)]
 """Number of points in one direction."""
 
 
+class Rule(ABC):
+    """Quadrature rule of a reference segment, square or cube."""
+
+    name: str
+    _given_as = "a rule, as femops.basis.gauss(3), lobatto(4) or PointRule(points, weights)"
+
+    @property
+    @abstractmethod
+    def places(self) -> Floats:
+        """Points as an `Element` takes them: (q1d,) of each direction, or a list (n, dim)."""
+
+    @property
+    def key(self) -> tuple[tuple[int, ...], bytes]:
+        """Rules with the same points have the same key."""
+        return self.places.shape, self.places.tobytes()
+
+    @abstractmethod
+    def count(self, dim: int) -> int:
+        """Number of points of a cell, or a face, of dimension ``dim``."""
+
+    @abstractmethod
+    def cell_weights(self, dim: int) -> Floats:
+        """Weights (count,) of the points of a cell; they sum to 1."""
+
+
 @final
 @checked(BasisError)
 @dataclass(frozen=True, eq=False)
-class Quadrature1D:
+class Quadrature1D(Rule):
     """Quadrature rule on [0, 1], used in every direction of the reference element.
 
     Attributes
@@ -188,6 +214,16 @@ class Quadrature1D:
         """Number of points in one direction."""
         return int(self.points.size)
 
+    @property
+    def places(self) -> Floats:
+        return self.points
+
+    def count(self, dim: int) -> int:
+        return int(self.q1d**dim)
+
+    def cell_weights(self, dim: int) -> Floats:
+        return self.tensor_weights(dim)
+
     @checked(BasisError)
     def tensor_weights(self, dim: Annotated[int, whole_numbers(0, 3)]) -> Floats:
         """Weights (q1d**dim,) of the product rule on [0, 1]^dim, lexicographic."""
@@ -198,6 +234,81 @@ class Quadrature1D:
 
     def __repr__(self) -> str:
         return f"Quadrature1D({self.name!r}, q1d={self.q1d})"
+
+
+@final
+@checked(BasisError)
+@dataclass(frozen=True, eq=False)
+class PointRule(Rule):
+    """Quadrature rule whose points are a list, no grid: cubature on a square or cube.
+
+    Such a rule may have fewer points than Gauss' of the same degree. Forms over elements take it,
+    at the levels that store numbers at the points; kernels multiply by tables.
+
+    Attributes
+    ----------
+    points : (n, dim) float64
+        Points in [0, 1]**dim. Read-only.
+    weights : (n,) float64
+        Weights that sum to 1. Read-only.
+    name : str
+        A name for messages.
+
+    Raises
+    ------
+    BasisError
+        The arrays do not fit together, a point lies outside, or the weights do not sum to 1.
+    """
+
+    points: Floats
+    weights: Floats
+    name: str = "points"
+
+    def __post_init__(self) -> None:
+        points, weights = _read_only(self.points), _read_only(self.weights)
+        if points.ndim != 2 or points.shape[1] > 3 or weights.shape != points.shape[:1]:
+            raise BasisError(
+                f"a rule of points has points of shape {points.shape} and weights of shape "
+                f"{weights.shape}: give (n, dim) and (n,), where dim is 1, 2 or 3"
+            )
+        if not (np.all(points >= 0) and np.all(points <= 1)):
+            raise BasisError("points of a rule must lie in [0, 1]**dim, the reference element")
+        if not abs(weights.sum() - 1.0) < 1e-12:
+            raise BasisError(
+                f"weights of a rule sum to {weights.sum()}: they must sum to 1, the volume of "
+                "[0, 1]**dim"
+            )
+        object.__setattr__(self, "points", points)
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def places(self) -> Floats:
+        return self.points
+
+    def count(self, dim: int) -> int:
+        self._check(dim)
+        return len(self.points)
+
+    def cell_weights(self, dim: int) -> Floats:
+        self._check(dim)
+        return self.weights
+
+    def _check(self, dim: int) -> None:
+        if dim != self.points.shape[1]:
+            raise BasisError(f"{self} has points in {self.points.shape[1]}-D, not in {dim}-D")
+
+    def __repr__(self) -> str:
+        return f"PointRule({self.name!r}, {len(self.points)} points)"
+
+
+def grid_rule(rule: Rule, what: str) -> Quadrature1D:
+    """The rule, if its points are a grid; else raise and say that ``what`` needs one."""
+    if not isinstance(rule, Quadrature1D):
+        raise BasisError(
+            f"{what} needs the same points in each direction, and {rule} is a list: take "
+            "quadrature=femops.basis.gauss(n)"
+        )
+    return rule
 
 
 @lru_cache(maxsize=128)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, TypeGuard, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,18 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 from femops.basis import Basis1D
 from femops.errors import SpaceError
 from femops_kernels.simd.runs import DofRuns
-from femops_meshes.coordinates.mapping import tensor_apply
+from femops_meshes.coordinates.mapping import table_of_lines, tensor_apply
 
 Floats = NDArray[np.float64]
 Grid = ArrayLike | Sequence[ArrayLike]
-"""Points of a tensor grid: those of each direction, x first, or one set for all directions."""
+"""Points: of a grid, those of each direction, x first, or one set (n,) for all directions; or an
+array (n, dim) of points that are no grid."""
 
 
 class Element(ABC):
     """Functions on a reference segment, square or cube.
 
     Element vectors have the shape (n, size[, ncomp]). Points of a grid are lexicographic, x
-    fastest.
+    fastest. See `Grid` for points that are none.
     """
 
     dim: int
@@ -106,10 +107,20 @@ class TensorElement(Element):
         ]
 
     def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
+        if _is_list(grid):
+            return _by_table(self._table(grid, slope), e_vec)
         return tensor_apply(self.matrices(grid, slope), e_vec)
 
     def sums(self, grid: Grid, values: Floats, slope: int | None = None) -> Floats:
+        if _is_list(grid):
+            return _by_table(self._table(grid, slope).T, values)
         return tensor_apply([matrix.T for matrix in self.matrices(grid, slope)], values)
+
+    def _table(self, points: Floats, slope: int | None) -> Floats:
+        """Values or derivatives (n, size) of all functions at points (n, dim)."""
+        bases = zip(self.bases, points.T, strict=True)
+        lines = [(basis.interpolation(x), basis.gradient(x)) for basis, x in bases]
+        return table_of_lines(lines, slope)
 
     def from_nodal(self, values: Floats) -> Floats:
         return tensor_apply([basis.from_nodal for basis in self.bases], values)
@@ -127,10 +138,7 @@ class TensorElement(Element):
         ]
 
     def weights_at(self, points: Floats) -> Floats:
-        result = np.ones((len(points), 1))
-        for along in self._rows(points):  # x fastest: the later direction varies more slowly
-            result = (along[:, :, np.newaxis] * result[:, np.newaxis]).reshape(len(points), -1)
-        return result
+        return table_of_lines([(line, line) for line in self._rows(points)])
 
     def _rows(self, points: Floats) -> list[Floats]:
         return [basis.interpolation(x) for basis, x in zip(self.bases, points.T, strict=True)]
@@ -165,10 +173,10 @@ class TableElement(Element):
         return self._products.nodes
 
     def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
-        return np.asarray(np.einsum("qj,nj...->nq...", self._table(grid, slope), e_vec))
+        return _by_table(self._table(grid, slope), e_vec)
 
     def sums(self, grid: Grid, values: Floats, slope: int | None = None) -> Floats:
-        return np.asarray(np.einsum("qj,nq...->nj...", self._table(grid, slope), values))
+        return _by_table(self._table(grid, slope).T, values)
 
     def _table(self, grid: Grid, slope: int | None) -> Floats:
         """Values (points, size), or derivatives along a direction."""
@@ -189,6 +197,16 @@ class TableElement(Element):
 
     def _in_products(self, e_vec: Floats) -> Floats:
         return np.asarray(np.einsum("ij,nj...->ni...", self._coefficients, e_vec))
+
+
+def _is_list(grid: Grid) -> TypeGuard[Floats]:
+    """True if points are no grid."""
+    return isinstance(grid, np.ndarray) and grid.ndim == 2
+
+
+def _by_table(table: Floats, e_vec: Floats) -> Floats:
+    """Products (n, rows[, ncomp]) of a table with the values of each element."""
+    return np.asarray(np.einsum("qj,nj...->nq...", table, e_vec))
 
 
 def table_of(element: Element, grid: Grid) -> Floats:

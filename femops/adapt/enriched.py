@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.basis import grid_rule
 from femops.errors import OperatorError
 from femops.numbering import local_nodes, ternary_codes
 from femops.operators import Functional, Operator, Residual
@@ -175,9 +176,10 @@ def _moved(form: Integral, space: AnySpace) -> Integral:
     if not form.fields.same(form.tests) and form.fields.whole is not form.tests.whole:
         raise OperatorError(f"{form.name} maps between two spaces: it is no equation")
     highest = max(one.order for one in parts_of(space).values())
-    if form.quadrature.q1d <= highest:
+    rule = grid_rule(form.quadrature, "an enriched solution")
+    if rule.q1d <= highest:
         raise OperatorError(
-            f"{form.name} is integrated with {form.quadrature.q1d} points in each direction, but "
+            f"{form.name} is integrated with {rule.q1d} points in each direction, but "
             f"functions of order {highest} need {highest + 1}: leave out quadrature="
         )
     return replace(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from femops.adjoint.integrand import MESH
 from femops.adjoint.pieces import Piece
-from femops.basis import gauss
+from femops.basis import gauss, grid_rule
 from femops.errors import OperatorError
 from femops.fields.norms import exact_sum
 from femops.operators.integrals.coefficients import FormCoefficient
@@ -96,9 +96,10 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     for piece in pieces:
         used = name in piece.coefficients or name == MESH
         at_ends = control.space.dim == 1 and not piece.domain.covers  # an end is one point
-        if used and not at_ends and piece.quadrature.q1d < points:
+        q1d = grid_rule(piece.quadrature, f"the control {name}").q1d
+        if used and not at_ends and q1d < points:
             raise OperatorError(
-                f"{name} has order {order}, an integral {piece.quadrature.q1d} quadrature points "
+                f"{name} has order {order}, an integral {q1d} quadrature points "
                 f"in each direction: give the form quadrature={points} or more"
             )
     return control
@@ -182,7 +183,7 @@ def _of_field(name: str, value: Field, state: Space) -> Control:
 
 def _of_points(name: str, given: FormCoefficient, pieces: list[Piece], state: Space) -> Control:
     """Control of values at quadrature points, which are the nodes of an L2 space."""
-    rule = pieces[0].quadrature
+    rule = grid_rule(pieces[0].quadrature, f"the control {name}")
     points = gauss(rule.q1d).points
     if len(pieces) > 1 or not pieces[0].domain.covers or not np.array_equal(rule.points, points):
         raise OperatorError(

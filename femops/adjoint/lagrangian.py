@@ -21,6 +21,7 @@ from femops.adjoint.integrand import (
 from femops.adjoint.pieces import Piece
 from femops.errors import OperatorError
 from femops.operators import Residual
+from femops.operators.integrals.arguments import tabulated
 from femops.operators.integrals.nonlinear import NONE, NonlinearIntegral
 from femops.spaces.base import Space
 from femops.spaces.product import Product
@@ -155,6 +156,6 @@ class Lagrangian:
         sides = piece.arguments(product)
         given = function, sides, NONE, piece.quadrature, kept, piece.kind
         # one application seldom pays for storing the geometry
-        level = "partial" if sides.tabulated else "matrix-free"
+        level = "partial" if tabulated(sides, sides, piece.quadrature) else "matrix-free"
         integral = NonlinearIntegral(*given, level=level)
         return integral if piece.factor == 1.0 else integral.times(piece.factor)

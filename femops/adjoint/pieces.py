@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.adjoint.integrand import SUFFIXES
-from femops.basis import Quadrature1D
+from femops.basis import Rule
 from femops.errors import OperatorError
 from femops.geometry.domain import Domain
 from femops.operators import Functional, Operator, Residual
@@ -38,7 +38,7 @@ class Piece:
     # same spaces.
     fields: Mapping[str, Space]
     place: DomainSpace  # one of these spaces, restricted to the elements or faces of the integral
-    quadrature: Quadrature1D
+    quadrature: Rule
     coefficients: Mapping[str, FormCoefficient]
     kind: tuple[np.dtype[Any], int]  # type of the arithmetic, and slots of its lanes
     factor: float

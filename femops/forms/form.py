@@ -13,7 +13,7 @@ from typing import Any, TypedDict, TypeVar, final, overload
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops.basis import Quadrature1D
+from femops.basis import Rule
 from femops.errors import OperatorError, TraceError
 from femops.forms.complex_form import ComplexType, complex_form
 from femops.geometry.boundary import asked_attributes
@@ -39,7 +39,7 @@ Form = TypeVar("Form", bound=Callable[..., Any])
 class NonlinearOptions(TypedDict, total=False):
     """Options of residuals, documented in `Options`."""
 
-    quadrature: int | Quadrature1D | None
+    quadrature: int | Rule | None
     dtype: DTypeLike
     lanes: int | None
 
@@ -59,7 +59,7 @@ class Options:
 
     Attributes
     ----------
-    quadrature : int or Quadrature1D, optional
+    quadrature : int or Rule, optional
         Gauss points per direction, or a rule. The default is p + 2 Gauss points, where p is the
         larger order of two spaces.
     dtype : dtype
@@ -73,7 +73,7 @@ class Options:
         Level, which decides what the operator stores; see `Operator.at_level`.
     """
 
-    quadrature: int | Quadrature1D | None = None
+    quadrature: int | Rule | None = None
     dtype: DTypeLike = np.float64
     lanes: int | None = None
     data_dtype: DTypeLike | None = None
@@ -155,7 +155,7 @@ def form(
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
     faces: str | None = None,
-    quadrature: int | Quadrature1D | None = None,
+    quadrature: int | Rule | None = None,
     dtype: ComplexType,
     data_dtype: DTypeLike | None = None,
     lanes: int | None = None,
@@ -172,7 +172,7 @@ def form(
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
     faces: str | None = None,
-    quadrature: int | Quadrature1D | None = None,
+    quadrature: int | Rule | None = None,
     dtype: DTypeLike = np.float64,
     data_dtype: DTypeLike | None = None,
     lanes: int | None = None,
@@ -190,7 +190,7 @@ def form(
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
     faces: str | None = None,
-    quadrature: int | Quadrature1D | None = None,
+    quadrature: int | Rule | None = None,
     dtype: DTypeLike = np.float64,
     data_dtype: DTypeLike | None = None,
     lanes: int | None = None,

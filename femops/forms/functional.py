@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops.basis import Quadrature1D
+from femops.basis import Rule
 from femops.errors import OperatorError
 from femops.forms.form import (
     NonlinearOptions,
@@ -35,7 +35,7 @@ def functional(
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
     faces: str | None = None,
-    quadrature: int | Quadrature1D | None = None,
+    quadrature: int | Rule | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
     **coefficients: Any,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import Quadrature1D
+from femops.basis import Rule
 from femops.errors import OperatorError
 from femops.forms.complex_form import complex_load
 from femops.geometry.domain import DomainBlock, DomainGeometry, element_blocks
@@ -38,7 +38,7 @@ def load(
     f: Coefficient | None = None,
     *,
     flux: Coefficient | None = None,
-    quadrature: int | Quadrature1D | None = None,
+    quadrature: int | Rule | None = None,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
     r"""Load vector, (V.size,): :math:`b_i = \int_\Omega f \cdot v_i + F : \nabla v_i\, dx`.
@@ -54,7 +54,7 @@ def load(
         F, the factor of the gradient, such as a heat flux or a stress: a constant (dim,), or
         (ncomp, dim) with more than one component; a function of x that returns (dim, n) or
         (ncomp, dim, n); or an array (ne, nq[, ncomp], dim).
-    quadrature : int or Quadrature1D, optional
+    quadrature : int or Rule, optional
         Gauss points per direction, or a rule. The default is p + 2 Gauss points.
     dtype : dtype
         Type of the result, float64 or float32. Sums are formed in float64. With complex128 or
@@ -90,14 +90,14 @@ def load_vector(
     # vectors are read here, because all ranks take part in reading
     source = None if f is None else FormCoefficient(name, f, (shape, ()) if shape else ((),)).read()
     along = None if flux is None else FormCoefficient("flux", flux, ((*shape, V.dim),)).read()
-    grid = V.points_along(geometry.quadrature)
+    places = V.places(geometry.quadrature)
 
     def integrals(part: _Part) -> tuple[int, Floats]:
         """First element of a block, and integrals (n, nodes[, ncomp]) over its elements."""
         block, sources, fluxes = part
-        found = None if sources is None else V.element.sums(grid, sources)
+        found = None if sources is None else V.element.sums(places, sources)
         for k, along_k in enumerate([] if fluxes is None else _reference_fluxes(fluxes, block)):
-            one = V.element.sums(grid, along_k, k)
+            one = V.element.sums(places, along_k, k)
             found = one if found is None else np.add(found, one, out=found)
         assert found is not None
         return block.start, found

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from femops.basis import Quadrature1D
+from femops.basis import Rule
 from femops.errors import OperatorError
 from femops.forms.form import (
     NonlinearOptions,
@@ -44,7 +44,7 @@ def residual(
     integrals: Sequence[str] = (),
     minima: Sequence[str] = (),
     symmetric: bool = False,
-    quadrature: int | Quadrature1D | None = None,
+    quadrature: int | Rule | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
     **coefficients: Any,

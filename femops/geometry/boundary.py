@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Quadrature1D
+from femops.basis import Basis1D, Quadrature1D, Rule, grid_rule
 from femops.element import Element, tensor_element
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.domain import BATCH, Domain, DomainGeometry, FaceBlock, Nodal, size_of_groups
@@ -237,12 +237,8 @@ class BoundaryFaces(Domain):
         cuts[:1] = 0
         self.group_start = np.append(cuts, len(elements))
 
-    def geometry(self, rule: Quadrature1D) -> BoundaryGeometry:
-        return BoundaryGeometry(self.mesh, rule, self)
-
-    def grid(self, q1d: int) -> list[int]:
-        """See `Domain.grid`. The last direction leads inwards and has one point."""
-        return [*[q1d] * (self.mesh.dim - 1), 1]
+    def geometry(self, rule: Rule) -> BoundaryGeometry:
+        return BoundaryGeometry(self.mesh, grid_rule(rule, "an integral over faces"), self)
 
 
 def _chosen_faces(
@@ -337,7 +333,7 @@ class BoundaryGeometry(DomainGeometry):
         part, faces = slice(start, stop), self.faces
         nodes = self.mesh.coordinates[faces.elements[part]]
         element = tensor_element(Basis1D("gll", self.mesh.order), self.dim)
-        points = self.quadrature.points
+        points = self.quadrature.places
         return values_on_faces(element, points, faces.codes[part], nodes, slope)
 
     def __repr__(self) -> str:
@@ -412,5 +408,5 @@ class BoundaryBlock(FaceBlock):
     def _values(self, element: Element, nodal: Nodal, slope: int | None = None) -> Floats:
         geometry = self.geometry
         elements = geometry.faces.elements[self.start : self.stop]
-        points = geometry.quadrature.points
+        points = geometry.quadrature.places
         return values_on_faces(element, points, self._codes, nodal(elements), slope)

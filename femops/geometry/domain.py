@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D
+from femops.basis import Rule
 from femops.element import Element
 from femops_kernels.cpu.in_order import computed_once
 from femops_meshes.mesh import Mesh
@@ -41,12 +41,8 @@ class Domain(ABC):
     two_sided: ClassVar[bool] = False
 
     @abstractmethod
-    def geometry(self, rule: Quadrature1D) -> DomainGeometry:
+    def geometry(self, rule: Rule) -> DomainGeometry:
         """Return the geometry at the points of a quadrature rule, used in each direction."""
-
-    @abstractmethod
-    def grid(self, q1d: int) -> list[int]:
-        """Number of quadrature points of an element in each direction of the mesh."""
 
 
 class DomainGeometry(ABC):
@@ -55,7 +51,7 @@ class DomainGeometry(ABC):
     domain: Domain
     mesh: Mesh
     dim: int  # dimension of the mesh
-    quadrature: Quadrature1D
+    quadrature: Rule
     num_elements: int  # elements, or faces, of the domain
     num_points: int  # points of each element
     weights: Floats  # (num_points,)

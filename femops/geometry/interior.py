@@ -19,7 +19,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Quadrature1D
+from femops.basis import Basis1D, Quadrature1D, Rule, grid_rule
 from femops.element import Element, TensorElement, halves_of, tensor_element
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.boundary import are_inner, face_digits, nodes_inwards
@@ -193,12 +193,8 @@ class InteriorFaces(Domain):
             found.append(np.asarray(np.linalg.det(edges) < 0.0))
         return found
 
-    def geometry(self, rule: Quadrature1D) -> InteriorGeometry:
-        return InteriorGeometry(self, rule)
-
-    def grid(self, q1d: int) -> list[int]:
-        """See `Domain.grid`. The last direction leads inwards and has one point."""
-        return [*[q1d] * (self.mesh.dim - 1), 1]
+    def geometry(self, rule: Rule) -> InteriorGeometry:
+        return InteriorGeometry(self, grid_rule(rule, "an integral over faces"))
 
 
 def _parts(topology: Topology, elements: Ints, codes: Ints) -> Ints:
@@ -356,7 +352,7 @@ class InteriorGeometry(DomainGeometry):
     @property
     def _grids(self) -> list[Floats]:
         """Points on the face, for each direction."""
-        return [self.quadrature.points] * (self.dim - 1) + [np.zeros(1)]
+        return [self.quadrature.places] * (self.dim - 1) + [np.zeros(1)]
 
     def on_face(self, element: Element, e_vec: Floats, slope: int | None = None) -> Floats:
         """Evaluate functions of turned elements at the points of their faces.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D, bernstein_coefficients
+from femops.basis import Quadrature1D, Rule, bernstein_coefficients
 from femops.element import Element
 from femops.errors import GeometryError
 from femops.geometry.domain import Domain, DomainBlock, DomainGeometry, Nodal, element_blocks
@@ -195,11 +195,8 @@ class Cells(Domain):
     def __reduce__(self) -> tuple[Any, ...]:
         return cells, (self.mesh,)
 
-    def geometry(self, rule: Quadrature1D) -> Geometry:
+    def geometry(self, rule: Rule) -> Geometry:
         return Geometry(self.mesh, rule)
-
-    def grid(self, q1d: int) -> list[int]:
-        return [q1d] * self.mesh.dim
 
 
 _cells = Derived[Mesh, Cells](weak=True)
@@ -220,7 +217,7 @@ class Geometry(DomainGeometry):
     Parameters
     ----------
     mesh : Mesh or DistributedMesh
-    quadrature : Quadrature1D
+    quadrature : Quadrature1D or PointRule
 
     Examples
     --------
@@ -231,15 +228,15 @@ class Geometry(DomainGeometry):
     6.0
     """
 
-    def __init__(self, mesh: Mesh | DistributedMesh, quadrature: Quadrature1D) -> None:
+    def __init__(self, mesh: Mesh | DistributedMesh, quadrature: Rule) -> None:
         self.mesh = mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
         self.domain, self.quadrature = cells(mesh), quadrature
         self.dim, self.num_elements = mesh.dim, mesh.num_elements
-        self.num_points = quadrature.q1d**mesh.dim
+        self.num_points = quadrature.count(mesh.dim)
         needed = 8 * self.num_points * (2 + mesh.dim + mesh.dim**2)
-        what = f"an element of {quadrature.q1d} points in each direction"
+        what = f"an element of {self.num_points} points"
         check_memory(needed, what, "take fewer points", GeometryError)
-        self.weights = quadrature.tensor_weights(mesh.dim)
+        self.weights = quadrature.cell_weights(mesh.dim)
 
     @checked(GeometryError)
     def block(self, start: int, stop: int) -> GeometryBlock:
@@ -260,12 +257,12 @@ class Geometry(DomainGeometry):
         GeometryError
             If a determinant is not positive. The message names the elements.
         """
-        _checked.get(self.mesh, self._look, self.quadrature.points.tobytes())
+        _checked.get(self.mesh, self._look, self.quadrature.key)
 
     def _look(self) -> None:
-        mesh, points = self.mesh, self.quadrature.points
+        mesh, points = self.mesh, self.quadrature.places
         # the bound costs less, or nothing
-        if _determinant_points(mesh) < len(points) or _doubtful.known(mesh):
+        if _determinant_points(mesh) ** mesh.dim < self.num_points or _doubtful.known(mesh):
             rest = _doubtful.get(mesh, partial(_without_bound, mesh))
         else:
             rest = np.arange(mesh.num_elements)
@@ -280,7 +277,7 @@ class Geometry(DomainGeometry):
     @checked(GeometryError)
     def points(self, start: int, stop: int) -> Floats:
         """Positions (n, q1d**dim, dim) of the quadrature points, in the mesh's unit of length."""
-        return positions(self.mesh.coordinates[start:stop], self.quadrature.points)
+        return positions(self.mesh.coordinates[start:stop], self.quadrature.places)
 
     @checked(GeometryError)
     def jacobian(self, start: int, stop: int) -> Floats:
@@ -290,7 +287,7 @@ class Geometry(DomainGeometry):
         """
         if self.num_points == 1 and LegendreGeometry(self.mesh).affine:
             return _of_affine.get(self.mesh, partial(_centers, self.mesh))[start:stop]
-        return jacobians(self.mesh.coordinates[start:stop], self.quadrature.points)
+        return jacobians(self.mesh.coordinates[start:stop], self.quadrature.places)
 
     @checked(GeometryError)
     def det(self, start: int, stop: int) -> Floats:
@@ -352,13 +349,13 @@ class GeometryBlock(DomainBlock):
 
     @property
     def point_weights(self) -> Floats:
-        geometry, mesh, points = self.geometry, self.geometry.mesh, self.geometry.quadrature.points
+        geometry, mesh, rule = self.geometry, self.geometry.mesh, self.geometry.quadrature
         count = mesh.dim * mesh.order  # not by the maps that a rank has: bits are alike on all
-        if mesh.dim < 3 or count >= len(points):
+        if mesh.dim < 3 or not isinstance(rule, Quadrature1D) or count >= rule.q1d:
             return super().point_weights
         nodes = _determinant_nodes(count)
         few = determinants(jacobians(mesh.coordinates[self.start : self.stop], nodes))
-        det = tensor_apply([lagrange_matrix(nodes, points)] * mesh.dim, few)
+        det = tensor_apply([lagrange_matrix(nodes, rule.points)] * mesh.dim, few)
         if not np.all(det >= _LEAST):
             return super().point_weights
         det *= geometry.weights
@@ -378,11 +375,11 @@ class GeometryBlock(DomainBlock):
 
     def values(self, element: Element, nodal: Nodal) -> Floats:
         e_vec = nodal(slice(self.start, self.stop))
-        return element.values(self.geometry.quadrature.points, e_vec)
+        return element.values(self.geometry.quadrature.places, e_vec)
 
     def slopes(self, element: Element, nodal: Nodal) -> Floats:
         e_vec = nodal(slice(self.start, self.stop))
-        return np.stack(element.slopes(self.geometry.quadrature.points, e_vec), axis=-1)
+        return np.stack(element.slopes(self.geometry.quadrature.places, e_vec), axis=-1)
 
 
 def physical_gradient(slopes: Floats, inverse: Floats) -> Floats:

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from femops.basis import grid_rule
 from femops.geometry.domain import element_blocks
 from femops.numbering import local_nodes, ternary_codes
 from femops.operators.execution.host import backend_of
@@ -89,7 +90,8 @@ def cycle_level(A: Operator, space: Space) -> str:
     moved = np.zeros(len(backend.levels))
     for form in forms:
         assert form is not None
-        q1d = form.quadrature.q1d if space.order == A.space.order else space.order + 1
+        rule = grid_rule(form.quadrature, "multigrid")
+        q1d = rule.q1d if space.order == A.space.order else space.order + 1
         moved += [_moved(form, level, q1d) for level in backend.levels]
     return backend.levels[int(np.argmin(space.comm.sum(moved)))]
 
@@ -184,7 +186,8 @@ def _coarse_form(term: Term, whole: Space, state: _StateOn | None) -> Integral:
     space, rule, coefficients = trial.on(whole), form.quadrature, form.coefficients
     if state and space.order < trial.order:
         rule = space.quadrature(space.order + 1)
-        matrix = between_points(form.quadrature.points, rule.points)
+        fine, few = (grid_rule(one, "multigrid").points for one in (form.quadrature, rule))
+        matrix = between_points(fine, few)
         coefficients = {
             name: _resampled(given, matrix, form.geometry.num_points)
             for name, given in form.coefficients.items()

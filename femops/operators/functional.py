@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D
+from femops.basis import Rule
 from femops.errors import OperatorError, TraceError
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
@@ -48,7 +48,7 @@ class Functional(Summable):
     def of(
         function: FormFunction,
         sides: Arguments,
-        quadrature: Quadrature1D,
+        quadrature: Rule,
         coefficients: Mapping[str, FormCoefficient],
         kind: tuple[np.dtype[Any], int],
     ) -> Functional:

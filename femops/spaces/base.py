@@ -8,12 +8,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, final, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import MOST_POINTS, Basis1D, Family, Points, Quadrature1D, gauss, whole_number
+from femops.basis import (
+    MOST_POINTS,
+    Basis1D,
+    Family,
+    Points,
+    Quadrature1D,
+    Rule,
+    gauss,
+    whole_number,
+)
 from femops.element import Element, tensor_element
 from femops.errors import ProbeError, SpaceError
 from femops.geometry.boundary import Attributes, chosen
@@ -586,17 +595,33 @@ class Space(DomainSpace, ABC):
             result[new] = block.reshape(-1, *self._trailing)[owner[new] - start * n]
         return self.owned_rows(result).reshape(-1)
 
+    @overload
+    def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D: ...
+
+    @overload
+    def quadrature(self, q1d: int | Rule | None = None) -> Rule: ...
+
     @checked(SpaceError)
-    def quadrature(self, q1d: Points | Quadrature1D | None = None) -> Quadrature1D:
+    def quadrature(self, q1d: Points | Rule | None = None) -> Rule:
         """Return the rule of q1d Gauss points (default p + 2). An existing rule is only checked.
 
         Raises
         ------
         SpaceError
-            If there are fewer than p + 1 points, too few for a mass matrix of full rank.
+            If there are fewer than p + 1 points in a direction, or of a list fewer than an element
+            has nodes: too few for a mass matrix of full rank.
+        BasisError
+            If the points of a list are in another dimension.
         """
         count = self.order + 2 if q1d is None else q1d
-        rule = count if isinstance(count, Quadrature1D) else gauss(count)
+        rule = count if isinstance(count, Rule) else gauss(count)
+        if not isinstance(rule, Quadrature1D):
+            if rule.count(self.dim) < self.element.size:
+                raise SpaceError(
+                    f"{rule} cannot integrate products of {self.element.size} functions: use at "
+                    "least as many points"
+                )
+            return rule
         if rule.q1d <= self.order:
             raise SpaceError(
                 f"q1d = {rule.q1d} cannot integrate order {self.order}: "
@@ -608,8 +633,8 @@ class Space(DomainSpace, ABC):
         """Values (n, p1d**dim[, ncomp]) of an `l_vec` at the nodes of some elements, in float64."""
         return self.restriction.of(l_vec)(elements)
 
-    def values(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
-        """Evaluate u at the quadrature points. Return a q_vec (ne, q1d**dim[, ncomp]).
+    def values(self, u: Any, quadrature: int | Rule | None = None) -> Floats:
+        """Evaluate u at the quadrature points. Return a q_vec (ne, points[, ncomp]).
 
         Raises
         ------
@@ -617,10 +642,10 @@ class Space(DomainSpace, ABC):
             See `check_vector` and `quadrature`.
         """
         rule = self.quadrature(quadrature)
-        return self._at_points(u, rule.points)
+        return self._at_points(u, rule.places)
 
-    def gradient(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
-        """Gradient (ne, q1d**dim[, ncomp], dim) of u in space at the quadrature points.
+    def gradient(self, u: Any, quadrature: int | Rule | None = None) -> Floats:
+        """Gradient (ne, points[, ncomp], dim) of u in space at the quadrature points.
 
         Raises
         ------
@@ -665,8 +690,8 @@ class Space(DomainSpace, ABC):
         return where, values
 
     def _at_points(self, u: Any, points: Floats) -> Floats:
-        u = self.l_vec(u)
-        ne, n = self.mesh.num_elements, len(points) ** self.dim
+        u, ne = self.l_vec(u), self.mesh.num_elements
+        n = len(points) ** (self.dim if points.ndim == 1 else 1)
         result = np.empty((ne, n, *u.shape[1:]))
         for start, stop in element_blocks(ne, n):
             e_vec = self.element_vector(u, slice(start, stop))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import Basis1D, Quadrature1D
-from femops.element import Element, TensorElement
+from femops.basis import Basis1D, Quadrature1D, Rule
+from femops.element import Element, Grid, TensorElement
 from femops.errors import SpaceError
 from femops.geometry.domain import Domain
 from femops.parallel.halo import Halo
@@ -118,8 +118,8 @@ class DomainSpace(ABC):
         return self.have_slopes and not self.domain.covers
 
     @abstractmethod
-    def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
-        """Return a 1-D rule for the elements."""
+    def quadrature(self, q1d: int | Rule | None = None) -> Rule:
+        """Return a rule for the elements."""
 
     @abstractmethod
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
@@ -188,9 +188,13 @@ class DomainSpace(ABC):
         shape = len(self.restriction.indices), self.restriction.num_nodes
         return np.tile(self.restriction.with_signs(np.ones(shape)), (1, self.ncomp))
 
-    def num_points(self, rule: Quadrature1D) -> int:
-        """Number of quadrature points of an element, with a 1-D rule in each direction."""
-        return int(rule.q1d ** (self.dim - self.has_end))
+    def num_points(self, rule: Rule) -> int:
+        """Number of quadrature points of an element."""
+        return rule.count(self.dim - self.has_end)
+
+    def places(self, rule: Rule) -> Grid:
+        """Quadrature points of an element: for each direction (q1d,), or a list (n, dim)."""
+        return self.points_along(rule) if isinstance(rule, Quadrature1D) else rule.places
 
     def points_along(self, rule: Quadrature1D) -> list[NDArray[np.float64]]:
         """Coordinates (q1d,) of an element's quadrature points, for each direction."""

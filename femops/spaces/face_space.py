@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import Basis1D, Quadrature1D, gauss
+from femops.basis import Basis1D, Quadrature1D, Rule, gauss, grid_rule
 from femops.element import Element, TensorElement
 from femops.errors import SpaceError
 from femops.spaces.base import Space
@@ -98,9 +98,9 @@ class FaceSpace(DomainSpace, ABC):
         np.put_along_axis(indices, self.turned_nodes(), self.restriction.indices, 1)
         return indices
 
-    def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
-        """Return a 1-D rule for the faces. In 1-D: one point of weight 1."""
-        rule = self.volume.quadrature(q1d)
+    def quadrature(self, q1d: int | Rule | None = None) -> Quadrature1D:
+        """Return a rule for the faces. In 1-D: one point of weight 1."""
+        rule = grid_rule(self.volume.quadrature(q1d), "an integral over faces")
         return rule if self.volume.dim > 1 else gauss(1)
 
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:

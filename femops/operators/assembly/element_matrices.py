@@ -22,7 +22,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D
+from femops.basis import Basis1D, grid_rule
 from femops.element import TensorElement, table_of
 from femops.operators.assembly.point_matrices import (
     constant_in_elements,
@@ -72,7 +72,7 @@ class ElementAssembly:
 
     def __init__(self, term: Term) -> None:
         self.term, self.entries = term, entry_numbers(term)
-        self.dim, self._along = term.trial.dim, term.trial.points_along(term.quadrature)
+        self.dim = term.trial.dim
         self._points = term.trial.num_points(term.quadrature)
         self.trial, self.test = term.trial.element, term.test.element
 
@@ -85,11 +85,16 @@ class ElementAssembly:
         return self.term.trial.tensor
 
     @cached_property
+    def _along(self) -> list[Floats]:
+        """Coordinates (q1d,) of the points of a grid, for each direction."""
+        return self.term.trial.points_along(grid_rule(self.term.quadrature, "a product"))
+
+    @cached_property
     def _tables(self) -> tuple[Floats, Floats] | None:
-        """Tables of the test functions and of the field, if not all functions are products."""
-        if all(isinstance(element, TensorElement) for element in (self.test, self.trial)):
+        """Tables of test functions and field, if functions are no products, or points no grid."""
+        if not self.term.tabulated:
             return None
-        points = self.term.quadrature.points
+        points = self.term.quadrature.places
         return table_of(self.test, points), table_of(self.trial, points)
 
     @property
@@ -164,7 +169,7 @@ class ElementAssembly:
     @cached_property
     def _of_unit_factors(self) -> Floats:
         """Matrices (numbers, rows * columns): one distinct entry of D is 1, all others are 0."""
-        weights = self.term.quadrature.tensor_weights(self.dim)
+        weights = self.term.quadrature.cell_weights(self.dim)
         values = np.eye(self._numbers)[:, np.newaxis] * weights[:, np.newaxis]
         matrices = self._formed(spread(values, self.entries))
         return matrices.reshape(self._numbers, -1)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, eye_array, kron
 
-from femops.basis import gauss
+from femops.basis import gauss, grid_rule
 from femops.operators.assembly.csr import (
     domains,
     require_memory,
@@ -135,7 +135,8 @@ class _Line:
     @staticmethod
     def of(term: Term, direction: int) -> _Line:
         """Sub-cells in a direction of the term's elements. Points at an end touch one cell."""
-        space, points = term.trial, term.trial.points_along(term.quadrature)[direction]
+        space, given = term.trial, grid_rule(term.quadrature, "femops.low_order")
+        points = space.points_along(given)[direction]
         if space.p1d == 1:  # a face in 1-D: a point
             one = np.ones((1, 1))
             return _Line(np.zeros((1, 1), dtype=np.int64), one, one, 0.0 * one, np.ones(1))
@@ -149,7 +150,7 @@ class _Line:
             lengths = np.diff(at)[:, np.newaxis]
             new = (at[:-1, np.newaxis] + lengths * rule).reshape(-1)
             weights = (lengths * two.weights).reshape(-1, 1)
-            matrix = weights * between_points(points, new) / term.quadrature.weights
+            matrix = weights * between_points(points, new) / given.weights
         values = np.stack([1.0 - rule, rule], axis=1)
         slopes = np.stack([-np.ones_like(rule), np.ones_like(rule)], axis=1)
         return _Line(nodes, matrix, values, slopes, np.diff(at)[nodes[:, 0]])

@@ -114,7 +114,7 @@ def _computed(term: Term, start: int, stop: int, nodes: list[Node]) -> NDArray[n
             known = dict(zip(numbers, stored, strict=True))
         return form.values(nodes, form.geometry.block(start, stop), known=known)
     values = form.values(nodes, form.center.block(start, stop))
-    return values * form.quadrature.tensor_weights(form.geometry.dim)[:, np.newaxis]
+    return values * form.quadrature.cell_weights(form.geometry.dim)[:, np.newaxis]
 
 
 def point_matrices(term: Term, start: int, stop: int) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from femops.basis import grid_rule
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
 from femops.operators.assembly.diagonal import assemble_diagonal
@@ -85,6 +86,7 @@ def kernel_of(device: Device, term: KernelTerm) -> CudaKernel:
     """Kernel of a term, with a launch shape that suits the device."""
     for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
         _ = space.basis  # raises unless all directions have the same one
+    grid_rule(term.quadrature, "a device")
     return CudaKernel.fitting(device, point_spec(term))
 
 
@@ -431,7 +433,7 @@ def _filled_nodes(term: Term) -> list[list[Node]]:
     found = [split.point] if term.qfunction.numbers.point and term.filled else []
     if term.looked_at and source.domain.has_maps:
         assert isinstance(source.geometry, Geometry)
-        if not _looked.known(source.geometry.mesh, term.quadrature.points.tobytes()):
+        if not _looked.known(source.geometry.mesh, term.quadrature.key):
             found.append([source.weight])
         if split.computed and not source.state.spaces:
             found.append(split.computed)
@@ -485,7 +487,7 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
     geometry, qdata_split = source.geometry, term.qdata_split
     assert isinstance(geometry, Geometry)
     look = partial(_look, geometry, weights)
-    _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
+    _looked.get(geometry.mesh, look, term.quadrature.key)
     if source.state.spaces:  # a state with NaN or infinity shows in its residual
         return
     good = found is None or bool(xp.isfinite(found).all())
@@ -507,7 +509,7 @@ def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
     times quadrature weights. So the host checks if the rule has weights that are not positive.
     """
     points = geometry.mesh.num_elements * geometry.num_points
-    signed = (geometry.quadrature.weights <= 0.0).any()
+    signed = (geometry.weights <= 0.0).any()
     if signed or int((weights() > 0.0).sum()) < points:
         geometry.check()
 
@@ -541,7 +543,7 @@ def _filling(
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
     if isinstance(source.state, DeviceState):
         spaces = [_placed(term.trial, *field) for field in source.state.fields.items()]
-        sides = [side_of(space, term.quadrature.points) for space in spaces]
+        sides = [side_of(space, term.quadrature.places) for space in spaces]
     return kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers), data
 
 

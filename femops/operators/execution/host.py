@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from femops.basis import grid_rule
 from femops.errors import OperatorError
 from femops.operators.assembly.diagonal import assemble_diagonal, terms_on_diagonal
 from femops.operators.assembly.element_matrices import ElementAssembly
@@ -426,12 +427,12 @@ def _sweepable(term: Term) -> bool:
     """
     broken = term.trial.volume.element.broken
     apart = broken if term.fields.two_sided else term.test is term.trial
-    plain = not (term.fields.tabulated or term.trial.volume.signed)
+    plain = not (term.tabulated or term.trial.volume.signed)
     return term.level in DATA_LEVELS and apart and plain
 
 
 def _diagonal_kernel(term: Term) -> DiagonalKernel:
-    points, spec = term.quadrature.points, point_spec(term)
+    points, spec = grid_rule(term.quadrature, "a diagonal").points, point_spec(term)
     if spec.hanging:  # the entries of hanging nodes are added by `_swept`
         made = {side: replace(side, masked=True) for side in (*spec.sources, *spec.targets)}
         sources, targets = (
@@ -534,7 +535,7 @@ def _fill_kernel(
 def _spaces(form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any]) -> Mapping[str, Any]:
     """Spaces of the fields of a kernel, by name. Empty if NumPy should compute the numbers."""
     spaces = form.state.spaces or _any_space(form, qdata_split)
-    plain = form.domain.has_maps and bool(spaces) and _finest(spaces).order > 0
+    plain = form.has_maps and bool(spaces) and _finest(spaces).order > 0
     return spaces if plain and (dtype == _WIDE or not form.state.spaces) else {}
 
 
@@ -569,7 +570,7 @@ def _many(form: Integral, space: Space) -> bool:
 
     All ranks get the same answer without communication.
     """
-    each = (form.quadrature.q1d / max(space.order, 1)) ** space.dim
+    each: float = form.quadrature.count(space.dim) / max(space.order, 1) ** space.dim
     least = _COMPILED_FROM * (1 if form.state.spaces else _ONCE)
     return space.global_size / space.ncomp * each >= least
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.basis import Quadrature1D, grid_rule
 from femops.element import table_of
 from femops.errors import OperatorError
 from femops.geometry.domain import element_blocks
@@ -38,9 +39,9 @@ Floats = NDArray[np.float64]
 
 
 def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool = False) -> Side:
-    """Side of a kernel for a space, with the values of its functions if 1-D points are given.
+    """Side of a kernel for a space, with the values of its functions if points are given.
 
-    With ``tabulated`` the values are a table, for functions that are no products.
+    With ``tabulated`` the values are a table, for functions that are no products, or a list.
     """
     bases: tuple[Floats, ...] = ()
     if points is not None and not tabulated:
@@ -84,19 +85,21 @@ def of_term(
 
 def point_spec(term: KernelTerm) -> PointSpec:
     """Specification of the kernel that works at the points of a term's rule."""
-    points, code, weights = term.quadrature.points, term.qfunction.code, term.quadrature.weights
-    tabulated = term.fields.tabulated or term.tests.tabulated
-    if tabulated:
-        if term.domain.has_normals or term.minima or term.sums:
-            raise OperatorError(
-                "elements by tables have no integrals over faces and no functionals yet"
-            )
-        weights = term.quadrature.tensor_weights(term.trial.dim)
+    rule, code = term.quadrature, term.qfunction.code
+    if term.tabulated and (term.domain.has_normals or term.minima or term.sums):
+        raise OperatorError(
+            "elements by tables, and rules of points, have no integrals over faces and no "
+            "functionals yet"
+        )
+    if isinstance(rule, Quadrature1D) and not term.tabulated:
+        weights, d1d = rule.weights, lagrange_derivative_matrix(rule.points, rule.points)
+    else:
+        weights, d1d = rule.cell_weights(term.trial.dim), np.empty((0, 0))
     return PointSpec(
-        **of_term(term, points, tabulated=tabulated),
+        **of_term(term, rule.places, tabulated=term.tabulated),
         qfunction=code,
         weights=weights,
-        d1d=lagrange_derivative_matrix(points, points),
+        d1d=d1d,
         geometry=geometry_map(term, code),
         data_dtype=term.data_dtype,
         minima=term.minima,
@@ -118,7 +121,7 @@ def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
     if not code.numbers.mapped:
         return None
     degree = LegendreGeometry(term.domain.mesh).degree
-    return Map1D(*mode_values(degree + 1, term.quadrature.points))
+    return Map1D(*mode_values(degree + 1, grid_rule(term.quadrature, "geometry").points))
 
 
 def product_spec(
@@ -178,7 +181,7 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableSpec, D
     numbers, (slots, mixed) = qfunction.numbers, _slots(qfunction)
     if term.several or numbers.point or numbers.mapped or not numbers.weight or not slots:
         return None
-    if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end or term.fields.tabulated:
+    if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end or term.tabulated:
         return None
     width, ne = term.width, term.domain.num_elements
     if not ne:
@@ -284,7 +287,8 @@ def _column(d: NDArray[Any]) -> NDArray[np.float64] | None:
 
 
 def _spec(term: KernelTerm) -> SeparableSpec:
-    qfunction, points = term.qfunction, term.quadrature.points
+    qfunction, rule = term.qfunction, grid_rule(term.quadrature, "a product")
+    points = rule.points
     slots, mixed = _slots(qfunction)
     mass: list[NDArray[np.float64]] = []
     stiffness: list[NDArray[np.float64]] = []
@@ -295,7 +299,7 @@ def _spec(term: KernelTerm) -> SeparableSpec:
         ]
         values = test.interpolation(points), trial.interpolation(points)
         for found, (one, two) in ((mass, values), (stiffness, slopes)):
-            found.append((one.T * term.quadrature.weights) @ two)
+            found.append((one.T * rule.weights) @ two)
     return SeparableSpec(
         **of_term(term),
         mass=tuple(mass),

@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.basis import Quadrature1D, Rule
 from femops.element import TensorElement
 from femops.pointwise.sides import base_name, sided
 from femops.spaces.base import Space
@@ -122,3 +123,8 @@ class Arguments:
     def same(self, other: Arguments) -> bool:
         """True if names and spaces are the same."""
         return self.whole is other.whole and self.spaces == other.spaces
+
+
+def tabulated(fields: Arguments, tests: Arguments, rule: Rule) -> bool:
+    """True if kernels multiply by tables: functions are no products, or the points no grid."""
+    return fields.tabulated or tests.tabulated or not isinstance(rule, Quadrature1D)

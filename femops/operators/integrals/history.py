@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D
+from femops.basis import Quadrature1D, Rule
 from femops.errors import OperatorError
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import L2
@@ -108,9 +108,9 @@ class History:
             raise OperatorError(f"{F!r} is no residual: give that whose coefficient the history is")
         return F.committed(u, self)
 
-    def matches(self, rule: Quadrature1D) -> bool:
+    def matches(self, rule: Rule) -> bool:
         """True if the points of a rule are those of the history."""
-        return np.array_equal(self.space.basis.nodes, rule.points)
+        return np.array_equal(self.space.basis.nodes, rule.places)
 
     def set(self, values: NDArray[np.float64]) -> None:
         """Set the values (ne, points, ncomp) at the points of this rank's elements. Collective."""

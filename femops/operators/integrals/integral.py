@@ -11,11 +11,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D, gauss
+from femops.basis import Quadrature1D, Rule, gauss
 from femops.errors import LawError, OperatorError
 from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
 from femops.geometry.jacobians import LegendreGeometry
-from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.arguments import Arguments, tabulated
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.state import NO_STATE, State
 from femops.parallel.comm import check
@@ -55,7 +55,7 @@ class Integral:
     # fields and tests: all on the same mesh, or on the same boundary faces
     fields: Arguments
     tests: Arguments
-    quadrature: Quadrature1D
+    quadrature: Rule
     # copies of the user's values, see `FormCoefficient.keep`. So all parts of an operator use the
     # same values. To make a form is collective if a coefficient is a field that ranks share.
     coefficients: Mapping[str, FormCoefficient]
@@ -268,8 +268,12 @@ class Integral:
     @property
     def has_maps(self) -> bool:
         """True if kernels can compute Jacobians and positions from modes of the elements' maps."""
-        products = not (self.fields.tabulated or self.tests.tabulated)
-        return self.domain.has_maps and products
+        return self.domain.has_maps and not self.tabulated
+
+    @property
+    def tabulated(self) -> bool:
+        """True if kernels multiply by tables; see `tabulated`."""
+        return tabulated(self.fields, self.tests, self.quadrature)
 
     @cached_property
     def known(self) -> Known:
@@ -287,7 +291,8 @@ class Integral:
         if level == "matrix-free" and not self.has_maps:
             if self.domain.has_maps:
                 raise OperatorError(
-                    "elements by tables store what a form needs at its points: take level='partial'"
+                    "elements by tables, and rules of points, store what a form needs at points: "
+                    "take level='partial'"
                 )
             level = "partial"  # faces are few, so their data are stored
         return split(self.step, level, self.known, transpose=transpose)
@@ -460,21 +465,28 @@ class Integral:
         operations of the graph. It does not have the evaluation of coefficients and states.
         """
         each = sum(
-            self._store_flops(nodes, q1d)
-            for nodes, q1d in ((qdata_split.element, 1), (qdata_split.point, self.quadrature.q1d))
+            self._store_flops(nodes, rule)
+            for nodes, rule in (
+                (qdata_split.element, gauss(1)),
+                (qdata_split.point, self.quadrature),
+            )
         )
         return int(self.domain.num_elements * each)
 
-    def _store_flops(self, stored: list[Node], q1d: int) -> int:
+    def _store_flops(self, stored: list[Node], rule: Rule) -> int:
         """Number of floating-point operations that compute the stored numbers of one element."""
         if not stored:
             return 0
         dim, g1d = self.geometry.dim, self.domain.order + 1
         operations = sum(node.op not in ("const", "input") for node in ancestors(stored))
-        rows = self.domain.grid(q1d)
-        lines = sum(g1d ** (dim - 1 - k) * math.prod(rows[: k + 1]) for k in range(dim))
-        jacobian = dim * dim * lines * (2 * g1d - 1)
-        return int(jacobian + math.prod(rows) * (_INVERSE_FLOPS[dim] + operations))
+        if isinstance(rule, Quadrature1D):
+            rows = [rule.q1d] * dim if self.domain.covers else [*[rule.q1d] * (dim - 1), 1]
+            lines = sum(g1d ** (dim - 1 - k) * math.prod(rows[: k + 1]) for k in range(dim))
+            points, jacobian = math.prod(rows), dim * dim * lines * (2 * g1d - 1)
+        else:
+            points = rule.count(dim)
+            jacobian = dim * dim * points * (2 * g1d**dim - 1)
+        return int(jacobian + points * (_INVERSE_FLOPS[dim] + operations))
 
     @property
     def program(self) -> Trace:

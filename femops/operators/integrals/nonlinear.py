@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D
+from femops.basis import Rule
 from femops.errors import OperatorError
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
@@ -66,7 +66,7 @@ class NonlinearIntegral:
         function: FormFunction,
         sides: Arguments,
         functionals: Functionals,
-        quadrature: Quadrature1D,
+        quadrature: Rule,
         coefficients: Mapping[str, FormCoefficient],
         kind: tuple[np.dtype[Any], int],
         *,

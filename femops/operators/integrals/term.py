@@ -11,11 +11,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import Quadrature1D
+from femops.basis import Rule
 from femops.errors import OperatorError
 from femops.geometry.domain import Domain, DomainBlock
 from femops.geometry.jacobians import Geometry, LegendreGeometry
-from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.arguments import Arguments, tabulated
 from femops.operators.integrals.chunks import chunk_batches
 from femops.operators.integrals.coefficients import (
     check_range,
@@ -54,7 +54,7 @@ class KernelTerm(ABC):
     name: str
     fields: Arguments
     tests: Arguments
-    quadrature: Quadrature1D
+    quadrature: Rule
     qfunction: QFunction
     dtype: np.dtype[Any]  # type of vectors and arithmetic
     width: int  # number of lanes
@@ -89,6 +89,11 @@ class KernelTerm(ABC):
     def several(self) -> bool:
         """True if the term has several fields or test functions, or functionals."""
         return len(self.fields.spaces) + len(self.tests.spaces) + self.minima + self.sums > 2
+
+    @property
+    def tabulated(self) -> bool:
+        """True if kernels multiply by tables; see `tabulated`."""
+        return tabulated(self.fields, self.tests, self.quadrature)
 
     @property
     def any_width(self) -> bool:
@@ -542,9 +547,10 @@ class Term(KernelTerm):
     def fusible(self, other: Term) -> bool:
         """True if one kernel can apply both terms."""
         mine, theirs = self.quadrature, other.quadrature
+        dim = self.trial.dim - self.trial.has_end
         same = mine is theirs or (
-            np.array_equal(mine.points, theirs.points)
-            and np.array_equal(mine.weights, theirs.weights)
+            mine.key == theirs.key
+            and np.array_equal(mine.cell_weights(dim), theirs.cell_weights(dim))
         )
         spaces = self.fields.same(other.fields) and self.tests.same(other.tests)
         alike = self.width == other.width and self.data_dtype == other.data_dtype

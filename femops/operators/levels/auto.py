@@ -235,7 +235,7 @@ def _agreed_level(summands: Sum, panels: Panels, choose: Callable[[Sum, Panels],
 
 def _fits(level: str, summands: Sum) -> bool:
     try:
-        level_data_of(level, summands, FREE)
+        level_data_of(level, summands.at_level(level), FREE)
     except OperatorError:
         return False
     return True

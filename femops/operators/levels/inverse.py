@@ -77,10 +77,11 @@ def _of_points(parts: Points) -> Work | None:
     """
     kept = replace(parts, summands=parts.summands.map(kept_at_points))
     (spec, data), numbers = kept.work[0], kept.fused[0][1].qfunction.numbers
-    square = isinstance(spec, PointSpec) and spec.source.shape == (spec.q1d,) * spec.dim
-    if len(kept.work) > 1 or not square or not numbers.point == numbers.total == 1:
+    if not isinstance(spec, PointSpec) or spec.tabulated or len(kept.work) > 1:
         return None
-    assert isinstance(spec, PointSpec)
+    square = spec.source.shape == (spec.q1d,) * spec.dim
+    if not square or not numbers.point == numbers.total == 1:
+        return None
     points = _reciprocals(data.points, parts)
     if points is None:
         return None

@@ -185,8 +185,10 @@ def geometry_degree(num_nodes: int, dim: int) -> int:
 
 
 def positions(coordinates: ArrayLike, points_1d: ArrayLike | list[Floats]) -> Floats:
-    """Physical positions of a tensor grid of points: the same in each direction, or a list."""
+    """Physical positions of points: a grid, alike in each direction or not, or a list (n, dim)."""
     coordinates = np.asarray(coordinates, dtype=np.float64)
+    if isinstance(points_1d, np.ndarray) and points_1d.ndim == 2:
+        return np.asarray(np.matmul(_table(coordinates, points_1d)[0], coordinates))
     if isinstance(points_1d, list) and isinstance(points_1d[0], np.ndarray):
         if any(not np.array_equal(x, points_1d[0]) for x in points_1d):
             degree = geometry_degree(*coordinates.shape[1:])
@@ -201,8 +203,11 @@ def positions(coordinates: ArrayLike, points_1d: ArrayLike | list[Floats]) -> Fl
 
 
 def jacobians(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
-    """Jacobians of the map from the reference element at a tensor grid of points."""
+    """Jacobians of the map from the reference element at a grid, or at a list (n, dim)."""
     coordinates = np.asarray(coordinates, dtype=np.float64)
+    if isinstance(points_1d, np.ndarray) and points_1d.ndim == 2:
+        slopes = _table(coordinates, points_1d)[1:]
+        return of_columns([np.matmul(slope, coordinates) for slope in slopes])
     dim, points = coordinates.shape[2], _bytes(points_1d)
     degree = geometry_degree(coordinates.shape[1], dim)
     if _multilinear(degree, dim, points):
@@ -215,6 +220,28 @@ def jacobians(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
         for j in range(dim)
     ]
     return of_columns(columns)
+
+
+def _table(coordinates: Floats, points: Floats) -> Floats:
+    """Values and derivatives (1 + dim, n, nodes) of the functions of a map at points (n, dim)."""
+    dim = coordinates.shape[2]
+    if points.shape[1] != dim:
+        raise MeshArgumentError(f"points have {points.shape[1]} coordinates in a {dim}-D mesh")
+    degree = geometry_degree(coordinates.shape[1], dim)
+    lines = [_matrices(degree, _bytes(x)) for x in points.T]
+    return np.stack([table_of_lines(lines, along) for along in (None, *range(dim))])
+
+
+def table_of_lines(lines: Sequence[tuple[Floats, Floats]], slope: int | None = None) -> Floats:
+    """Values (n, functions) of products at points, or derivatives along a direction.
+
+    ``lines`` has for each direction, x first, values and slopes (n, p1d) at the coordinates.
+    """
+    result = np.ones((len(lines[0][0]), 1))
+    for d, line in enumerate(lines):  # x fastest: the later direction varies more slowly
+        along = line[d == slope]
+        result = (along[:, :, np.newaxis] * result[:, np.newaxis]).reshape(len(along), -1)
+    return result
 
 
 def _bytes(points_1d: ArrayLike) -> bytes:

@@ -279,6 +279,7 @@ def calls(folder: Path) -> dict[str, Call]:
         **tensor_calls(),
         "Basis1D": of(femops.basis.Basis1D, "gll", 2),
         "Quadrature1D": of(femops.basis.Quadrature1D, rule.points, rule.weights, "a"),
+        "PointRule": of(femops.basis.PointRule, [[0.5, 0.5]], [1.0]),
         "gauss": of(femops.basis.gauss, 2),
         "lobatto": of(femops.basis.lobatto, 2),
         "h1_error": of(femops.h1_error, V, u, 0.0, [0.0, 0.0]),
