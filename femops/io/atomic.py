@@ -140,16 +140,25 @@ def alone_in(folder: Path) -> Iterator[None]:
     """
     handle = None
     try:
-        with suppress(OSError):
-            handle = None if fcntl is None else os.open(folder, os.O_RDONLY)
-        if handle is not None:
-            _lock(handle, folder)
-        yield
-    finally:
-        if fcntl is not None and handle is not None:
+        try:
             with suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_UN)  # a process forked meanwhile has the handle too
+                handle = None if fcntl is None else os.open(folder, os.O_RDONLY)
+            if handle is not None:
+                _lock(handle, folder)
+            yield
+        finally:
+            _unlock(handle)
+    finally:  # once more, as an interrupt may come before any line
+        _unlock(handle)
+        if handle is not None:
             os.close(handle)
+
+
+def _unlock(handle: int | None) -> None:
+    """Unlock an open folder, whose handle a process that was forked meanwhile has too."""
+    if handle is not None:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _lock(handle: int, folder: Path) -> None:
