@@ -96,13 +96,12 @@ class PvdFiles(Store):
                         f"'{file}' exists, of a series without index: choose another name, or "
                         "existing='replace'"
                     )
-        new = not self._folder.exists()
         make_folder(self._folder)
         try:
             self._write_index()
         except BaseException:
-            if new:
-                self._folder.rmdir()
+            with suppress(OSError):
+                self._folder.rmdir()  # unless it has files
             raise
         for _, file in old[len(self._steps) :]:
             _remove_step(file)
