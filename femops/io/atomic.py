@@ -58,6 +58,19 @@ def check_writable(target: Path) -> None:
 
 
 @contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder, which is removed at the end."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="femops-")
+    except OSError as error:
+        raise FileError(
+            f"no temporary folder can be made ({error}): make room, or set TMPDIR to another folder"
+        ) from error
+    with made as folder:
+        yield Path(folder)
+
+
+@contextmanager
 def refused(target: Path) -> Iterator[None]:
     """Convert an OSError inside the block to a FileError: `target` cannot be written."""
     try:
