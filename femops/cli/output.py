@@ -223,6 +223,7 @@ def _console() -> Console:
     """Console for progress, which keeps the cursor: a killed process could not show it again."""
     from rich.console import Console
 
+    @final
     class Steady(Console):
         def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002  (it stays)
             return False

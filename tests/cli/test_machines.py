@@ -56,7 +56,10 @@ def test_the_folder_is_checked_before_measuring(run, given):
 
 def test_compare_prints_tables_and_draws(run, tmp_path):
     odd = [row | {"implementation": "$x_{$ 1.3"} for row in DOCUMENT["rows"]]  # no formula
-    document = DOCUMENT | {"machine": LIMITS | {"processor": "$a_{$"}, "rows": DOCUMENT["rows"] + odd}
+    document = DOCUMENT | {
+        "machine": LIMITS | {"processor": "$a_{$"},
+        "rows": DOCUMENT["rows"] + odd,
+    }
     comparison.save_comparison(tmp_path, document)
     code, out, _ = run("bench", "compare", ".", "--plot", "all.png")
     assert code == 0
