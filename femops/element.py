@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from femops.basis import Basis1D
 from femops.errors import SpaceError
 from femops_kernels.simd.runs import DofRuns
-from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.coordinates.mapping import tensor_apply
 
 Floats = NDArray[np.float64]
 Grid = ArrayLike | Sequence[ArrayLike]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cpu.in_order import in_order
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_meshes.topology.topology import Topology, entity_permutation
 
 Ints = NDArray[np.int64]

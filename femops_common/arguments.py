@@ -1,4 +1,4 @@
-"""Checks of the arguments of public functions against their annotations.
+"""Checks of the arguments of public functions against their annotations, and of free memory.
 
 The decorator `checked` takes the error to raise. At the first call it reads the allowed values of
 each argument from its annotation: classes, numbers, texts, functions, choices (`Literal`),
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache, wraps
 from inspect import Parameter, signature, unwrap
 from numbers import Complex, Real
+from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -388,3 +389,35 @@ def check_takes(
         raise say(str(mismatch)) from mismatch
     except ValueError:
         pass  # a builtin that does not tell its arguments
+
+
+_SMALL = 2**26
+
+
+def available_memory() -> int:
+    """Bytes available without swapping. If the system does not tell, the size of the memory."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 2**47  # the addresses of a process
+
+
+def check_memory(needed: int, what: str, remedy: str, error: type[Exception]) -> None:
+    """Raise if fewer than ``needed`` bytes are available.
+
+    Callers count only arrays that must exist at once, so a refused request could not succeed.
+    """
+    if needed < _SMALL:  # the system is not asked for every small array
+        return
+    available = available_memory()
+    if needed > available:
+        raise error(
+            f"{what} needs at least {needed / 2**30:.3g} GiB of memory, and "
+            f"{available / 2**30:.3g} GiB are available: {remedy}"
+        )

@@ -11,13 +11,13 @@ import pytest
 # Before NumPy is imported; the processes that tests start have it from here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from femops_kernels.cpu import machine, numbering, sweep
+from femops_kernels.cpu import machine, plan, sweep
 
 # Three threads on any machine, so that "the same bits for any number of threads" is always tried;
 # two on each rank, as ranks share the cores of a machine.
 machine.cores = lambda: 2 if "FEMOPS_TEST_FOLDER" in os.environ else 3
 # Small problems run on one thread by themselves: not here, where threads are what is tried.
-sweep.PARALLEL_EFFORT = sweep.PARALLEL_ENTRIES = numbering.PARALLEL_ENTRIES = 1
+sweep.PARALLEL_EFFORT = sweep.PARALLEL_ENTRIES = plan.PARALLEL_ENTRIES = 1
 
 if "FEMOPS_TEST_FOLDER" not in os.environ:  # ranks, which have no use for it, start sooner
     from hypothesis import HealthCheck, settings

@@ -1,8 +1,7 @@
 """Adaptive meshes: estimates of errors, marks of elements, transfer of fields, and the loop."""
 
-from femops.adapt.change import change
 from femops.adapt.goals import goal
-from femops.adapt.loop import Estimate, loop
+from femops.adapt.loop import Estimate, change, loop
 from femops.adapt.marking import mark
 from femops.adapt.recovery import recovered
 from femops.adapt.residuals import residual

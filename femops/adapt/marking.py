@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import OperatorError
-from femops.parallel.collective_checks import check, check_same
-from femops.parallel.comm import gathered
+from femops.parallel.comm import check, check_same, gathered
 from femops.parallel.mesh import DistributedMesh, ranks_of
 from femops.spaces.base import AnyMesh
 from femops_common.arguments import Fraction, checked, numbers_of

@@ -27,8 +27,7 @@ from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops_common.arguments import checked, shown
-from femops_meshes.coordinates.interpolation import tensor_apply
-from femops_meshes.coordinates.mapping import positions
+from femops_meshes.coordinates.mapping import positions, tensor_apply
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]

@@ -23,11 +23,11 @@ from femops.adapt.enriched import (
 from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.operators.assembly.element_matrices import ElementAssembly
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.spaces.base import Space
 from femops_common.arguments import checked
 from femops_meshes.coordinates.hanging import HangingNodes
-from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+from femops_meshes.coordinates.mapping import gauss_lobatto, lagrange_matrix, tensor_apply
 
 Floats = NDArray[np.float64]
 Vector = NDArray[np.float64]

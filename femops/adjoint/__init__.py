@@ -7,7 +7,7 @@ from femops.adjoint.maps import FunctionalMap as FunctionalMap
 from femops.adjoint.maps import Map as Map
 from femops.adjoint.maps import OperatorMap as OperatorMap
 from femops.adjoint.maps import ResidualMap as ResidualMap
-from femops.adjoint.moved import moved as moved
+from femops.adjoint.maps import moved as moved
 from femops.adjoint.sensitivity import Sensitivity as Sensitivity
 from femops.adjoint.solve_map import SolveMap as SolveMap
 from femops.adjoint.steps import Steps as Steps

@@ -16,7 +16,7 @@ from femops.basis import gauss
 from femops.errors import OperatorError
 from femops.fields.norms import exact_sum
 from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.integrals.snapshots import Field, Sampled
+from femops.operators.integrals.state import Field, Sampled
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
 from femops_common.arguments import shown

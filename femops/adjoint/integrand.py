@@ -15,7 +15,6 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import TraceError
-from femops.pointwise.diagnostics import definition
 from femops.pointwise.expressions.derivative import derivatives, gradients
 from femops.pointwise.expressions.graph import (
     Graph,
@@ -25,9 +24,16 @@ from femops.pointwise.expressions.graph import (
     symbol_array,
 )
 from femops.pointwise.expressions.tensors import det, inv
-from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
-from femops.pointwise.sides import SIDES, TwoSided, factors_by_side, plain_entry
-from femops.pointwise.trace import name_of, on_both_sides
+from femops.pointwise.sides import (
+    SIDES,
+    Argument,
+    FieldSymbol,
+    Objects,
+    TwoSided,
+    factors_by_side,
+    plain_entry,
+)
+from femops.pointwise.trace import definition, name_of, on_both_sides
 
 MESH = "mesh"
 """Name of the displacement of the mesh's nodes among the variables."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import Errors, OperatorError
-from femops.pointwise.diagnostics import explain
+from femops.pointwise.trace import explain
 from femops_common.arguments import Count, checked, refusal, shown
 
 _LARGEST = 1e100  # step whose square is a number

@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.bench.problems import Problem
-from femops.geometry.legendre import LegendreGeometry
+from femops.geometry.jacobians import LegendreGeometry
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cuda.operator.counts import Work

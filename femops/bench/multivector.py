@@ -24,7 +24,7 @@ from femops.forms import form
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.blas import gemm_address
+from femops_kernels.cpu.multivector import gemm_address
 from femops_kernels.spec import PointSpec, SeparableSpec
 
 Row = dict[str, Any]

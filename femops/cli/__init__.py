@@ -14,7 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         run(arguments)
     except KeyboardInterrupt:
-        from femops.cli.exit_codes import INTERRUPTED
+        from femops.cli.options import INTERRUPTED
 
         sys.stderr.write("femops: interrupted\n")
         sys.exit(INTERRUPTED)

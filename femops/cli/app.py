@@ -18,9 +18,8 @@ import typer.core
 
 from femops.cli import cost, demo, info, meshes, solve, tune, verify, warmup
 from femops.cli.bench import group as bench
-from femops.cli.exit_codes import INTERRUPTED
 from femops.cli.hydro.command import hydro
-from femops.cli.options import WrongUsage
+from femops.cli.options import INTERRUPTED, WrongUsage
 from femops.cli.output import printable, tell
 from femops.cli.ranks import one_voice, refuse_ranks
 from femops.cli.remap.command import remap

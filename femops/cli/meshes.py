@@ -167,7 +167,7 @@ def describe(mesh: Mesh) -> dict[str, Any]:
 
     import femops
     from femops.geometry.bodies import bodies, unjoined_faces
-    from femops.geometry.outer import listed_are_inner, outer_faces
+    from femops.geometry.boundary import listed_are_inner, outer_faces
 
     lower, upper = mesh.bounding_box()
     classes = femops.geometry.classify(mesh)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from femops.parallel import Communicator, DistributedMesh
     from femops_meshes import Mesh
 
+INTERRUPTED = 130
+"""Exit code of an interrupted command, as in shells: 128 plus the number of the signal."""
+
+
 # The texts that float() may read here: no underscores, and no digits but ASCII's.
 _PLAIN = re.compile(r"[0-9A-Za-z+. -]*")
 

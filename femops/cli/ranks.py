@@ -23,7 +23,7 @@ def one_voice(arguments: Sequence[str]) -> Iterator[None]:
         yield
         return
     from femops.parallel import world
-    from femops.parallel.collective_checks import check_same
+    from femops.parallel.comm import check_same
 
     comm = world()
     check_same(comm, "the command", {"its arguments": list(arguments)})

@@ -100,14 +100,13 @@ def _compile(form: str, mesh: femops.Mesh, order: int, level: str) -> None:
     import numpy as np
 
     import femops
-    from femops.operators.execution import diagonal, filling
+    from femops.operators.execution.host import compile_point_kernels
 
     V = femops.H1(mesh, order, ncomp=mesh.dim if form == "elasticity" else 1)
     rest = [np.ones(mesh.dim)] if form == "convection" else []
     A: Any = getattr(femops, form)(V, *rest, level=level)
     if form in ("mass", "diffusion", "elasticity"):
-        diagonal.compile_kernels(A.summands)
-        filling.compile_kernels(A.summands)
+        compile_point_kernels(A.summands)
         A = A if form == "mass" else A.constrained(V.boundary_dofs())
         b = A.rhs(femops.load(V, 1.0 if V.ncomp == 1 else np.ones(V.ncomp)))
         femops.cg(A, b, M=femops.jacobi(A), maxiter=1, warn=False)

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.eigen.bounds import spectrum
 from femops.eigen.complement import ComplementSearch, Gap, Search
-from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
+from femops.eigen.eigenpairs import Eigenpairs, SubspaceState, check_numbers
 from femops.eigen.filters import (
     CONDITION,
     LEAST_DEGREE,
@@ -20,7 +20,6 @@ from femops.eigen.filters import (
     filter_vectors,
 )
 from femops.eigen.inverse import Inverse
-from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.ritz import (
     AT_ROUND_OFF,
@@ -38,7 +37,7 @@ from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
 from femops.fields.panels import panel_width
 from femops.fields.reproducible import random_columns
-from femops.parallel.collective_checks import check_same
+from femops.parallel.comm import check_same
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.multigrid.precision import SINGLE
 from femops.solvers.watch import Progress, Watch

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
 from femops.eigen.complement import STRICTER, STRICTEST, ComplementSearch, Gap
-from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
-from femops.eigen.numbers import check_numbers
+from femops.eigen.eigenpairs import Eigenpairs, SubspaceState, check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.eigen.ritz import (
     AT_ROUND_OFF,
@@ -33,7 +32,7 @@ from femops.fields.reproducible import random_columns, rows_times
 from femops.forms.mass import mass
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
-from femops.parallel.collective_checks import check, check_same
+from femops.parallel.comm import check, check_same
 from femops.solvers.any_preconditioner import AnyPreconditioner, as_preconditioner
 from femops.solvers.complex_systems import paired_preconditioner
 from femops.solvers.convergence import warn_unconverged

@@ -9,7 +9,7 @@ from femops.eigen.pencil import Pencil
 from femops.errors import SolverError
 from femops.fields.multivector import MultiVector
 from femops.fields.reproducible import random_columns
-from femops.parallel.collective_checks import check, check_same
+from femops.parallel.comm import check, check_same
 from femops_common.arguments import type_name
 
 NEW_SEED = 2**32  # added to the seed: a state may have begun with random vectors of the same seed

@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from femops.basis import Basis1D
 from femops.element import tensor_element
 from femops.errors import GeometryError, OperatorError, ProbeError, SpaceError
-from femops.geometry.batching import element_blocks
+from femops.geometry.domain import element_blocks
 from femops.geometry.jacobians import physical_gradient
 from femops.geometry.location import NEAR, NOWHERE, locate
-from femops.parallel.collective_checks import check, check_same
-from femops.parallel.comm import communicator
+from femops.parallel.comm import check, check_same, communicator
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
 from femops.spaces.functions import parts_of

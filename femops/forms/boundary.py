@@ -11,9 +11,8 @@ from numpy.typing import DTypeLike, NDArray
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.complex_form import complex_load
-from femops.forms.form import build
+from femops.forms.form import FormOptions, build, with_options
 from femops.forms.load import load_vector
-from femops.forms.options import FormOptions, with_options
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -51,7 +50,7 @@ def boundary_mass(
     attributes : "all", int, name, or several, optional
         Boundary attributes, as for `Space.boundary_dofs`. By default the full boundary.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
 
     Returns
     -------

@@ -6,8 +6,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from femops.forms.form import build
-from femops.forms.options import FormOptions, built_in
+from femops.forms.form import FormOptions, build, built_in
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -31,7 +30,7 @@ def convection(V: Space, beta: Coefficient, **options: Unpack[FormOptions]) -> O
         Velocity: a constant (dim,), a function of x that returns (dim, n), an array (ne, nq, dim)
         at the quadrature points, or a field of dim components. In 1-D it may be one number.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
 
     Notes
     -----

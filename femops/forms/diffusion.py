@@ -6,8 +6,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from femops.forms.form import build
-from femops.forms.options import FormOptions, built_in
+from femops.forms.form import FormOptions, build, built_in
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -34,7 +33,7 @@ def diffusion(V: Space, kappa: Coefficient = 1.0, **options: Unpack[FormOptions]
         x (dim, n) that returns (n,), (dim, n) or (dim, dim, n); an array (ne, nq), (ne, nq, dim) or
         (ne, nq, dim, dim) at the quadrature points; or a field.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
 
     Notes
     -----

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from femops.errors import OperatorError
-from femops.forms.form import build
-from femops.forms.options import FormOptions, built_in
+from femops.forms.form import FormOptions, build, built_in
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 
@@ -31,7 +30,7 @@ def divergence(V: Space, Q: Space, **options: Unpack[FormOptions]) -> Operator:
     Q : Space
         Test space of q: H1 or L2 with one component, on the same mesh.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
 
     Notes
     -----

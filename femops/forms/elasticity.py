@@ -7,8 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from femops.errors import OperatorError
-from femops.forms.form import build, check_displacements, scalars
-from femops.forms.options import FormOptions, built_in
+from femops.forms.form import FormOptions, build, built_in, check_displacements, scalars
 from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -56,7 +55,7 @@ def elasticity(
         Young's modulus, in units of stress, and Poisson's ratio, between -1 and 0.5. Give both, and
         neither lam nor mu. `Operator.update` knows the coefficients by the names given here.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
 
     Notes
     -----

@@ -1,12 +1,14 @@
-"""Operators of bilinear forms that users define by a function."""
+"""Operators of bilinear forms that users define by a function, and the options of forms."""
 
 from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, signature
-from typing import Any, overload
+from dataclasses import dataclass
+from inspect import Parameter, cleandoc, signature
+from typing import Any, TypedDict, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -14,24 +16,133 @@ from numpy.typing import DTypeLike
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError, TraceError
 from femops.forms.complex_form import ComplexType, complex_form
-from femops.forms.options import FormOptions, Options, with_options
 from femops.geometry.boundary import asked_attributes
 from femops.operators.complex_operator import ComplexOperator
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.integrals.integral import Integral
 from femops.operators.operator import Operator
-from femops.pointwise.diagnostics import definition
-from femops.pointwise.trace import FormFunction, name_of
+from femops.pointwise.trace import FormFunction, definition, name_of
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import boundary_space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
-from femops.spaces.turned_sides import sides_turn
+from femops.spaces.side_space import sides_turn
 from femops.spaces.vectors import is_complex
 from femops_common.arguments import checked, shown
+
+Form = TypeVar("Form", bound=Callable[..., Any])
+
+
+class NonlinearOptions(TypedDict, total=False):
+    """Options of residuals, documented in `Options`."""
+
+    quadrature: int | Quadrature1D | None
+    dtype: DTypeLike
+    lanes: int | None
+
+
+@final
+class FormOptions(NonlinearOptions, total=False):
+    """Options of bilinear forms, documented in `Options`."""
+
+    data_dtype: DTypeLike | None
+    level: str
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """Options of a form, with their default values.
+
+    Attributes
+    ----------
+    quadrature : int or Quadrature1D, optional
+        Gauss points per direction, or a rule. The default is p + 2 Gauss points, where p is the
+        larger order of two spaces.
+    dtype : dtype
+        Type of the vectors, the stored data and the arithmetic: float64 or float32.
+    lanes : int, optional
+        Number of SIMD lanes. The default is that of the machine. A GPU has no lanes.
+    data_dtype : dtype, optional
+        Type of the numbers that levels partial and matrix-free store at quadrature points.
+        float32 in an operator of float64 halves their memory; see `Operator.at_level`.
+    level : {"full", "element", "partial", "matrix-free", "auto"}
+        Level, which decides what the operator stores; see `Operator.at_level`.
+    """
+
+    quadrature: int | Quadrature1D | None = None
+    dtype: DTypeLike = np.float64
+    lanes: int | None = None
+    data_dtype: DTypeLike | None = None
+    level: str = "partial"
+
+
+_RETURNS = """
+Returns
+-------
+{result}
+
+Raises
+------
+OperatorError
+    If a coefficient has another shape or values that are not finite, or spaces have other numbers
+    of components or are on different meshes{level}.
+SpaceError, GeometryError
+    If there are too few quadrature points, or elements are inverted.
+"""
+"""Sections of the docstring of a built-in form after its options."""
+
+_LEVEL = ",\n    or the level is unknown or would not fit into memory"
+
+
+def built_in(kind: type) -> Callable[[Form], Form]:
+    """Decorate a built-in form: check its arguments, complete its signature and docstring.
+
+    The last parameters are ``**options``; see `with_options`. The decorator adds the sections
+    Returns and Raises, which are the same for all built-in forms.
+    """
+
+    def complete(form: Form) -> Form:
+        if form.__doc__:
+            level = _LEVEL if "level" in kind.__annotations__ else ""
+            returns = _RETURNS.format(result=form.__annotations__["return"], level=level)
+            own = cleandoc(form.__doc__) + "\n"
+            form.__doc__ = re.sub(r"\*\*options\n.*\n", lambda found: found[0] + returns, own)
+        return with_options(kind)(checked(OperatorError)(form))
+
+    return complete
+
+
+def with_options(kind: type) -> Callable[[Form], Form]:
+    """Decorate a form: list its options in its signature and docstring, for ``help()``.
+
+    In the source the options are ``**options: Unpack[kind]``, for editors and type checkers, and an
+    entry of the docstring. Options that are parameters of the form are not changed.
+    """
+
+    def spelled_out(form: Form) -> Form:
+        parameters = dict(signature(form).parameters)
+        if parameters.pop("options", None):
+            for name, written in kind.__annotations__.items():
+                default, annotation = getattr(Options, name), written.__forward_arg__
+                parameters[name] = Parameter(
+                    name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+                )
+            shown = signature(form).replace(parameters=list(parameters.values()))
+            form.__signature__ = shown  # type: ignore[attr-defined]
+        if form.__doc__ and Options.__doc__:  # python -OO has none
+            # Python up to 3.12 keeps the indentation of docstrings, so remove it
+            every, own = (cleandoc(one) + "\n" for one in (Options.__doc__, form.__doc__))
+            entries = re.findall(r"^\w+ : .*\n(?: {4}.*\n)+", every, re.MULTILINE)
+            mine = [entry for entry in entries if entry.split()[0] in kind.__annotations__]
+            form.__doc__ = re.sub(r"\*\*options\n.*\n", lambda _: "".join(mine), own)
+        return form
+
+    return spelled_out
+
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -120,7 +231,7 @@ def form(
         function returns what multiplies these parts of the test function, as ``{"jump": f,
         "mean": {"grad": F}}`` for :math:`\int f [v] + F \cdot \{\nabla v\}\, ds`.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
     **coefficients
         Numbers or arrays (constants), functions of x (shape (dim, n)) that return (*shape, n),
         arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.  The call copies

@@ -10,12 +10,16 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.forms.form import arguments_of, check_fields, check_names
-from femops.forms.options import NonlinearOptions, with_options
-from femops.operators.execution.choice import backend_of
+from femops.forms.form import (
+    NonlinearOptions,
+    arguments_of,
+    check_fields,
+    check_names,
+    with_options,
+)
+from femops.operators.execution.host import backend_of
 from femops.operators.functional import Functional
-from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.integrals.number_types import float_type
+from femops.operators.integrals.coefficients import FormCoefficient, float_type
 from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
 from femops.spaces.product import Product
@@ -50,7 +54,7 @@ def functional(
     faces : {"interior"}, optional
         Integrate over the faces between elements, as for `femops.form`.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
     **coefficients
         See `femops.form`. The call copies them.
 

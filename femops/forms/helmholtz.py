@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from femops.forms.form import build, scalars
-from femops.forms.options import FormOptions, built_in
+from femops.forms.form import FormOptions, build, built_in, scalars
 from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -35,7 +34,7 @@ def helmholtz(
     kappa : number, callable, array or GridFunction
         Scalar coefficient of the gradients, in the same forms as k.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
 
     Notes
     -----

@@ -12,12 +12,18 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.diffusion import diffusion
 from femops.forms.elasticity import elasticity
-from femops.forms.form import arguments_of, build_sides, check_displacements, scalars
-from femops.forms.options import FormOptions, NonlinearOptions, built_in
+from femops.forms.form import (
+    FormOptions,
+    NonlinearOptions,
+    arguments_of,
+    build_sides,
+    built_in,
+    check_displacements,
+    scalars,
+)
 from femops.forms.residual import build_residual
-from femops.geometry.boundary import asked_attributes, outer_attributes
+from femops.geometry.boundary import asked_attributes, has_outer, outer_attributes
 from femops.geometry.interior import are_joined
-from femops.geometry.outer import has_outer
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient, on_several_domains
 from femops.operators.operator import Operator
@@ -154,7 +160,7 @@ def interior_penalty(
         zero. `femops.dirichlet_load` has the prescribed values. "all" leaves out faces between
         elements; an attribute that has such faces is refused.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
 
     Notes
     -----
@@ -233,7 +239,7 @@ def elastic_interior_penalty(
     penalty, boundary
         See `femops.interior_penalty`.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
     """
     check_displacements(V, elastic_interior_penalty)
     given = _lame(V, lam, mu) | scalars(positive=True, penalty=_penalty(V, penalty))

@@ -11,11 +11,14 @@ from numpy.typing import DTypeLike, NDArray
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.complex_form import complex_load
-from femops.geometry.batching import element_blocks
-from femops.geometry.domain import DomainBlock, DomainGeometry
+from femops.geometry.domain import DomainBlock, DomainGeometry, element_blocks
 from femops.geometry.jacobians import Geometry
-from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
-from femops.operators.integrals.number_types import check_range, largest_of
+from femops.operators.integrals.coefficients import (
+    Coefficient,
+    FormCoefficient,
+    check_range,
+    largest_of,
+)
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.vectors import vector_type

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from femops.forms.form import build, scalars
-from femops.forms.options import FormOptions, built_in
+from femops.forms.form import FormOptions, build, built_in, scalars
 from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -29,7 +28,7 @@ def mass(V: Space, rho: Coefficient = 1.0, **options: Unpack[FormOptions]) -> Op
         Density: a constant, a function of x (dim, n) that returns (n,), an array (ne, nq)
         at the quadrature points, or a field.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
 
     Notes
     -----

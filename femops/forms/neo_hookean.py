@@ -6,8 +6,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from femops.forms.form import check_displacements, scalars
-from femops.forms.options import NonlinearOptions, built_in
+from femops.forms.form import NonlinearOptions, built_in, check_displacements, scalars
 from femops.forms.residual import build_residual
 from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.residual import Residual
@@ -41,7 +40,7 @@ def neo_hookean(
     lam, mu : number, callable, array or GridFunction
         Lame's parameters, in units of stress, of any sign.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
 
     Notes
     -----

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from femops.forms.form import scalars
-from femops.forms.options import NonlinearOptions, built_in
+from femops.forms.form import NonlinearOptions, built_in, scalars
 from femops.forms.residual import build_residual
 from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.residual import Residual
@@ -34,7 +33,7 @@ def p_laplacian(
         Regularisation, in units of the gradient. It is positive, so that the form is smooth where
         the gradient vanishes.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
     """
     given = scalars(positive=True, p=p, epsilon=epsilon)
     return build_residual(_p_laplacian, V, given, options)

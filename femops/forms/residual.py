@@ -12,12 +12,18 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.forms.form import arguments_of, by_domain, check_fields, check_names
-from femops.forms.options import NonlinearOptions, Options, with_options
-from femops.operators.execution.choice import backend_of
-from femops.operators.integrals.coefficients import FormCoefficient
+from femops.forms.form import (
+    NonlinearOptions,
+    Options,
+    arguments_of,
+    by_domain,
+    check_fields,
+    check_names,
+    with_options,
+)
+from femops.operators.execution.host import backend_of
+from femops.operators.integrals.coefficients import FormCoefficient, float_type
 from femops.operators.integrals.nonlinear import NONE, Functionals, NonlinearIntegral
-from femops.operators.integrals.number_types import float_type
 from femops.operators.residual import Residual
 from femops.pointwise.sides import PARTS
 from femops.pointwise.trace import FormFunction
@@ -71,7 +77,7 @@ def residual(
         plasticity. Then one half of the derivatives is computed, and serves for the other half too.
         It is not checked.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
     **coefficients
         See `femops.form`. The call copies them.
 

@@ -8,10 +8,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from femops.forms.form import arguments_of, build_sides
-from femops.forms.options import FormOptions, built_in
+from femops.forms.form import FormOptions, arguments_of, build_sides, built_in
+from femops.geometry.boundary import has_outer
 from femops.geometry.interior import are_joined
-from femops.geometry.outer import has_outer
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, on_several_domains
 from femops.operators.operator import Operator
@@ -54,7 +53,7 @@ def upwind_convection(V: Space, velocity: Coefficient, **options: Unpack[FormOpt
         form uses their mean. On a glued face of a periodic mesh a function of x is evaluated at
         the minus side's x.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.form.Options`.
     """
     given = {"velocity": on_several_domains("velocity", velocity, ((V.dim,),))}
     domains: list[tuple[FormFunction, Arguments]] = []

@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D, Quadrature1D
 from femops.element import Element, tensor_element
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.domain import Domain, DomainGeometry, FaceBlock, Nodal
-from femops.geometry.face_groups import BATCH, size_of_groups
-from femops.geometry.outer import has_outer, listed_are_inner, outer_faces
+from femops.geometry.domain import BATCH, Domain, DomainGeometry, FaceBlock, Nodal, size_of_groups
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
 from femops_common.arguments import as_list, checked, number_of, shown
@@ -30,8 +28,38 @@ from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
 from femops_meshes.side_checks import check_sides
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def are_inner(mesh: Mesh | DistributedMesh) -> NDArray[np.bool_]:
+    """True for each face (nf,) of the mesh, or of this rank's part, that is between elements."""
+    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
+    inner = own.topology.faces[:, 1] >= 0
+    if isinstance(mesh, DistributedMesh):
+        inner[own.topology.entity[tuple(mesh.part.interface.T)]] = True
+    return inner
+
+
+def listed_are_inner(mesh: Mesh | DistributedMesh) -> NDArray[np.bool_]:
+    """True for each face (nb,) that the mesh, or this rank's part, lists between elements."""
+    topology = mesh.topology if isinstance(mesh, Mesh) else mesh.mesh.topology
+    listed: NDArray[np.bool_] = are_inner(mesh)[topology.entity[tuple(topology.boundary_faces.T)]]
+    return listed
+
+
+def outer_faces(mesh: Mesh | DistributedMesh) -> Ints:
+    """Element and ternary code (n, 2) of each outer face of the mesh, or of this rank's part."""
+    topology = mesh.topology if isinstance(mesh, Mesh) else mesh.mesh.topology
+    alone = (topology.faces[:, 0] >= 0) & ~are_inner(mesh)
+    return np.stack([topology.faces[alone, 0], topology.face_codes[alone, 0]], axis=1)
+
+
+def has_outer(mesh: Mesh | DistributedMesh) -> bool:
+    """True if the mesh has outer faces, on any rank."""
+    return bool(len(outer_faces(mesh))) if isinstance(mesh, Mesh) else mesh.has_outer_faces
+
+
+Floats = NDArray[np.float64]
 Attributes = int | str | Iterable[int | str] | None
 
 _FEWEST = 32
@@ -169,7 +197,7 @@ class BoundaryFaces(Domain):
     On a reproducible mesh all faces are ordered by element, then by code.
 
     A mesh may list a face between two elements, for example if it is glued to be periodic. The
-    order of the face's corners determines its element (`femops_meshes.topology.sides`). If both
+    order of the face's corners determines its element (`femops_meshes.topology.entities`). If both
     sides are listed, they count as two faces. On a mesh that ranks share, a rank has only the faces
     of its own elements.
 

@@ -22,15 +22,21 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D, Quadrature1D
 from femops.element import Element, TensorElement, halves_of, tensor_element
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.batching import element_blocks
-from femops.geometry.boundary import face_digits, nodes_inwards
-from femops.geometry.domain import Domain, DomainGeometry, FaceBlock, Nodal
-from femops.geometry.face_groups import BATCH, in_batches, size_of_groups
-from femops.geometry.outer import are_inner
+from femops.geometry.boundary import are_inner, face_digits, nodes_inwards
+from femops.geometry.domain import (
+    BATCH,
+    Domain,
+    DomainGeometry,
+    FaceBlock,
+    Nodal,
+    element_blocks,
+    in_batches,
+    size_of_groups,
+)
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
 from femops_kernels.cpu.in_order import computed_once
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
 from femops_meshes.mesh import Mesh

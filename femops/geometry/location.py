@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Family
 from femops.element import Element, tensor_element
-from femops.geometry.batching import element_blocks
-from femops_meshes.coordinates.interpolation import tensor_apply
-from femops_meshes.coordinates.mapping import adjugates, determinants, geometry_degree
+from femops.geometry.domain import element_blocks
+from femops_meshes.coordinates.mapping import adjugates, determinants, geometry_degree, tensor_apply
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.ordering import hilbert_order
 

@@ -5,10 +5,8 @@ general parts of femops.
 """
 
 from femops.hydro.checkpoint import NUMERICS, PHYSICS, RUN, load_run, run_options, save_run
-from femops.hydro.clock import Clock
 from femops.hydro.integrators import METHODS, Method, method
-from femops.hydro.lagrangian import Fluid, Forces, Lagrangian
-from femops.hydro.merit import rates
+from femops.hydro.lagrangian import Clock, Fluid, Forces, Lagrangian, rates
 from femops.hydro.meshes import MESHES, built_in, grid
 from femops.hydro.problems import PROBLEMS, Problem, problem
 from femops.hydro.simulation import Simulation

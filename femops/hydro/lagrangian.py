@@ -7,7 +7,7 @@ assembled. Its products with 1 and v come from the stress at the quadrature poin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from time import perf_counter
 from typing import Annotated, Any, Literal, final
@@ -20,7 +20,6 @@ from femops.basis import bernstein_coefficients
 from femops.errors import HydroError
 from femops.fields.norms import exact_sum
 from femops.geometry.jacobians import Geometry
-from femops.hydro.clock import Clock
 from femops.hydro.diagnosis import check_density, check_energy
 from femops.hydro.problems import POSITIVE, PointFunction, Problem
 from femops.hydro.qfunctions import corner_force, stress_at_points, work_of
@@ -29,8 +28,37 @@ from femops.parallel import Communicator
 from femops.spaces.functions import evaluate
 from femops.spaces.memory import DeviceLike
 from femops_common.arguments import Count, Degree, Fraction, checked, whole_numbers
-from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.coordinates.mapping import tensor_apply
 from femops_meshes.mesh import check_conforming
+
+
+@final
+@dataclass(frozen=True)
+class Clock:
+    """Seconds and counts of a run's parts, for figures of merit.
+
+    Attributes
+    ----------
+    force, mass, energy : float
+        Seconds in forces (with the stress at points), in solves with the velocity's mass matrix,
+        and in solves with the energy's mass matrix.
+    sweeps, iterations, solves : int
+        Evaluations of forces, iterations of conjugate gradients, evaluations of rates.
+    """
+
+    force: float = 0.0
+    mass: float = 0.0
+    energy: float = 0.0
+    sweeps: int = 0
+    iterations: int = 0
+    solves: int = 0
+
+    def since(self, before: Clock) -> Clock:
+        """Difference from an earlier reading."""
+        return Clock(
+            *(now - then for now, then in zip(astuple(self), astuple(before), strict=True))
+        )
+
 
 Floats = NDArray[np.float64]
 
@@ -706,3 +734,39 @@ def _check_orders(order_kinematic: int, order_thermo: int) -> None:
             f"order_thermo is {order_thermo} beside order_kinematic {order_kinematic}: give at "
             f"most {most}, 3 x order_kinematic - 1: the quadrature points allow no more"
         )
+
+
+_MEGA = 1e-6
+
+
+@checked(HydroError)
+def rates(equations: Lagrangian) -> dict[str, float]:
+    """Rates of the parts of a run, in millions per second.
+
+    One sweep computes both the stress at the points and the forces. So both rates are relative to
+    the same seconds.
+
+    Returns
+    -------
+    dict
+        ``cg_h1``: velocity dofs times iterations. ``cg_l2``: energy dofs times solves. ``forces``:
+        dofs of both times stages. ``update_quad_data``: quadrature points times stages. ``total``:
+        all of this work except ``cg_l2``. Each is divided by its seconds.
+    """
+    clock, V, E = equations.clock, equations.V, equations.E
+    points = V.mesh.num_elements * equations.quadrature.q1d**V.dim
+    mass = _MEGA * V.ndofs * clock.iterations
+    forces = _MEGA * (V.size + E.size) * clock.solves
+    updates = _MEGA * points * clock.sweeps
+    seconds = clock.mass + clock.force
+    return {
+        "cg_h1": _over(mass, clock.mass),
+        "cg_l2": _over(_MEGA * E.size * clock.solves, clock.energy),
+        "forces": _over(forces, clock.force),
+        "update_quad_data": _over(updates, clock.force),
+        "total": _over(mass + forces + updates, seconds),
+    }
+
+
+def _over(work: float, seconds: float) -> float:
+    return work / seconds if seconds > 0.0 else 0.0

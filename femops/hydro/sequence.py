@@ -17,11 +17,12 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.residual import Residual
 from femops.solvers.cg_solver import CGSolver, ended_solves, solves_instruction
 from femops.spaces.base import Space
 from femops.spaces.product import Product
+from femops_kernels.compiled import Instruction
 from femops_kernels.cpu.sequence import (
     HostSequence,
     blocks_instruction,
@@ -29,7 +30,6 @@ from femops_kernels.cpu.sequence import (
     sum_instruction,
 )
 from femops_kernels.exclusive import Exclusive, together
-from femops_kernels.instruction import Instruction
 
 Floats = NDArray[np.float64]
 _MOST_SCALARS = 256

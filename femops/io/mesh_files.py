@@ -14,8 +14,7 @@ from femops.errors import FileError
 from femops.io.atomic import checked_path
 from femops.io.gmsh.file import begins_like_gmsh
 from femops.io.gmsh.objects import is_mesh_object, mixed_arrays, object_arrays
-from femops.parallel.collective_checks import check
-from femops.parallel.comm import communicator
+from femops.parallel.comm import check, communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
 from femops_common.arguments import Kind, checked

@@ -4,7 +4,7 @@ from femops.operators.complex_operator import ComplexOperator
 from femops.operators.functional import Functional
 from femops.operators.integrals.history import History
 from femops.operators.integrals.materials import by_attribute
-from femops.operators.levels.cost import Cost
+from femops.operators.levels.level_data import Cost
 from femops.operators.operator import Operator
 from femops.operators.residual import Residual
 

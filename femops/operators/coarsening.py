@@ -10,18 +10,16 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.geometry.batching import element_blocks
+from femops.geometry.domain import element_blocks
 from femops.numbering import local_nodes, ternary_codes
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.integral import Integral
-from femops.operators.integrals.point_data import mode_lanes
 from femops.operators.integrals.ranges import closes
-from femops.operators.integrals.snapshots import Field, Sampled, between_points
-from femops.operators.integrals.state import State
-from femops.operators.integrals.term import DATA_LEVELS, Term
+from femops.operators.integrals.state import Field, Sampled, State, between_points
+from femops.operators.integrals.term import DATA_LEVELS, Term, mode_lanes
 from femops.operators.operator import Operator
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import H1, L2

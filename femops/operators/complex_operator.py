@@ -16,11 +16,11 @@ from femops.operators.execution.vectors import check_many
 from femops.operators.integrals.complex_coefficients import paired
 from femops.operators.integrals.constraints import Constraints, read_only
 from femops.operators.integrals.integral import Integral
-from femops.operators.levels.cost import Cost
+from femops.operators.levels.level_data import Cost
 from femops.operators.matrix_free import ONE_SPACE, MatrixFree
 from femops.operators.operator import Operator
-from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
+from femops.pointwise.sides import Argument, Objects
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_common import html

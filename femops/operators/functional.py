@@ -18,8 +18,7 @@ from femops.operators.integrals.constraints import product_of_factors
 from femops.operators.integrals.nonlinear import ENERGY, NONE, Functionals, NonlinearIntegral
 from femops.operators.residual import Residual
 from femops.operators.sums import Summable
-from femops.pointwise.diagnostics import definition, vector_hint
-from femops.pointwise.trace import FormFunction, name_of
+from femops.pointwise.trace import FormFunction, definition, name_of, vector_hint
 
 
 @final

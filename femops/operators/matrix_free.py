@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 from femops.errors import OperatorError, VectorError
 from femops.fields.multivector import MultiVector
 from femops.operators.assembly.csr import require_memory
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.vectors import (
     check_factor,
     check_many,
@@ -22,7 +22,7 @@ from femops.operators.execution.vectors import (
     checked_vector,
     contiguous_vector,
 )
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.spaces.base import Space
 from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.product import Product

@@ -14,15 +14,14 @@ from scipy.sparse import block_array, csr_array
 
 from femops.errors import OperatorError, VectorError
 from femops.operators.execution.backend import Step
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.integrals.constraints import FREE, Constraints, product_of_factors, read_only
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Sum, Term, updated
 from femops.operators.levels.auto import Auto
-from femops.operators.levels.cost import Cost
 from femops.operators.levels.dispatch import Blocks, check_level, level_data_of
-from femops.operators.levels.level_data import LevelData, same_terms
+from femops.operators.levels.level_data import Cost, LevelData, same_terms
 from femops.operators.matrix_free import MatrixFree, check_sum
 from femops.pointwise.linear import Pair
 from femops.pointwise.sides import base_name

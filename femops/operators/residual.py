@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 from femops.errors import Errors, OperatorError
 from femops.fields.norms import exact_sum, least_element
 from femops.operators.execution.backend import Step
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.execution.vectors import check_output, checked_vector, contiguous_vector
 from femops.operators.integrals.arguments import Arguments
@@ -25,14 +25,13 @@ from femops.operators.integrals.nonlinear import Functionals, NonlinearIntegral
 from femops.operators.integrals.state import State
 from femops.operators.operator import Operator
 from femops.operators.sums import Summable
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_common.arguments import names_checked
-from femops_kernels.compiled import CompiledOperator, Launch
+from femops_kernels.compiled import CompiledOperator, Instruction, Launch
 from femops_kernels.exclusive import Exclusive, together
-from femops_kernels.instruction import Instruction
 
 Ints = NDArray[np.int64]
 

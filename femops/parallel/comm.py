@@ -1,27 +1,112 @@
-"""Communicators: the exchange of data between ranks."""
+"""Communicators: the exchange of data between ranks, and checks on all ranks at once."""
 
 from __future__ import annotations
 
 import io
 import time
 import warnings
+import weakref
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
+from time import perf_counter
 from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import CommunicatorError
+from femops.errors import CommunicatorError, RankError
 from femops.launchers import first_of_launcher, launched
 from femops.parallel import launch
-from femops.parallel.channels import NEW, Kind, Memory, MpiChannel, SilentChannel, Sizes
 from femops.parallel.cores import Node
 from femops_common.arguments import shown
-from femops_kernels.channel import Channel
 from femops_kernels.codegen.notice import NOTICE
+from femops_kernels.compiled import Channel
+
+Sizes = Mapping[int, int]
+"""{rank: count of numbers to send to, or to receive from, the rank}."""
+Kind = np.dtype[Any]
+Memory = tuple[Any, Any]
+"""Flat arrays to send from and to receive into. None stands for a new array of the host."""
+NEW: Memory = (None, None)
+
+
+def pieces(sizes: Sizes, dtype: Kind, whole: Any = None) -> tuple[Any, dict[int, Any]]:
+    """Return a flat array for messages, and a view of each rank's message, by rank."""
+    if whole is None:
+        whole = np.zeros(sum(sizes.values()), dtype)
+    found, begin = {}, 0
+    for rank in sorted(rank for rank, size in sizes.items() if size):
+        found[rank] = whole[begin : begin + sizes[rank]]
+        begin += sizes[rank]
+    return whole, found
+
+
+@final
+class SilentChannel(Channel):
+    """Channel without messages."""
+
+    def __init__(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> None:
+        self.outgoing, _ = pieces(send, dtype, memory[0])
+        self.incoming, _ = pieces(receive, dtype, memory[1])
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def finish(self) -> None:
+        """Do nothing."""
+
+
+@final
+class MpiChannel(Channel):
+    """Channel of persistent MPI requests, with one message for each rank.
+
+    All ranks must make and start their channels in the same order.
+    """
+
+    def __init__(
+        self, raw: Any, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW
+    ) -> None:
+        mpi = launch.mpi()
+        self.outgoing, to = pieces(send, dtype, memory[0])
+        self.incoming, source = pieces(receive, dtype, memory[1])
+        self.waited, self.messages, self.nbytes = 0.0, 0, 0
+        self._to = len(to)
+        self._start, self._wait = mpi.Prequest.Startall, mpi.Request.Waitall
+        # receives first: a message then arrives in its array without a copy
+        self._requests = [
+            raw.Recv_init([piece.view(np.uint8), mpi.BYTE], rank, _TAG)
+            for rank, piece in source.items()
+        ]
+        self._requests += [
+            raw.Send_init([piece.view(np.uint8), mpi.BYTE], rank, _TAG)
+            for rank, piece in to.items()
+        ]
+        weakref.finalize(self, _free, self._requests)
+
+    def start(self) -> None:
+        self._start(self._requests)
+        self.messages += self._to
+        self.nbytes += self.outgoing.nbytes
+
+    def finish(self) -> None:
+        begin = perf_counter()
+        self._wait(self._requests)
+        self.waited += perf_counter() - begin
+
+
+def _free(requests: list[Any]) -> None:
+    """Free the MPI requests of a deleted channel."""
+    if not launch.mpi().Is_finalized():
+        for request in requests:
+            request.Free()
+
+
+# `Mpi.exchange` uses tags 0 and 1
+_TAG = 2
+
 
 Array = NDArray[Any]
 Value = TypeVar("Value", int, float, NDArray[Any])
@@ -406,3 +491,84 @@ def world() -> Communicator:
     if launched()[0] == 1:
         return Serial()
     return communicator(launch.mpi().COMM_WORLD)
+
+
+@contextmanager
+def check(comm: Communicator) -> Iterator[None]:
+    """Raise on all ranks if a rank raises inside the block. So no rank waits forever. Collective.
+
+    All ranks must enter the block. The block must not have collective calls.
+
+    Raises
+    ------
+    RankError
+        On ranks without an error of their own. The message tells which rank failed and why. A rank
+        that failed raises its own error.
+
+    Examples
+    --------
+    >>> from femops.parallel import Serial, check
+    >>> with check(Serial()):
+    ...     order = int("4")
+    """
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as caught:  # noqa: BLE001  (whatever it is)
+        error = caught
+    # the lowest rank that failed, or `size` if none did
+    first = comm.size - comm.max(0 if error is None else comm.size - comm.rank)
+    if first < comm.size:
+        reason = comm.broadcast(f"{type(error).__name__}: {error}", first)
+        if error is not None:
+            raise error
+        raise RankError(f"rank {first} of {comm.size} failed: {reason}")
+
+
+def check_same(
+    comm: Communicator,
+    about: str,
+    facts: Mapping[str, object],
+    root: int = 0,
+    error: type[Exception] = CommunicatorError,
+) -> None:
+    """Raise the same error on all ranks if named facts differ between ranks. Collective.
+
+    Parameters
+    ----------
+    comm : Communicator
+    about : str
+        Subject of the facts, for the message.
+    facts : mapping
+        Values by name, with the same names on all ranks. Values are compared by their ``repr``.
+    root : int
+        Rank with which all other ranks are compared.
+    error : class
+        Error to raise.
+
+    Raises
+    ------
+    error
+        A fact differs. The message names the fact and the ranks.
+    """
+    if comm.size == 1:
+        return
+    mine = [zlib.crc32(repr(fact).encode()) for fact in facts.values()]
+    table = comm.gather_all(np.array(mine, dtype=np.int64))
+    differs = table != table[root]
+    if differs.any():
+        column = int(np.argmax(differs.any(axis=0)))
+        name, fact = list(facts.items())[column]
+        others = np.flatnonzero(differs[:, column])
+        texts = [comm.broadcast(repr(fact), rank) for rank in (root, int(others[0]))]
+        raise error(
+            f"ranks disagree about {about}: {name} is {texts[0]} on rank {root}, but {texts[1]} "
+            f"on {listed(others[:1])} ({len(others)} of {comm.size} differ from rank {root}: "
+            f"{listed(others)}): give all the same"
+        )
+
+
+def listed(ranks: Array) -> str:
+    """Text that lists ranks, at most eight of them."""
+    shown = ", ".join(map(str, ranks[:8].tolist())) + (", ..." if len(ranks) > 8 else "")
+    return f"rank{'s' * (len(ranks) != 1)} {shown}" if len(ranks) else "none"

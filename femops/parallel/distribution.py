@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 import femops_meshes
-from femops.parallel.collective_checks import check, check_same, listed
-from femops.parallel.comm import Communicator, communicator
+from femops.parallel.comm import Communicator, check, check_same, communicator, listed
 from femops.parallel.mesh import DistributedMesh, checksum
 from femops.parallel.scattering import rank_groups, scattered, shares
 from femops_common.arguments import Degree, checked, type_name

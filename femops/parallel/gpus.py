@@ -14,11 +14,9 @@ import numpy as np
 
 from femops.errors import CommunicatorError
 from femops.parallel import launch
-from femops.parallel.channels import Kind, Sizes
-from femops.parallel.collective_checks import check, check_same
-from femops.parallel.comm import Communicator
-from femops_kernels.derived import Derived
+from femops.parallel.comm import Communicator, Kind, Sizes, check, check_same
 from femops_kernels.device import Device, DeviceChannel, Network
+from femops_kernels.exclusive import Derived
 
 CUDA_AWARE = "FEMOPS_CUDA_AWARE_MPI"
 """Environment variable: 1 if MPI can send from memory of GPUs, 0 if not; detected if unset."""

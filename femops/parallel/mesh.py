@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops.parallel.collective_checks import check, check_same
-from femops.parallel.comm import Communicator, communicator
+from femops.parallel.comm import Communicator, check, check_same, communicator
 from femops.parallel.scattering import (
     WIDEST,
     gathered_mesh,
@@ -21,7 +20,7 @@ from femops.parallel.scattering import (
     whole_trees,
 )
 from femops_common.arguments import checked, type_name
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_meshes import Mesh, MeshArgumentError, Part, part_of
 from femops_meshes.checks import array, element_ranges
 from femops_meshes.forest import Forest

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from femops.numbering import entity_offsets
 from femops.parallel.mesh import DistributedMesh
-from femops.parallel.sharing import shared_entities, shared_vertices
-from femops_kernels.derived import Derived
+from femops.parallel.numbering import shared_entities, shared_vertices
+from femops_kernels.exclusive import Derived
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.parts import entity_rows, leaf_mesh
 from femops_meshes.topology.entities import entity_codes

@@ -16,13 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import TraceError
-from femops.pointwise.diagnostics import definition
 from femops.pointwise.expressions.complex_symbols import ComplexSymbol, each
 from femops.pointwise.expressions.graph import Graph, Node
-from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
 from femops.pointwise.linear import LinearQFunction
-from femops.pointwise.sides import TwoSided
-from femops.pointwise.trace import FormFunction, name_of
+from femops.pointwise.sides import Argument, FieldSymbol, Objects, TwoSided
+from femops.pointwise.trace import FormFunction, definition, name_of
 
 
 @final

@@ -22,11 +22,10 @@ from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
 from femops.pointwise.expressions.identities import Identity, identities, letter
 from femops.pointwise.expressions.operations import LAW, RESULT
-from femops.pointwise.field_symbol import Argument, Objects
-from femops.pointwise.sides import shown_name
+from femops.pointwise.sides import Argument, Objects, shown_name
 from femops.pointwise.trace import INVERSE, OTHER, Trace
 from femops_kernels.codegen import cache as kernel_cache
-from femops_kernels.codegen.private import read_private
+from femops_kernels.codegen.cache import read_private
 from femops_kernels.errors import CacheError
 from femops_kernels.laws.law import Law
 

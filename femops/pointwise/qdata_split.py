@@ -18,18 +18,25 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from femops.pointwise.expressions.frontier import dependent, frontier, opened
-from femops.pointwise.expressions.graph import Graph, Node, ancestors, same, substitute
-from femops.pointwise.expressions.guards import guarded
+from femops.pointwise.expressions.graph import (
+    Graph,
+    Node,
+    ancestors,
+    dependent,
+    frontier,
+    guarded,
+    opened,
+    same,
+    substitute,
+)
 from femops.pointwise.expressions.operations import BY_DETERMINANT, FAILING, LAW
 from femops.pointwise.expressions.tensors import adjugate
-from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
-from femops.pointwise.printer import assignments
-from femops.pointwise.qfunction import QFunction
+from femops.pointwise.qfunction import QFunction, assignments
+from femops.pointwise.sides import Argument, Objects
 from femops.pointwise.trace import INVERSE, NORMAL, OTHER, POSITION, WEIGHT, Trace, symbols
-from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 from femops_kernels.pointwise.recording import SLOTS
+from femops_kernels.spec import QFunctionCode, QFunctionInputs
 
 
 def make_program(

@@ -14,7 +14,7 @@ from femops.operators.assembly.csr import require_memory
 from femops.operators.assembly.diagonal import terms_on_diagonal
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.levels.inverse import block_inverse
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.h1_l2 import L2
 from femops_common.arguments import checked

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
-from femops.parallel.collective_checks import check, check_same
+from femops.parallel.comm import check, check_same
 from femops.solvers.complex_systems import RealSystem, pairs_of
 from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Solver

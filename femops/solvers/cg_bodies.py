@@ -12,15 +12,14 @@ import numpy as np
 
 from femops.errors import SolverError
 from femops.operators import Operator
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import MOST_GROWTH, LinearProblem, Vector, natural_norm
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Watch, read_only
-from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve, SolveGroup
-from femops_kernels.vector_updates import Directions
+from femops_kernels.compiled import BREAKDOWN, CONVERGED, Directions, Solve, SolveGroup
 
 _DIVERGES = (
     "the multigrid cycle is found not to be positive after {} iterations, so it diverges on a "

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator, from_pairs
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.call import Column, columns_of, joined, many
 from femops.solvers.cg import Driver, solve_all
@@ -22,8 +22,8 @@ from femops.solvers.convergence import cause_of, warn_of_fields, warn_of_setup, 
 from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info, LinearProblem, checked_preconditioner
 from femops_common.arguments import Count, Fraction, checked, shown
+from femops_kernels.compiled import Instruction
 from femops_kernels.exclusive import Exclusive, together
-from femops_kernels.instruction import Instruction
 
 _End = tuple["CGSolver", LinearProblem, NDArray[Any], Info]
 """Solver, problem of real numbers, its solution (size,) without given values, and the report."""

@@ -18,7 +18,7 @@ from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator, as_pairs, from_pairs
 from femops.operators.execution.vectors import checked_vector
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.solvers.any_preconditioner import check_preconditioner, checked_product, multiplied
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi

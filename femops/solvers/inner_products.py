@@ -12,7 +12,7 @@ from femops.fields.reproducible import exact_totals, group_edges
 from femops.spaces.base import Space
 from femops.spaces.memory import segment_sums
 from femops.spaces.product import Product
-from femops_kernels.cg import Reduction, segment_edges
+from femops_kernels.compiled import Reduction, segment_edges
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

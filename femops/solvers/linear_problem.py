@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
-from femops.parallel.collective_checks import check_same
+from femops.parallel.comm import check_same
 from femops.solvers.any_preconditioner import as_preconditioner
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.watch import Callback
 from femops_common import html
-from femops_kernels.cg import LEAST_NORM
+from femops_kernels.compiled import LEAST_NORM
 
 Vector = NDArray[Any]
 # Powers of two up to which sums of squares, and of products with A, are well in float32's range.

@@ -24,7 +24,7 @@ from femops.solvers.singular import entry_round_off, singular_cause
 from femops.solvers.watch import Callback, Progress, Watch, read_only
 from femops_common import html
 from femops_common.arguments import Count, Fraction, NotNegative, checked
-from femops_kernels.cg import LEAST_NORM
+from femops_kernels.compiled import LEAST_NORM
 
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
 _FORCING, _GAMMA = 0.1, 0.9

@@ -16,20 +16,18 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError, SpaceError, TraceError
 from femops.forms import load, mass
 from femops.forms.form import check_names
-from femops.geometry.batching import element_blocks
-from femops.geometry.jacobians import Geometry
-from femops.geometry.legendre import LegendreGeometry
+from femops.geometry.domain import element_blocks
+from femops.geometry.jacobians import Geometry, LegendreGeometry
 from femops.operators.execution.backend import Step
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.term import Term
-from femops.pointwise.diagnostics import definition
 from femops.pointwise.qdata_split import NonlinearQFunction
-from femops.pointwise.trace import FormFunction, name_of, trace
+from femops.pointwise.trace import FormFunction, definition, name_of, trace
 from femops.solvers.cg import cg
 from femops.solvers.jacobi import jacobi
 from femops.spaces.base import GridFunction, Space
@@ -38,7 +36,7 @@ from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 from femops_common.arguments import Fraction, checked, shown
 from femops_kernels.cpu.machine import lane_width
-from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.coordinates.mapping import tensor_apply
 
 Floats = NDArray[np.float64]
 _SAFE = 400  # powers of two whose sums of squares are well in the range of float64

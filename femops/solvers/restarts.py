@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.watch import Watch, read_only
 

@@ -6,8 +6,7 @@ import sys
 import warnings
 
 from femops.errors import ConvergenceWarning
-from femops.parallel.collective_checks import check
-from femops.parallel.comm import Communicator
+from femops.parallel.comm import Communicator, check
 
 _PACKAGES = frozenset({"femops", "femops_kernels", "femops_meshes", "femops_common"})
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
-from femops.parallel.collective_checks import check
-from femops.parallel.comm import Communicator, Serial
+from femops.parallel.comm import Communicator, Serial, check
 from femops.spaces.memory import HasMemory
 from femops_common.arguments import check_takes
 

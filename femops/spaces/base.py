@@ -16,10 +16,9 @@ from numpy.typing import DTypeLike, NDArray
 from femops.basis import MOST_POINTS, Basis1D, Family, Points, Quadrature1D, gauss, whole_number
 from femops.element import Element, tensor_element
 from femops.errors import ProbeError, SpaceError
-from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import Attributes, chosen
-from femops.geometry.jacobians import Geometry, cells, physical_gradient
-from femops.geometry.legendre import LegendreGeometry
+from femops.geometry.domain import element_blocks
+from femops.geometry.jacobians import Geometry, LegendreGeometry, cells, physical_gradient
 from femops.geometry.location import locate
 from femops.parallel.comm import communicator, warn_of_copies
 from femops.parallel.halo import Halo
@@ -36,8 +35,7 @@ from femops_common.arguments import checked, names_checked, whole_numbers
 from femops_common.hints import did_you_mean
 from femops_kernels.device import Device
 from femops_meshes.coordinates.hanging import nodal_halves
-from femops_meshes.coordinates.interpolation import equispaced
-from femops_meshes.coordinates.mapping import positions
+from femops_meshes.coordinates.mapping import equispaced, positions
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
 from femops_meshes.parents import parents_of

@@ -13,18 +13,18 @@ from femops.errors import SpaceError
 from femops.geometry.boundary import (
     Attributes,
     BoundaryFaces,
+    are_inner,
     asked_attributes,
     boundary_attributes,
     face_digits,
     nodes_inwards,
 )
-from femops.geometry.outer import are_inner
 from femops.numbering import distinct, local_nodes
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.hanging import behind_faces, on_faces
 from femops.spaces.restriction import ElementRestriction
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_meshes.mesh import Mesh
 
 _faces = Derived[Mesh, BoundaryFaces](weak=True)

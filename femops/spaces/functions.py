@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import FemopsError, SpaceError
 from femops.geometry.domain import DomainBlock
-from femops.pointwise.diagnostics import line_of
+from femops.pointwise.trace import line_of
 from femops.spaces.restriction import refuse_unreadable
 from femops_common.arguments import call_with_arrays, check_takes, plain_numbers, shown, type_name
 

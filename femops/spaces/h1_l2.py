@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from femops.basis import Family
 from femops.errors import SpaceError
-from femops.geometry.boundary import asked_attributes, chosen, listed_faces
-from femops.geometry.outer import outer_faces
+from femops.geometry.boundary import asked_attributes, chosen, listed_faces, outer_faces
 from femops.numbering import boundary_nodes, h1_numbering
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
 from femops.spaces.base import AnyMesh, BoundaryPart, Space

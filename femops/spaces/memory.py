@@ -14,8 +14,7 @@ from femops.errors import SpaceError, VectorError
 from femops.parallel.comm import Communicator, communicator
 from femops.parallel.gpus import rank_device
 from femops.spaces.restriction import FLOAT_TYPES, host_array, type_cure
-from femops_common.arguments import Kind
-from femops_common.memory import available_memory
+from femops_common.arguments import Kind, available_memory
 from femops_kernels.device import Device
 from femops_kernels.errors import KernelError
 from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array
@@ -163,7 +162,7 @@ class Memory(ABC):
     ) -> None:
         """Set old = scales (a product + factors extra) + b current + c old.
 
-        Arrays are (rows, width), scales (rows,). See `femops_kernels.cpu.three_term.step`.
+        Arrays are (rows, width), scales (rows,). See `femops_kernels.cpu.weighted_sums.step`.
         """
 
 
@@ -230,7 +229,7 @@ class HostMemory(Memory):
         scales: NDArray[Any] | None = None,
         extra: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
-        from femops_kernels.cpu.three_term import step  # compilers are loaded when they are used
+        from femops_kernels.cpu.weighted_sums import step  # compilers are loaded when they are used
 
         unaligned = old.shape[1] * old.itemsize % ALIGNMENT  # rows begin within cache lines
         (three_term if unaligned else step)(old, product, current, coefficients, scales, extra)
@@ -335,7 +334,9 @@ class DeviceMemory(Memory):
         scales: NDArray[Any] | None = None,
         extra: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
-        from femops_kernels.cuda.three_term import step  # compilers are loaded when they are used
+        from femops_kernels.cuda.weighted_sums import (
+            step,  # compilers are loaded when they are used
+        )
 
         step(self.device, old, product, current, coefficients, scales, extra)
 

@@ -14,7 +14,7 @@ from femops.parallel.neighbours import neighbours
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.base import Space
 from femops.spaces.restriction import ElementRestriction
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_meshes.coordinates.hanging import HangingNodes
 
 Ints = NDArray[np.int64]

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.errors import OperatorError, SpaceError, VectorError
-from femops.geometry.batching import element_blocks
+from femops.geometry.domain import element_blocks
 from femops.numbering import distinct, first_positions
-from femops_common.arguments import array_of, checked, refusal, refuse_masked, shown
-from femops_common.memory import check_memory
+from femops_common.arguments import array_of, check_memory, checked, refusal, refuse_masked, shown
 from femops_kernels.cpu.in_order import in_order
 from femops_meshes.coordinates.hanging import HangingNodes
 

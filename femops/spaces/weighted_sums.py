@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from femops.errors import VectorError
 from femops.spaces.memory import HOST, DeviceMemory, Memory
+from femops_kernels.compiled import WeightedSum
 from femops_kernels.device import Device
 from femops_kernels.errors import KernelError
-from femops_kernels.vector_updates import WeightedSum
 
 Vector = NDArray[Any]
 Term = tuple[float, Vector]

@@ -23,7 +23,7 @@ from femops.tensor.pairs import steps_of
 from femops.tensor.places import check_devices
 from femops_common.arguments import checked
 from femops_kernels.codegen import cache as kernel_cache
-from femops_kernels.codegen.private import read_private
+from femops_kernels.codegen.cache import read_private
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.limits import Limits
 from femops_kernels.cuda.rates import Rates

@@ -14,9 +14,8 @@ from femops_meshes.errors import (
     MeshTopologyError,
 )
 from femops_meshes.formats.mfem import mfem_h1_dofs, read_mfem, write_mfem
-from femops_meshes.formats.readers import read_mesh
-from femops_meshes.generators.axes import scrambled
-from femops_meshes.generators.boxes import box, box_part
+from femops_meshes.formats.mfem_reader import read_mesh
+from femops_meshes.generators.boxes import box, box_part, scrambled
 from femops_meshes.generators.curved_domains import ball, cylinder, disc, l_shape, shell
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.partition import Partition, partition

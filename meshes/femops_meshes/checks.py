@@ -7,11 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops_common.arguments import array_of, number_of, numbers_of, refusal, shown
-from femops_meshes.coordinates.interpolation import gauss_legendre
-from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
+from femops_meshes.coordinates.mapping import (
+    determinants,
+    gauss_legendre,
+    geometry_degree,
+    jacobians,
+)
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
-from femops_meshes.topology.entities import entity_corners
-from femops_meshes.topology.sides import looks_out, outward_corners
+from femops_meshes.topology.entities import entity_corners, looks_out, outward_corners
 from femops_meshes.topology.topology import Topology, check_dangling, listed
 
 Floats = NDArray[np.float64]

@@ -14,24 +14,21 @@ from femops_common.hints import OF_MESHES
 from femops_meshes import checks, refinement
 from femops_meshes.coarsening import Coarsening, halved
 from femops_meshes.coordinates.hanging import HangingNodes, nodal_halves, with_larger_nodes
-from femops_meshes.coordinates.interpolation import (
-    gauss_legendre,
-    gauss_lobatto,
-    lagrange_matrix,
-    tensor_apply,
-)
 from femops_meshes.coordinates.mapping import (
     determinants,
     face_centers,
+    gauss_legendre,
+    gauss_lobatto,
     geometry_degree,
     jacobians,
+    lagrange_matrix,
     positions,
+    tensor_apply,
 )
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.forest import Forest, whole_trees
 from femops_meshes.names import Named, Names, listing, named_parts, where_true, with_numbers
-from femops_meshes.topology.entities import VTK_CORNERS
-from femops_meshes.topology.sides import outward_corners
+from femops_meshes.topology.entities import VTK_CORNERS, outward_corners
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
 Floats = NDArray[np.float64]

@@ -9,12 +9,15 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_common.memory import check_memory
-from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
-from femops_meshes.coordinates.mapping import geometry_degree
+from femops_common.arguments import check_memory
+from femops_meshes.coordinates.mapping import (
+    gauss_lobatto,
+    geometry_degree,
+    lagrange_matrix,
+    tensor_apply,
+)
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.topology.entities import entity_codes, entity_corners
-from femops_meshes.topology.sides import outward_order
+from femops_meshes.topology.entities import entity_codes, entity_corners, outward_order
 from femops_meshes.topology.topology import Topology
 
 Floats = NDArray[np.float64]

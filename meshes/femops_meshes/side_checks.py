@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from femops_meshes.errors import MeshTopologyError
 from femops_meshes.mesh import Mesh
-from femops_meshes.topology.sides import looks_out
+from femops_meshes.topology.entities import looks_out
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]

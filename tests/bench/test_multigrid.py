@@ -9,7 +9,7 @@ from femops.bench.drawing import draw
 from femops.bench.peers.interface import SOLVERS, why_not
 from femops.bench.solvers import multigrid
 from femops.bench.solvers.multigrid import MESHES, mesh_of, run_beside, run_solve
-from femops.cli.bench import solve as command
+from femops.cli.bench import group as command
 from femops.cli.options import names, numbers
 from femops.errors import OperatorError
 

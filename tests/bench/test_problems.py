@@ -7,7 +7,7 @@ import pytest
 
 from femops.bench.problems import MESHES, PROBLEMS, default_dofs, make_mesh, make_space
 from femops.errors import OperatorError
-from femops.geometry.legendre import (
+from femops.geometry.jacobians import (
     EXACT,
     LegendreGeometry,
     element_modes,

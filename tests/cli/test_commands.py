@@ -17,7 +17,7 @@ from femops.bench.gpu import GpuSettings
 from femops.bench.scaling import Settings
 from femops.bench.tensor import products
 from femops.cli.app import build, explained
-from femops.cli.bench import gpu, operators, scaling
+from femops.cli.bench import gpu, group, operators
 from femops.cli.options import names, numbers
 from femops.cli.output import Output, quantity
 from femops_meshes import write_mfem
@@ -183,11 +183,11 @@ def test_defaults_of_bench_are_those_of_the_library():
     """Commands state them, as they load nothing before they run."""
     assert list(operators.PROBLEMS) == list(femops.bench.PROBLEMS)
     assert names(operators.MESHES) == list(femops.bench.MESHES)
-    for command, settings in ((scaling.scaling, Settings()), (gpu.gpu, GpuSettings())):
+    for command, settings in ((group.scaling, Settings()), (gpu.gpu, GpuSettings())):
         given = inspect.signature(command).parameters
         for option, attribute in (("problem", "problems"), ("mesh", "meshes")):
             assert names(given[option].default) == list(getattr(settings, attribute))
-    stated = {name: p.default for name, p in inspect.signature(scaling.scaling).parameters.items()}
+    stated = {name: p.default for name, p in inspect.signature(group.scaling).parameters.items()}
     assert numbers(stated["ranks"]) == list(Settings().ranks)
     same = ("order", "level", "weak", "rounds")
     assert [stated[name] for name in same] == [getattr(Settings(), name) for name in same]

@@ -10,7 +10,7 @@ from threading import Barrier, Event
 
 import pytest
 
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from support.garbage import collect
 
 

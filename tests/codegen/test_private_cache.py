@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from femops_kernels.codegen import cache, native, private
-from femops_kernels.codegen.private import private_folder, read_private
+from femops_kernels.codegen import cache, native
+from femops_kernels.codegen.cache import private_folder, read_private
 from femops_kernels.errors import CacheError
 
 ANOTHER = 54321
@@ -25,7 +25,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 @pytest.fixture(autouse=True)
 def crowd(monkeypatch):
     """Every group has members, whoever runs the tests."""
-    monkeypatch.setattr(private, "_own_group", lambda path, group: False)
+    monkeypatch.setattr(cache, "_own_group", lambda path, group: False)
 
 
 # --- Folders and files ----------------------------------------------------------------------------
@@ -133,10 +133,10 @@ def test_a_group_of_one(monkeypatch, tmp_path, name, members, access_list, alone
     groups = [group, SimpleNamespace(**vars(group) | others)]  # a number may have two entries
     users = [user, SimpleNamespace(**vars(user) | others)]
     calls = {"getgrgid": lambda number: group, "getgrall": lambda: groups}
-    monkeypatch.setattr(private, "grp", SimpleNamespace(**calls))
+    monkeypatch.setattr(cache, "grp", SimpleNamespace(**calls))
     calls = {"getpwuid": lambda number: user, "getpwall": lambda: users}
-    monkeypatch.setattr(private, "pwd", SimpleNamespace(**calls))
-    monkeypatch.setattr(private, "_has_access_list", lambda path: access_list)
+    monkeypatch.setattr(cache, "pwd", SimpleNamespace(**calls))
+    monkeypatch.setattr(cache, "_has_access_list", lambda path: access_list)
     tmp_path.chmod(0o770)
     if alone:
         assert private_folder(tmp_path) == tmp_path.resolve()

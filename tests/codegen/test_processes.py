@@ -425,13 +425,13 @@ for first, second in (
 
 
 def test_no_fork_inherits_a_lock_that_a_thread_holds(run, warm):
-    run(SOLVES, warm, "from femops_kernels.derived import Derived\n" + PROGRAM)
+    run(SOLVES, warm, "from femops_kernels.exclusive import Derived\n" + PROGRAM)
 
 
 THREADS = """
 import os, signal, threading
 from concurrent.futures import ThreadPoolExecutor
-from femops_kernels.cpu.cg.cg import ConjugateGradients
+from femops_kernels.cpu.cg import ConjugateGradients
 def one_operator(threads):
     # used by four Python threads at a time it gives each its own answer
     set_threads(threads)

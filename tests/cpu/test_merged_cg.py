@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops_kernels.cg import BREAKDOWN, CONVERGED
-from femops_kernels.cpu.cg import merged as sweeps
-from femops_kernels.cpu.cg.cg import ConjugateGradients
+from femops_kernels.compiled import BREAKDOWN, CONVERGED
+from femops_kernels.cpu import cg as sweeps
+from femops_kernels.cpu.cg import ConjugateGradients
 from femops_kernels.cpu.machine import max_threads, set_threads
 from support import fixtures
 from support.cases.kernels import bend, smooth, turned

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from femops_kernels.cpu.system_threads import PosixThreads, WindowsThreads, threads_of
-from femops_kernels.cpu.thread_pool import Team
+from femops_kernels.cpu.thread_pool import PosixThreads, Team, WindowsThreads, threads_of
 from femops_kernels.errors import KernelError
 from femops_kernels.simd import threads as layout
 from support.kernels import compiled
@@ -68,9 +67,9 @@ import sys
 import numpy as np
 sys.path.insert(0, {tests!r})
 from cpu.test_system_threads import Windows
-from femops_kernels.cpu import system_threads, thread_pool
+from femops_kernels.cpu import thread_pool
 windows = Windows()
-system = system_threads.WindowsThreads(windows, lambda: 8)
+system = thread_pool.WindowsThreads(windows, lambda: 8)
 thread_pool.system_threads = lambda: system
 from cpu.test_team import run, meeting
 for k in range(2000):

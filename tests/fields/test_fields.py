@@ -9,7 +9,7 @@ import pytest
 import femops
 from femops import H1, L2, GridFunction, h1_error, h1_seminorm_error, integrate, l2_error, l2_norm
 from femops.errors import SpaceError, VectorError
-from femops.geometry import batching
+from femops.geometry import domain
 from support.cases.meshes import MESHES, bend
 
 
@@ -84,7 +84,7 @@ def test_interpolation_converges_at_the_right_rate(kind, family, dim, p):
 
 
 def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(batching, "BLOCK_POINTS", 4096)
+    monkeypatch.setattr(domain, "BLOCK_POINTS", 4096)
     space = H1(femops.box((10, 10, 10)), 2)
     u = space.interpolate(1.0)
     space.restriction.owner  # noqa: B018

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import femops
 from femops import H1, L2, Mesh, Probe
 from femops.errors import FemopsError, GeometryError, ProbeError, SpaceError, VectorError
-from femops.geometry import batching
+from femops.geometry import domain
 from femops.geometry.location import Boxes
 from support.cases.meshes import MESHES, PERIODIC, bend
 from support.oracles import naive as oracle
@@ -159,7 +159,7 @@ def test_one_point_and_none():
 
 
 def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(batching, "BLOCK_POINTS", 4096)
+    monkeypatch.setattr(domain, "BLOCK_POINTS", 4096)
     mesh = femops.box((1, 1, 1), order=8)
     x = RNG.uniform(0.1, 0.4, (40, 3))
     tracemalloc.start()

@@ -10,7 +10,7 @@ import pytest
 import femops
 from femops.errors import OperatorError, TraceError, VectorError
 from femops.operators.coarsening import in_precision
-from femops.operators.execution import filling
+from femops.operators.execution import host
 
 
 def wavy(x):
@@ -206,8 +206,8 @@ def test_a_jacobian_keeps_its_state():
 def test_sweeps_fill_what_depends_on_the_fields(monkeypatch):
     """Of each state by one sweep over all of them."""
     filled = []
-    plain = filling._run
-    monkeypatch.setattr(filling, "_run", lambda *given: filled.append(plain(*given)))
+    plain = host._run
+    monkeypatch.setattr(host, "_run", lambda *given: filled.append(plain(*given)))
 
     def warm(v, e):
         return {
@@ -221,7 +221,7 @@ def test_sweeps_fill_what_depends_on_the_fields(monkeypatch):
     u, x = rng.standard_normal(W.size), rng.standard_normal(W.size)
     expected = F.jacobian(u) @ x
     assert not filled
-    monkeypatch.setattr(filling, "_COMPILED_FROM", 0)
+    monkeypatch.setattr(host, "_COMPILED_FROM", 0)
     for state in (u, -u, u):
         found = F.jacobian(state) @ x
     assert len(filled) == 3
@@ -230,7 +230,7 @@ def test_sweeps_fill_what_depends_on_the_fields(monkeypatch):
 
 def test_lanes_of_another_width_have_numbers_of_their_own(monkeypatch):
     """What one form's derivatives share at points is by lane."""
-    monkeypatch.setattr(filling, "_COMPILED_FROM", 0)
+    monkeypatch.setattr(host, "_COMPILED_FROM", 0)
     W = product((3, 4))
     F = femops.residual(lambda v, e: {"v": {"grad": (1 + v @ v) * v.grad}}, W, lanes=2)
     A = F.jacobian(np.random.default_rng(7).standard_normal(W.size))["v", "v"]

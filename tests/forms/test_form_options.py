@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.forms.options import FormOptions, NonlinearOptions, Options
+from femops.forms.form import FormOptions, NonlinearOptions, Options
 
 BILINEAR = {
     femops.mass: (),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.operators.execution import diagonal
+from femops.operators.execution import host
 from femops.parallel import Serial
 from support.cases.kernels import smooth
 from support.cases.meshes import bend, scrambled_box
@@ -137,7 +137,7 @@ def test_messages_have_the_layers_that_faces_need(comm: Any, family: str, layers
 )
 def test_the_same_bits(comm: Any, mesh: str, family: str, monkeypatch: Any) -> None:
     """Of an L2 space on a reproducible mesh, also where some ranks have no elements."""
-    monkeypatch.setattr(diagonal, "_COMPILED_FROM", 0)
+    monkeypatch.setattr(host, "_COMPILED_FROM", 0)
 
     def everything(mesh: Any) -> tuple[Any, float, list[Any]]:
         A = jumps(mesh, family)

@@ -7,7 +7,7 @@ from scipy.sparse.linalg import spsolve
 import femops
 from femops.operators.integrals.chunks import plans
 from femops.spaces.side_space import side_space
-from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.coordinates.mapping import tensor_apply
 from support.cases.meshes import bend, scrambled_box
 from support.cuda.host_device import host_device
 from support.oracles.interior import Oracle
@@ -135,7 +135,7 @@ def test_against_another_basis(mesh, p, ncomp, family, dtype):
     ],
 )
 def test_diagonals_and_levels(mesh, monkeypatch):
-    monkeypatch.setattr(femops.operators.execution.diagonal, "_COMPILED_FROM", 0)
+    monkeypatch.setattr(femops.operators.execution.host, "_COMPILED_FROM", 0)
     V = femops.L2(MESHES[mesh](), 2, family="hermite")
     A = femops.form(all_parts, V, faces="interior", k=1.5) + femops.mass(V)
     matrix, x = A.assemble(), random(V.size)

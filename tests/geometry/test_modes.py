@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from numpy.polynomial import Legendre
 
 import femops
-from femops.geometry.jacobians import ElementClass, classify
-from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degrees, mode_values
+from femops.geometry.jacobians import (
+    ElementClass,
+    LegendreGeometry,
+    classify,
+    element_modes,
+    mode_degrees,
+    mode_values,
+)
 from support.garbage import collect
 from support.oracles.naive import Array, mapping
 

@@ -9,8 +9,7 @@ import pytest
 
 import femops
 from femops.errors import SpaceError
-from femops.geometry.boundary import outer_attributes
-from femops.geometry.outer import has_outer
+from femops.geometry.boundary import has_outer, outer_attributes
 from support.simulated_ranks import on_ranks
 
 BOX = femops.box((2, 1))

@@ -11,8 +11,7 @@ import femops
 from femops.io.gmsh.file import GmshArrays
 from femops.io.gmsh.nodes import ELEMENTS
 from femops.io.gmsh.nodes import KINDS as GMSH_KINDS
-from femops.io.gmsh.reader import mesh_of
-from femops.io.gmsh.splitting import SHAPES, split_simplices
+from femops.io.gmsh.reader import SHAPES, mesh_of, split_simplices
 from femops_meshes import MeshFormatError
 from femops_meshes.coordinates.mapping import determinants, jacobians, positions
 from support.gmsh_files import KINDS, PERIODIC_BOX, document, need_gmsh, run

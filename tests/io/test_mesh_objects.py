@@ -9,7 +9,7 @@ import pytest
 
 import femops
 from femops.io.gmsh.nodes import KINDS
-from femops.io.gmsh.splitting import SHAPES
+from femops.io.gmsh.reader import SHAPES
 from femops_meshes import MeshArgumentError, MeshFormatError
 
 meshio = pytest.importorskip("meshio", reason="meshio is missing")

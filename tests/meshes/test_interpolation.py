@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from femops_meshes import MeshArgumentError
-from femops_meshes.coordinates.interpolation import (
+from femops_meshes.coordinates.mapping import (
     equispaced,
     gauss_legendre,
     gauss_lobatto,

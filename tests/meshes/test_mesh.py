@@ -15,9 +15,15 @@ from femops_meshes import (
     hilbert_order,
     scrambled,
 )
-from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
-from femops_meshes.coordinates.mapping import determinants, jacobians, positions
-from femops_meshes.generators.axes import rotations
+from femops_meshes.coordinates.mapping import (
+    determinants,
+    gauss_lobatto,
+    jacobians,
+    lagrange_matrix,
+    positions,
+    tensor_apply,
+)
+from femops_meshes.generators.boxes import rotations
 from support.oracles.partitions import bend
 
 SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]

@@ -23,8 +23,7 @@ from femops_meshes import (
     scrambled,
     write_mfem,
 )
-from femops_meshes.coordinates.interpolation import equispaced, gauss_legendre, gauss_lobatto
-from femops_meshes.coordinates.mapping import positions
+from femops_meshes.coordinates.mapping import equispaced, gauss_legendre, gauss_lobatto, positions
 from femops_meshes.generators.sample_files import write_samples
 
 

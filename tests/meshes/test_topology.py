@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from femops_meshes import Mesh, MeshTopologyError, ball, box, entity_permutation, scrambled
-from femops_meshes.coordinates.interpolation import gauss_lobatto
-from femops_meshes.coordinates.mapping import positions
-from femops_meshes.generators.axes import rotations, turned_lattice
+from femops_meshes.coordinates.mapping import gauss_lobatto, positions
+from femops_meshes.generators.boxes import rotations, turned_lattice
 from femops_meshes.topology.entities import entity_codes, entity_lattice
 from femops_meshes.topology.topology import Topology, _ranked, translated_entities
 from support.oracles.partitions import bend

@@ -5,8 +5,8 @@ import pytest
 
 import femops
 from femops.errors import OperatorError, VectorError
+from femops_kernels import spec
 from femops_kernels.cpu import machine
-from femops_kernels.pointwise import qfunction
 from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array
 from support.cases.kernels import bend, smooth
 from support.cases.levels import LEVELS
@@ -152,7 +152,7 @@ def test_points_in_registers_and_in_memory_give_the_same(make, monkeypatch):
     x = columns(make(V), ODD)
     short = make(V, smooth)
     many, one = short @ x, short @ x[:, 0]
-    monkeypatch.setattr(qfunction, "MOST_REPEATED", 0)
+    monkeypatch.setattr(spec, "MOST_REPEATED", 0)
     long = make(V, smooth)
     assert np.abs(long @ x - many).max() < 1e-14 * np.abs(many).max()
     assert np.abs(long @ x[:, 0] - one).max() < 1e-14 * np.abs(one).max()

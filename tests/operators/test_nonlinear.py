@@ -72,7 +72,7 @@ def test_sweeps_compute_what_numpy_keeps_at_points(name, monkeypatch):
     u = 0.01 * np.random.default_rng(1).standard_normal(V.size)
     form = FORMS[name][0](V)
     expected = form.jacobian(u).summands[0][1].data.points
-    monkeypatch.setattr("femops.operators.execution.filling._COMPILED_FROM", 0)
+    monkeypatch.setattr("femops.operators.execution.host._COMPILED_FROM", 0)
     found = form.jacobian(u)
     points = found.summands[0][1].data.points
     assert points is not expected

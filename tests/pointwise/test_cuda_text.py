@@ -22,10 +22,10 @@ from femops.pointwise import (
 )
 from femops.pointwise.expressions.graph import Graph, ancestors
 from femops.pointwise.expressions.operations import BINARY, COMPARE, UNARY
-from femops.pointwise.printer import NUMPY_FUNCTIONS
 from femops.pointwise.qdata_split import make_program
-from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
+from femops.pointwise.qfunction import NUMPY_FUNCTIONS
 from femops_kernels.pointwise.recording import FUNCTIONS
+from femops_kernels.spec import QFunctionCode, QFunctionInputs
 
 POINTS = 8
 SCALAR = CoefficientShape(())

@@ -13,7 +13,7 @@ from femops.errors import TraceError
 from femops.pointwise.expressions import operations, tensors
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, ancestors, substitute
-from femops.pointwise.printer import evaluate
+from femops.pointwise.qfunction import evaluate
 
 UNARY = [getattr(np, name) for name in operations.UNARY if hasattr(np, name)] + [
     np.abs,

@@ -6,7 +6,7 @@ import pytest
 import femops
 from femops.pointwise.expressions.derivative import derivatives, gradients
 from femops.pointwise.expressions.graph import Graph, ancestors
-from femops.pointwise.printer import evaluate
+from femops.pointwise.qfunction import evaluate
 
 UNARY = ["sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "abs"]
 UNARY += ["exp2", "expm1", "log2", "log10", "log1p"]

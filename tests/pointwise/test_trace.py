@@ -24,8 +24,8 @@ from femops.pointwise import (
     trace,
 )
 from femops.pointwise.expressions.graph import Graph
-from femops.pointwise.printer import assignments, evaluate
-from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
+from femops.pointwise.qfunction import assignments, evaluate
+from femops_kernels.spec import QFunctionCode, QFunctionInputs
 
 POINTS = 6
 DIMS = [1, 2, 3]

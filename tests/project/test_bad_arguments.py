@@ -10,7 +10,7 @@ import pytest
 import femops
 from femops.basis import MOST_DEGREE
 from femops.errors import SpaceError
-from femops_common import memory
+from femops_common import arguments
 
 V = femops.H1(femops.box((2, 2)), 2)
 A = femops.mass(V)
@@ -124,8 +124,8 @@ def test_what_is_just_right():
 def test_sizes_are_compared_with_the_memory(monkeypatch):
     """Before it runs out, and only what must be there at once is counted."""
     mesh = femops.box((10, 10, 10))
-    monkeypatch.setattr(memory, "_SMALL", 0)
-    monkeypatch.setattr(memory, "available_memory", lambda: 1000 * 17**3 * 8)
+    monkeypatch.setattr(arguments, "_SMALL", 0)
+    monkeypatch.setattr(arguments, "available_memory", lambda: 1000 * 17**3 * 8)
     with pytest.raises(SpaceError, match=r"order 16 with 1 component.* on 1000 elements"):
         femops.H1(mesh, 16)
     with pytest.raises(femops.errors.GeometryError, match="900 points in each direction needs"):

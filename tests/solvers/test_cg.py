@@ -8,7 +8,7 @@ import pytest
 import femops
 from femops.errors import ConvergenceWarning, SolverError
 from femops.solvers import cg_bodies
-from femops_kernels.cpu.cg.cg import ConjugateGradients
+from femops_kernels.cpu.cg import ConjugateGradients
 from femops_kernels.cpu.operators import HostOperator
 
 

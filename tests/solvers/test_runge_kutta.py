@@ -9,8 +9,7 @@ import pytest
 
 import femops
 from femops.errors import SolverError
-from femops.solvers.runge_kutta import METHODS, PAIRS, _stages
-from femops.solvers.stage_vectors import StageVectors
+from femops.solvers.runge_kutta import METHODS, PAIRS, StageVectors, _stages
 
 ORDERS = {"ssp2": 2, "ssp3": 3, "rk4": 4, "lsrk4": 4}
 

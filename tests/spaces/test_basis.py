@@ -8,7 +8,7 @@ import pytest
 
 from femops.basis import Basis1D, Quadrature1D, gauss, lobatto
 from femops.errors import BasisError
-from femops_meshes.coordinates.interpolation import gauss_legendre, gauss_lobatto, tensor_apply
+from femops_meshes.coordinates.mapping import gauss_legendre, gauss_lobatto, tensor_apply
 from support.oracles import naive
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import femops
 from femops.errors import OperatorError
-from femops.spaces.turned_sides import sides_turn
+from femops.spaces.side_space import sides_turn
 
 UPPER = (1.0, 3.0, 2.0)
 

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix
+from femops_meshes.coordinates.mapping import gauss_lobatto, lagrange_matrix
 
 TYPES = {
     1: {1: 1, 2: 8, 3: 26, 4: 27, 5: 28, 6: 62, 7: 63, 8: 64, 9: 65, 10: 66},

@@ -9,10 +9,9 @@ import warnings
 
 import numpy as np
 
-from femops.parallel.channels import pieces
-from femops.parallel.comm import Communicator
+from femops.parallel.comm import Communicator, pieces
 from femops.parallel.cores import Node
-from femops_kernels.channel import Channel
+from femops_kernels.compiled import Channel
 
 
 def _unlocked(self, instance, owner=None):

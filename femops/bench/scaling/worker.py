@@ -29,7 +29,7 @@ from femops.errors import OperatorError
 from femops.fields.multivector import MultiVector
 from femops.operators import Operator
 from femops.parallel import Communicator, DistributedMesh, cores, world
-from femops.parallel.channels import MpiChannel
+from femops.parallel.comm import MpiChannel
 from femops.spaces.h1_l2 import H1
 from femops_kernels.compiled import CompiledOperator, DistributedOperator, Panels
 from femops_kernels.cpu import machine

@@ -14,7 +14,7 @@ from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, Progress, check_
 from femops.bench.timing import call_seconds, in_turns, median_seconds, medians, repeated
 from femops.operators import Operator
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.cg.cg import ConjugateGradients
+from femops_kernels.cpu.cg import ConjugateGradients
 from femops_kernels.cpu.operators import HostOperator
 
 PROBLEM = PROBLEMS["bp1"]

@@ -15,7 +15,7 @@ import femops
 from femops.cli.problems.krylov import solution
 from femops.cli.problems.manufactured import AnyMesh, Field, Waves
 from femops.errors import MissingExtraError, SpaceError
-from femops.geometry.outer import has_outer
+from femops.geometry.boundary import has_outer
 from femops.solvers.watch import Progress
 
 Vector = NDArray[np.float64]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,10 +22,97 @@ from femops.cli.options import (
     paragraphs,
     refuse,
     set_threads,
+    share_mesh,
+    whole_number,
 )
-from femops.cli.output import Output, one_line_warnings
-from femops.cli.remap.run import run_problem
-from femops.cli.remap.verify import verify_runs
+from femops.cli.output import Output, check_files, columns, one_line_warnings
+
+if TYPE_CHECKING:
+    from femops.parallel import Communicator, DistributedMesh
+    from femops_meshes import Mesh
+
+
+def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
+    """Run a problem to its end, and report. Collective."""
+    from femops.hydro.remap import Advection, advection_problem
+    from femops.io import picture
+    from femops.parallel import check, world
+
+    if len(what) != 1:
+        wrong = f"got {len(what)} problems: give one, or --verify"
+        raise typer.BadParameter(wrong, param_hint="PROBLEM")
+    comm = world()
+    with check(comm):
+        check_files((given["picture"], ".png"))
+    problem = advection_problem(whole_number(0, hint="PROBLEM")(what[0]))
+    mesh = _mesh(given["mesh"], given["refine"], problem.mesh, comm)
+    numbers = given["order"], given["t_final"], given["dt"]
+    methods = {name: given[name] for name in ("mesh_order", "ho", "lo", "fct")}
+    name, end = f"problem {problem.number}", 1.0 if problem.moves_mesh else given["t_final"]
+    with output.working(f"{name}: making matrices") as update:
+        run = Advection(problem, mesh, *numbers, **methods)
+        begin = perf_counter()
+        found = run.run(lambda t, _: update(f"{name}: t = {t:.4f} of {end:g}"))
+    facts = {
+        "problem": problem.number,
+        "elements": mesh.num_elements,
+        "dofs": run.space.global_size,
+        "steps": found.steps,
+        "mass": found.mass,
+        "mass_change": found.mass - found.mass_before,
+        "min": found.minimum,
+        "max": found.maximum,
+        "seconds": perf_counter() - begin,
+    }
+    output.json(facts)
+    output.named(f"Advection: problem {problem.number}", facts)
+    if given["picture"] is not None:
+        function = run.function(found)
+        drawn = picture(given["picture"], function.space, function.vector, name="u")
+        output.say(f"wrote {drawn}")
+
+
+def _mesh(
+    name: str | None, refine: int, default: str, comm: Communicator
+) -> Mesh | DistributedMesh:
+    from femops.hydro.remap import ADVECTION_MESHES, advection_mesh
+    from femops.parallel import distribute
+
+    named = default if name is None else name
+    if named not in ADVECTION_MESHES:
+        return share_mesh(named, refine, comm)
+    mesh = advection_mesh(named).refine(refine)
+    return mesh if comm.size == 1 else distribute(mesh, comm)
+
+
+_COLUMNS = columns(
+    "run; mesh; problem; steps; mass: mass .10g; Remhos: mass_remhos .10g; max: max .10f; "
+    "Remhos: max_remhos .10f; seconds: seconds .1f"
+)
+
+
+def verify_runs(output: Output, what: list[str]) -> None:
+    """Repeat published runs (all by default). Print femops' and Remhos' results. Collective."""
+    from femops.errors import HydroError
+    from femops.hydro.remap import PUBLISHED, verify_advection
+    from femops.parallel import world
+
+    numbers = [*map(whole_number(0, hint="--verify"), what)] or list(PUBLISHED)
+    results = []
+    for n in numbers:
+        with output.working(f"run {n}") as update:
+            tell = partial(_tell, update, f"run {n}")
+            results.append(verify_advection(n, tell, world()))
+    output.json(results)
+    output.records("Remhos' published runs", _COLUMNS, results)
+    off = [result["run"] for result in results if not result["agrees"]]
+    if off:
+        raise HydroError(f"runs {', '.join(map(str, off))} are not as published")
+
+
+def _tell(update: Callable[[str], None], what: str, t: float, _: Any) -> None:
+    update(f"{what}: t = {t:.4f}")
+
 
 _WHAT = (
     "0 (a bump) or 5 (shapes with jumps) on a fixed mesh, 10 (a bump) or 14 (a slotted disc) under "

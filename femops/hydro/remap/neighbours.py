@@ -21,7 +21,7 @@ from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import neighbours
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering
-from femops_kernels.channel import Channel
+from femops_kernels.compiled import Channel
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]

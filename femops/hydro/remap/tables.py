@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, gauss
 from femops.geometry.boundary import face_digits
-from femops_meshes.coordinates.interpolation import equispaced
+from femops_meshes.coordinates.mapping import equispaced
 
 Floats = NDArray[np.float64]
 

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from femops.errors import CheckpointError, FemopsError, FileError, SpaceError
 from femops.io.atomic import checked_path, refused, replacing, to_disk
 from femops.numbering import touch_order
-from femops.parallel.collective_checks import check, check_same
-from femops.parallel.comm import Communicator, Serial
+from femops.parallel.comm import Communicator, Serial, check, check_same
 from femops.parallel.mesh import checksum
 from femops.parallel.serial_order import SerialOrder, moved
 from femops.spaces.base import Space
@@ -30,7 +29,7 @@ from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.restriction import Vector
 from femops.spaces.vectors import any_vector, has_complex
 from femops_common.arguments import checked, type_name
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_meshes import Mesh
 from femops_meshes.formats.temporary import regular, unlinked
 

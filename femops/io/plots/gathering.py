@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SpaceError
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.scattering import gathered_mesh
 from femops.spaces.h1_l2 import L2, Space

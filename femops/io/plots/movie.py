@@ -16,11 +16,10 @@ from femops.io.plots.gathering import gathered, shared
 from femops.io.plots.plot import nodal_limits, part_of_field, plot
 from femops.io.plots.sampling import Sampler
 from femops.io.plots.scene import magnitude
-from femops.parallel.collective_checks import check
-from femops.parallel.comm import communicator
+from femops.parallel.comm import check, communicator
 from femops.spaces.h1_l2 import Space
 from femops_common.arguments import checked, shown, type_name
-from femops_meshes.coordinates.interpolation import equispaced
+from femops_meshes.coordinates.mapping import equispaced
 
 _MILLISECONDS = 1000.0
 _LONGEST = 600  # most seconds that a GIF can show a picture

@@ -17,7 +17,7 @@ from femops.io.plots.sampling import Sampler
 from femops.io.plots.scene import magnitude, make_scene
 from femops.io.plots.with_matplotlib import MatplotlibPicture
 from femops.io.plots.with_pyvista import PyVistaPicture, check_pyvista
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space

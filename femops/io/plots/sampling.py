@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from femops.spaces.base import GridFunction
 from femops_meshes import Mesh
-from femops_meshes.coordinates.interpolation import (
+from femops_meshes.coordinates.mapping import (
     equispaced,
     gauss_lobatto,
     lagrange_matrix,

@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.geometry.batching import element_blocks
+from femops.geometry.domain import element_blocks
 from femops.io.plots.sampling import (
     Sampler,
     all_faces,
@@ -18,7 +18,7 @@ from femops.io.plots.sampling import (
     outlines,
     quadrilaterals,
 )
-from femops_meshes.coordinates.interpolation import equispaced
+from femops_meshes.coordinates.mapping import equispaced
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

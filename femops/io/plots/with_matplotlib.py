@@ -25,7 +25,7 @@ from femops.io.plots.scene import (
     points_per_line,
     view_axes,
 )
-from femops_meshes.coordinates.interpolation import equispaced
+from femops_meshes.coordinates.mapping import equispaced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

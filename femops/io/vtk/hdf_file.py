@@ -28,8 +28,7 @@ from femops.errors import FemopsError, FileError, MissingExtraError
 from femops.io.atomic import fill, refused, replacing, to_disk
 from femops.io.vtk.journal import discard_journal, journaled, recover
 from femops.io.vtk.vtu_file import Piece
-from femops.parallel.collective_checks import check
-from femops.parallel.comm import Communicator
+from femops.parallel.comm import Communicator, check
 from femops_meshes.formats.temporary import unlinked
 
 ROOT = "VTKHDF"

@@ -14,8 +14,7 @@ import numpy as np
 from femops.errors import FileError
 from femops.io.atomic import alone_in, is_others_link, make_folder, refused, remove, writing
 from femops.io.vtk.vtu_file import TAIL, Ints, Piece, head, index, write_vtu
-from femops.parallel.collective_checks import check, listed
-from femops.parallel.comm import Communicator
+from femops.parallel.comm import Communicator, check, listed
 from femops_meshes.formats.temporary import regular, shared_name, temporary_file, unlinked
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
 
@@ -50,13 +52,57 @@ from femops.io.vtk.hdf_file import (
 )
 from femops.io.vtk.journal import discard_journal, recover
 from femops.io.vtk.pieces import piece_files
-from femops.io.vtk.store import Existing, Store, check_steps, check_times
 from femops.io.vtk.vtu import Owner, file_names, first_space, lagrange_piece, same_fields, save
 from femops.io.vtk.vtu_file import Piece, check_name
-from femops.parallel.collective_checks import check, check_same
-from femops.parallel.comm import Communicator, communicator
+from femops.parallel.comm import Communicator, check, check_same, communicator
 from femops_common.arguments import checked, names_checked, number_of, shown
 from femops_meshes.formats.temporary import regular
+
+Existing = Literal["refuse", "continue", "replace"]
+
+
+class Store(ABC):
+    """Files of a series in one format. All methods are collective."""
+
+    @property
+    @abstractmethod
+    def times(self) -> tuple[float, ...]:
+        """Times of the steps, ascending."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> set[str] | None:
+        """Names of the fields of each step; None if the format does not have them all in one place.
+
+        It is None before the first step, too.
+        """
+
+    @abstractmethod
+    def begin(self, existing: Existing, until: float) -> None:
+        """Read the steps of an existing series or remove them, and write the series without more.
+
+        Steps later than the time ``until`` are removed.
+        """
+
+    @abstractmethod
+    def add(self, time: float, space: Owner, fields: dict[str, Any]) -> Path:
+        """Add a step. Return the file that has it."""
+
+
+def check_steps(path: Path, same: bool) -> None:
+    """Raise unless the file has the ``same`` steps as after the last step of this program."""
+    if not same:
+        raise FileError(
+            f"'{path}' has other steps than this series has saved: another program, or another "
+            "TimeSeries, writes to it; take another name, or open it again with "
+            "existing='continue'"
+        )
+
+
+def check_times(times: Sequence[float]) -> None:
+    """Raise unless the times of a file ascend: steps after a time are the last ones of the file."""
+    if not all(map(math.isfinite, times)) or any(a >= b for a, b in pairwise(times)):
+        raise ValueError("the times of its steps do not ascend")
 
 
 @final

@@ -21,15 +21,14 @@ from femops.io.mfem_fields import save_mfem_field
 from femops.io.vtk.hdf_file import check_hdf_names, h5py, save_hdf
 from femops.io.vtk.pieces import save_joined, save_pieces
 from femops.io.vtk.vtu_file import Array, Piece, check_name, write_vtu
-from femops.parallel.collective_checks import check, check_same
+from femops.parallel.comm import check, check_same
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import H1, L2, Space
 from femops.spaces.product import Product
 from femops.spaces.vectors import any_vector, has_complex
 from femops_common.arguments import checked, type_name
-from femops_meshes.coordinates.interpolation import equispaced
-from femops_meshes.coordinates.mapping import positions
+from femops_meshes.coordinates.mapping import equispaced, positions
 from femops_meshes.mesh import Mesh
 
 CELL_TYPES = {1: 68, 2: 70, 3: 72}

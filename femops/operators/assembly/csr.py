@@ -15,10 +15,10 @@ from scipy.sparse import csc_array, csr_array, diags_array
 
 from femops.errors import OperatorError
 from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.operators.integrals.coefficients import check_values
 from femops.operators.integrals.constraints import Constraints
-from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Sum, Term
-from femops_common.memory import available_memory
+from femops_common.arguments import available_memory
 from femops_kernels.cpu.in_order import in_order
 
 Ints = NDArray[np.int64]

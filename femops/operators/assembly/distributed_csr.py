@@ -21,8 +21,8 @@ from femops.operators.assembly.csr import (
     element_entries,
     flat,
 )
+from femops.operators.integrals.coefficients import check_values
 from femops.operators.integrals.constraints import Constraints
-from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Sum
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import RankNumbering

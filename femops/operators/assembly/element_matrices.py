@@ -34,7 +34,7 @@ from femops.operators.assembly.point_matrices import (
 )
 from femops.operators.integrals.term import Term
 from femops_meshes.coordinates.hanging import closed_nodes
-from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.coordinates.mapping import tensor_apply
 
 Floats = NDArray[np.float64]
 Kinds = tuple[tuple[bool, bool], ...]

@@ -30,7 +30,7 @@ from femops.operators.assembly.csr import (
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.point_matrices import entry_numbers, point_matrices
 from femops.operators.integrals.constraints import Constraints
-from femops.operators.integrals.snapshots import between_points
+from femops.operators.integrals.state import between_points
 from femops.operators.integrals.term import Sum, Term
 from femops.spaces.domain_space import DomainSpace
 

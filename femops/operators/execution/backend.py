@@ -14,23 +14,22 @@ from scipy.sparse import csr_array
 from femops.errors import OperatorError
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints
-from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.state import State
-from femops.operators.integrals.term import Sum
+from femops.operators.integrals.term import KernelTerm, Sum
 from femops.spaces.base import Space
 from femops_kernels.compiled import (
     ONE,
     CompiledOperator,
     Exchanges,
+    Instruction,
     Launch,
     Panels,
     Places,
     Routes,
+    VectorUpdates,
 )
-from femops_kernels.instruction import Instruction
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.spec import KernelSpec
-from femops_kernels.vector_updates import VectorUpdates
 
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]

@@ -26,14 +26,11 @@ from femops.operators.execution.backend import (
 )
 from femops.operators.execution.ranks import device_ghosts
 from femops.operators.execution.specs import geometry_map, point_spec, product_spec, side_of
+from femops.operators.integrals.coefficients import smallest_of
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import scaled_points
-from femops.operators.integrals.kernel_term import KernelTerm
-from femops.operators.integrals.number_types import smallest_of
-from femops.operators.integrals.point_data import data_of, setup_of
-from femops.operators.integrals.snapshots import Field
-from femops.operators.integrals.state import NO_STATE, State
-from femops.operators.integrals.term import Sum, Term
+from femops.operators.integrals.state import NO_STATE, Field, State
+from femops.operators.integrals.term import KernelTerm, Sum, Term, data_of, setup_of
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
 from femops.pointwise.qdata_split import QDataSplit
@@ -73,9 +70,9 @@ from femops_kernels.cuda.operator.sweep import (
 )
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
-from femops_kernels.derived import Derived
 from femops_kernels.device import Device, DeviceChannel
 from femops_kernels.errors import KernelValueError
+from femops_kernels.exclusive import Derived
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import equal_runs
 from femops_kernels.spec import PointSpec, SeparableSpec, Side

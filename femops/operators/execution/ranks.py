@@ -17,10 +17,9 @@ from femops.parallel.halo import Halo
 from femops.pointwise.sides import base_name
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
-from femops_kernels.channel import Route
-from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels
+from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels, Route
 from femops_kernels.cpu.exchange import Forward
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 
 Ints = NDArray[np.int64]
 

@@ -11,22 +11,28 @@ from numpy.typing import NDArray
 
 from femops.element import table_of
 from femops.errors import OperatorError
-from femops.geometry.batching import element_blocks
-from femops.geometry.legendre import LegendreGeometry, mode_values
-from femops.operators.integrals.kernel_term import KernelTerm
-from femops.operators.integrals.term import Term
+from femops.geometry.domain import element_blocks
+from femops.geometry.jacobians import LegendreGeometry, mode_values
+from femops.operators.integrals.term import KernelTerm, Term
 from femops.pointwise.expressions.graph import ancestors
-from femops.pointwise.printer import evaluate
-from femops.pointwise.qfunction import QFunction
+from femops.pointwise.qfunction import QFunction, evaluate
 from femops.pointwise.trace import INVERSE
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import end_of
 from femops.spaces.domain_space import DomainSpace
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
-from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
-from femops_kernels.spec import Map1D, MatrixSpec, PointSpec, SeparableSpec, Side, scaling
-from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
+from femops_kernels.spec import (
+    Map1D,
+    MatrixSpec,
+    PointSpec,
+    QFunctionCode,
+    QFunctionInputs,
+    SeparableSpec,
+    Side,
+    scaling,
+)
+from femops_meshes.coordinates.mapping import lagrange_derivative_matrix
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from femops.geometry.jacobians import Geometry
 from femops.operators.execution.backend import Step, Transfer
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.modes import ElementModes, looks_stretched, modes_of
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.execution.specs import mode_spec, product_spec

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.boundary import BoundaryFaces
-from femops.geometry.face_groups import size_of_groups
+from femops.geometry.domain import size_of_groups
 from femops.geometry.interior import InteriorFaces
 from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
@@ -31,7 +31,7 @@ from femops_kernels.cpu.plan import (
     make_owned_plan,
     make_plan,
 )
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_kernels.tuning.database import find
 
 Ints = NDArray[np.int64]

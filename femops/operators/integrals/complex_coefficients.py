@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
-from femops.parallel.collective_checks import check
-from femops.parallel.comm import Communicator
+from femops.parallel.comm import Communicator, check
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, takes_normals
 from femops.spaces.restriction import refuse_unreadable

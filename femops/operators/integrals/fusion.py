@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.integrals.kernel_term import GivenTerm
-from femops.operators.integrals.term import Sum, Term
+from femops.operators.integrals.term import GivenTerm, Sum, Term
 from femops.pointwise import fuse
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data

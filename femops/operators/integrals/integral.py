@@ -14,19 +14,17 @@ from numpy.typing import NDArray
 from femops.basis import Quadrature1D, gauss
 from femops.errors import LawError, OperatorError
 from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
-from femops.geometry.legendre import LegendreGeometry
+from femops.geometry.jacobians import LegendreGeometry
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.state import NO_STATE, State
-from femops.parallel.collective_checks import check
-from femops.pointwise.diagnostics import label_of
+from femops.parallel.comm import check
 from femops.pointwise.expressions.graph import Node, ancestors, substitute
 from femops.pointwise.expressions.operations import LAW
-from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction, Pair
-from femops.pointwise.printer import evaluate
 from femops.pointwise.qdata_split import Known, NonlinearQFunction, QDataSplit, expressions, split
-from femops.pointwise.sides import is_plus
+from femops.pointwise.qfunction import evaluate
+from femops.pointwise.sides import Argument, Objects, is_plus
 from femops.pointwise.trace import (
     INVERSE,
     NORMAL,
@@ -36,6 +34,7 @@ from femops.pointwise.trace import (
     CoefficientShape,
     FormFunction,
     Trace,
+    label_of,
     name_of,
     trace,
 )

@@ -25,9 +25,9 @@ from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.graph import Node
 from femops.pointwise.expressions.identities import identities
-from femops.pointwise.field_symbol import Argument
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qdata_split import NonlinearQFunction
+from femops.pointwise.sides import Argument
 from femops.pointwise.trace import (
     CoefficientShape,
     FormFunction,

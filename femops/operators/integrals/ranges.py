@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from femops.errors import OperatorError
 from femops.geometry.domain import DomainBlock
 from femops.geometry.jacobians import GeometryBlock
+from femops.operators.integrals.coefficients import check_range, largest_of
 from femops.operators.integrals.integral import Integral, with_all_digits
-from femops.operators.integrals.number_types import check_range, largest_of
 from femops.operators.integrals.term import Term
-from femops.parallel.collective_checks import check
+from femops.parallel.comm import check
 from femops.pointwise.expressions.graph import Node, ancestors, substitute
 from femops.pointwise.expressions.operations import FAILING
-from femops.pointwise.printer import evaluate
 from femops.pointwise.qdata_split import expressions
+from femops.pointwise.qfunction import evaluate
 from femops.pointwise.trace import NORMAL, POSITION
 
 _TINY, _MOST, _EPS = (float(getattr(np.finfo(np.float32), n)) for n in ("tiny", "max", "eps"))

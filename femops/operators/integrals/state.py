@@ -1,16 +1,188 @@
-"""States at which residuals are differentiated."""
+"""Copies of what an operator was given, and states at which residuals are differentiated."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from femops.operators.integrals.snapshots import Field
+from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.spaces.base import Space
+from femops.spaces.neighbours import with_neighbours
+from femops.spaces.restriction import ElementRestriction
+from femops_meshes.coordinates.mapping import tensor_apply
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only copy of an array of any shape.
+
+    A read-only array is copied too, because another view of it may be writeable.
+    """
+    copy = np.array(array)
+    copy.setflags(write=False)
+    return copy
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Field:
+    """Copy of a finite element function."""
+
+    space: Space
+    l_vec: NDArray[Any]  # copy of the dofs with ghosts, see `Space.l_vec`
+    # dofs of this rank's elements, and of its ghost elements if the function is needed there
+    restriction: ElementRestriction
+
+    @staticmethod
+    def of(space: Space, vector: NDArray[Any], *, on_sides: bool = False) -> Field:
+        """Copy a vector (size,) of a space. Collective if ranks share dofs.
+
+        For the faces between elements, ``on_sides``, ranks exchange the values on ghost elements.
+        """
+        if not on_sides:
+            return Field(space, frozen(space.l_vec(vector)), space.restriction)
+        touched, table = with_neighbours(space), space.owned_values(vector)
+        ghosts = [] if touched.halo is None else [touched.halo.forward(table)]
+        return Field(space, frozen(np.concatenate([table, *ghosts])), touched.restriction)
+
+    @property
+    def vector(self) -> NDArray[Any]:
+        """The copied vector (size,), without ghosts."""
+        return self.l_vec.reshape(-1)[: self.space.size]
+
+    def at(self, block: DomainBlock) -> NDArray[np.float64]:
+        """Values (n, nq[, ncomp]) at the quadrature points of a block of elements."""
+        return block.values(self.space.element, self.restriction.of(self.l_vec))
+
+    def slopes_at(self, block: DomainBlock) -> NDArray[np.float64]:
+        """Reference derivatives (n, nq[, ncomp], dim) at the points; see `DomainBlock.slopes`."""
+        return block.slopes(self.space.element, self.restriction.of(self.l_vec))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sampled:
+    """Values of a coefficient at all quadrature points of a geometry.
+
+    A constant component is stored as one number. Equal opposite components of a matrix share one
+    array.
+    """
+
+    shape: tuple[int, ...]  # shape of the coefficient at a point
+    # components in C order, each of shape (ne, nq), or () for one number
+    parts: tuple[NDArray[Any], ...]
+
+    @staticmethod
+    def of(
+        geometry: DomainGeometry,
+        shape: tuple[int, ...],
+        blocks: Iterable[tuple[int, NDArray[np.float64]]],
+        dtype: DTypeLike,
+    ) -> Sampled:
+        """Collect the values of all blocks of elements."""
+        whole = geometry.num_elements, geometry.num_points
+        parts = [_Part(whole, dtype) for _ in range(math.prod(shape))]
+        twins = _opposite(shape)
+        for start, values in blocks:
+            columns = values.reshape(*values.shape[:2], len(parts))
+            for k in range(len(parts)):
+                column = columns[..., k]
+                if k in twins:
+                    if _same(column, columns[..., twins[k]]):
+                        continue
+                    parts[k] = parts[twins.pop(k)].copy()
+                parts[k].put(start, column)
+        found = [part.found() for part in parts]
+        return Sampled(shape, tuple(found[twins.get(k, k)] for k in range(len(parts))))
+
+    def at(self, block: DomainBlock) -> NDArray[np.float64]:
+        """Values (n, nq, *shape) at the quadrature points of a block of elements."""
+        here = block.stop - block.start, block.geometry.num_points
+        columns = [
+            np.asarray(part[block.start : block.stop] if part.ndim else part, dtype=np.float64)
+            for part in self.parts
+        ]
+        if not self.shape:
+            return np.broadcast_to(columns[0], here)
+        values = np.empty((*here, len(columns)))
+        for k, column in enumerate(columns):
+            values[..., k] = column
+        return values.reshape(*here, *self.shape)
+
+    def resampled(self, matrix: NDArray[np.float64], points: int) -> Sampled:
+        """Interpolate the values to other points, with the same matrix in each direction.
+
+        Shapes: `matrix` (new, old).
+        """
+        old = matrix.shape[1]
+        dim = round(math.log(points, old)) if old > 1 else 1
+        parts = [tensor_apply([matrix] * dim, part) if part.ndim else part for part in self.parts]
+        return Sampled(self.shape, tuple(parts))
+
+    def first(self, count: int) -> Sampled:
+        """Values in the first ``count`` elements."""
+        return Sampled(
+            self.shape, tuple(part[:count] if part.ndim else part for part in self.parts)
+        )
+
+
+def between_points(old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Matrix (new, old) of piecewise linear interpolation, constant outside the old points.
+
+    Old points must ascend. Interpolated values lie between the old values.
+    """
+    rows = [np.interp(new, old, unit) for unit in np.eye(len(old))]
+    return np.stack(rows, axis=1)
+
+
+def _opposite(shape: tuple[int, ...]) -> dict[int, int]:
+    """Map each component below the diagonal of a square matrix to the opposite component."""
+    if len(shape) != 2 or shape[0] != shape[1]:
+        return {}
+    n = shape[0]
+    return {i * n + j: j * n + i for i in range(n) for j in range(i)}
+
+
+def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    """True if all bits are equal, also the signs of zeros."""
+    return bool(np.all(a.view(np.int64) == b.view(np.int64)))
+
+
+@final
+class _Part:
+    """Values of one component, collected block by block; one number while all are equal."""
+
+    def __init__(self, shape: tuple[int, int], dtype: DTypeLike) -> None:
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self.number = np.zeros(())
+        self.values: NDArray[Any] | None = None
+
+    def put(self, start: int, values: NDArray[np.float64]) -> None:
+        if self.values is None:
+            if start == 0:
+                self.number = values[0, 0].copy()
+            if _same(values, self.number):
+                return
+            self.values = np.empty(self.shape, self.dtype)
+            self.values[:start] = self.number
+        self.values[start : start + len(values)] = values
+
+    def copy(self) -> _Part:
+        twin = _Part(self.shape, self.dtype)
+        twin.number = self.number
+        twin.values = None if self.values is None else self.values.copy()
+        return twin
+
+    def found(self) -> NDArray[Any]:
+        found = self.number.astype(self.dtype) if self.values is None else self.values
+        found.setflags(write=False)
+        return found
+
 
 Fill = Callable[[Any, Any, np.dtype[Any], int], NDArray[Any] | None]
 

@@ -25,21 +25,19 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.errors import OperatorError
-from femops.geometry.legendre import LegendreGeometry
+from femops.geometry.jacobians import LegendreGeometry
 from femops.operators.assembly.csr import domains
 from femops.operators.execution.backend import Step
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.integrals.arguments import FIELD, Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.integral import Integral
-from femops.operators.integrals.snapshots import Field, Sampled
-from femops.operators.integrals.state import NO_STATE, HostState, State
+from femops.operators.integrals.state import NO_STATE, Field, HostState, Sampled, State
 from femops.operators.integrals.term import Sum, Term
-from femops.operators.levels.cost import Cost
 from femops.operators.levels.dispatch import KINDS, LEVELS, level_data_of
-from femops.operators.levels.level_data import LevelData
-from femops.parallel.collective_checks import check
+from femops.operators.levels.level_data import Cost, LevelData
+from femops.parallel.comm import check
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.product import Product

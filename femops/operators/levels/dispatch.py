@@ -15,11 +15,11 @@ from typing import Any, Self, final
 from femops.errors import OperatorError
 from femops.operators.assembly.csr import domains, flat, require_memory
 from femops.operators.execution.backend import Step, TermWork
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.term import Sum
-from femops.operators.levels.cost import Cost
 from femops.operators.levels.level_data import (
+    Cost,
     LevelData,
     Storage,
     block_steps,

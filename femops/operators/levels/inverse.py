@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.execution.backend import Work
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.term import Sum, Term
 from femops.operators.levels.points import Points, kept_at_points

@@ -1,4 +1,4 @@
-"""Data that an operator stores at each level of assembly, and launches that apply the data.
+"""Data that an operator stores at each level, what they cost, and launches that apply them.
 
 =============  =====================================================  =======================
 level          stored data                                            one application
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import astuple, dataclass, replace
+from typing import Any, ClassVar, final
 
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
@@ -25,15 +25,62 @@ from femops.operators.assembly.csr import assemble_csr, split
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.execution.backend import Backend, Step, TermWork
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.term import Sum, Term
-from femops.operators.levels.cost import Cost
 from femops.pointwise.linear import Pair
 from femops.pointwise.sides import base_name
+from femops_common import html
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
+
+
+@final
+@dataclass(frozen=True)
+class Cost:
+    """Cost of one application of an operator, and of making the operator. Costs can be added.
+
+    Attributes
+    ----------
+    flops : int
+        Floating-point operations of the emitted contractions and of the q-functions. A fused
+        multiply-add counts as two.
+    bytes_moved : int
+        Least memory traffic, in bytes: stored data, indices and x are read once, y is written.
+    stored_bytes : int
+        Bytes that the operator stores for its applications. Its copies of coefficients are not
+        counted, because applications do not read them.
+    shared_bytes : int
+        Bytes that all operators on its spaces share: the indices of the element restriction, and
+        the geometry that kernels read.
+    assembly_flops : int
+        Floating-point operations that compute the stored data. Functions of x are not counted.
+    data_flops : int
+        The part of these operations that computes D at quadrature points or in elements.
+    """
+
+    flops: int = 0
+    bytes_moved: int = 0
+    stored_bytes: int = 0
+    shared_bytes: int = 0
+    assembly_flops: int = 0
+    data_flops: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("operations of a product", f"{self.flops:,}"),
+            ("bytes that a product moves", f"{self.bytes_moved:,}"),
+            ("bytes stored", f"{self.stored_bytes:,}"),
+            ("bytes shared with other operators", f"{self.shared_bytes:,}"),
+            ("operations of the setup", f"{self.assembly_flops:,}"),
+            ("of these for D at points", f"{self.data_flops:,}"),
+        ]
+        return html.table("Cost", rows)
+
 
 _CACHED = (
     "fused",

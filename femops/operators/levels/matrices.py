@@ -24,14 +24,13 @@ from femops.operators.assembly.distributed_csr import Columns, assembled_rows, s
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.assembly.point_matrices import entry_numbers
 from femops.operators.execution.backend import Step
-from femops.operators.execution.kernels import index_bytes, plan_bytes
+from femops.operators.execution.host import index_bytes, plan_bytes
 from femops.operators.execution.ranks import forward_of
 from femops.operators.execution.specs import matrix_spec
+from femops.operators.integrals.coefficients import check_values
 from femops.operators.integrals.constraints import Constraints
-from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Sum, Term
-from femops.operators.levels.cost import Cost
-from femops.operators.levels.level_data import Storage, share
+from femops.operators.levels.level_data import Cost, Storage, share
 from femops.spaces.face_space import FaceSpace
 from femops_kernels.compiled import ONE, Launch, Panels
 from femops_kernels.cpu.first_touch import placed_array

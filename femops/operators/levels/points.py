@@ -8,14 +8,12 @@ from functools import cached_property, partial
 from typing import final
 
 from femops.operators.execution.backend import Step, TermWork, Work
-from femops.operators.execution.kernels import index_bytes, plan_bytes
+from femops.operators.execution.host import index_bytes, plan_bytes
 from femops.operators.execution.specs import point_spec, separated
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import fused
-from femops.operators.integrals.kernel_term import KernelTerm
-from femops.operators.integrals.term import AT_POINTS, Sum, Term
-from femops.operators.levels.cost import Cost
-from femops.operators.levels.level_data import Storage, block_steps, blocks_of, share
+from femops.operators.integrals.term import AT_POINTS, KernelTerm, Sum, Term
+from femops.operators.levels.level_data import Cost, Storage, block_steps, blocks_of, share
 from femops.pointwise.linear import Pair
 from femops_kernels.compiled import ONE, Launch, Panels
 from femops_kernels.pointwise.qdata import Data

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, final
 
@@ -23,6 +23,7 @@ from femops.pointwise.expressions.operations import (
     COMPARISONS,
     FUNCTIONS,
     LAW,
+    LIBRARY,
     LOGICAL,
     ON_NUMBERS,
     RESULT,
@@ -502,3 +503,66 @@ def _again(node: Node, args: list[Node]) -> Node:
     if node.op in (LAW, RESULT):
         return node.graph.make(node.op, tuple(args), node.data)
     return node.graph.unary(node.op, *args) if len(args) == 1 else node.graph.binary(node.op, *args)
+
+
+def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:
+    """Nodes that can be computed once and that each application needs."""
+    order = ancestors(outputs)
+    moves = dependent(outputs, moving)
+    met = [n for n in outputs if n.number not in moves]
+    met += [a for n in order if n.number in moves for a in n.args if a.number not in moves]
+    # a condition is no number and can't be stored, but the two numbers that it compares can
+    return opened(met, lambda n: n.is_condition or (deep and bool(n.args) and n.op not in LIBRARY))
+
+
+def opened(nodes: Iterable[Node], through: Callable[[Node], bool]) -> list[Node]:
+    """Replace nodes by their arguments, recursively, while ``through`` is true."""
+    left = list(nodes)
+    seen: set[int] = set()
+    found = []
+    while left:
+        node = left.pop()
+        if node.number in seen:
+            continue
+        seen.add(node.number)
+        if through(node):
+            left += node.args
+        elif node.op != "const":
+            found.append(node)
+    return sorted(found, key=lambda node: node.number)
+
+
+def dependent(nodes: Iterable[Node], on: set[int]) -> set[int]:
+    """Numbers of ``nodes`` and ancestors of ``nodes`` that depend on the nodes ``on``."""
+    moves = set(on)
+    for node in ancestors(nodes):
+        if any(a.number in moves for a in node.args):
+            moves.add(node.number)
+    return moves
+
+
+def guarded(outputs: Sequence[Node], nodes: Iterable[Node], moving: set[int]) -> list[Node]:
+    """Make nodes that equal ``nodes`` where an output uses them, and are zero elsewhere."""
+    order, wanted = ancestors(outputs), list(nodes)
+    if not any(node.op == "where" for node in order):
+        return wanted
+    graph, moves = order[0].graph, dependent(outputs, moving)
+    always, never = graph.constant(1.0), graph.constant(0.0)
+    taken = {node.number: always for node in outputs}
+    for node in reversed(order):  # each node before its arguments
+        here = taken[node.number]
+        sides = [here] * len(node.args)
+        if node.op == "where":
+            condition = node.args[0]
+            known = condition.number not in moves
+            other = graph.unary("not", condition)
+            sides[1:] = [
+                graph.binary("and", here, c) if known else never for c in (condition, other)
+            ]
+        for argument, side in zip(node.args, sides, strict=True):
+            before = taken.setdefault(argument.number, never)
+            if before is never:
+                taken[argument.number] = side
+            elif before is not always and side is not never:
+                taken[argument.number] = graph.binary("or", before, side)
+    return [graph.where(taken.get(n.number, always), n, never) for n in wanted]

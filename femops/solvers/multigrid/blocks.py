@@ -23,8 +23,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
 from femops.errors import SolverError
-from femops.parallel.collective_checks import check
-from femops.parallel.comm import Communicator, gathered
+from femops.parallel.comm import Communicator, check, gathered
 from femops.solvers.multigrid.level import Blocks, Size
 from femops.solvers.multigrid.level_matrices import LevelMatrices, LevelMatrix, strong_directions
 from femops.spaces.base import Space

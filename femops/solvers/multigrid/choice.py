@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops.errors import OperatorError, RankError, SolverError
 from femops.operators import Operator
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.modes import ElementModes, matrices_of, modes_of
 from femops.operators.execution.transfer import compiled_modes
 from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_lines, check_patches

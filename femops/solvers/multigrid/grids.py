@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, diags_array, kron
 from femops.operators import Operator
 from femops.operators.assembly.csr import summed_matrices
 from femops.operators.execution.backend import Backend
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.parallel.comm import Communicator, Serial, gathered
 from femops.solvers.multigrid.coarse import gathered_rows
 from femops.solvers.multigrid.elements import clear, coarsened, element_matrices

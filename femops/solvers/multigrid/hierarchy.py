@@ -13,20 +13,19 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_array, diags_array
 
 from femops.errors import SolverError
-from femops.geometry.legendre import LegendreGeometry
+from femops.geometry.jacobians import LegendreGeometry
 from femops.operators import Operator
 from femops.operators.coarsening import coarse_operator, cycle_level, in_precision
 from femops.operators.execution.backend import Backend
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.transfer import (
     interpolation_matrix,
     prepare_cycles,
     summed_interpolation,
 )
 from femops.operators.integrals.constraints import FREE
-from femops.operators.integrals.snapshots import Field, Sampled
-from femops.parallel.collective_checks import check
-from femops.parallel.comm import Communicator, Serial, gathered
+from femops.operators.integrals.state import Field, Sampled
+from femops.parallel.comm import Communicator, Serial, check, gathered
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.coarse import (
     CoarseSolver,
@@ -47,7 +46,7 @@ from femops.solvers.multigrid.precision import (
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
 from femops_kernels.cpu.freed_memory import give_back
-from femops_kernels.derived import Derived
+from femops_kernels.exclusive import Derived
 from femops_meshes.coarsening import Coarsening
 
 Array = NDArray[Any]

@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import SolverError
-from femops_kernels.cg import Reduction, segment_edges
-from femops_kernels.compiled import CompiledOperator
+from femops_kernels.compiled import CompiledOperator, Reduction, VectorUpdates, segment_edges
 from femops_kernels.cpu.in_order import in_order
-from femops_kernels.vector_updates import VectorUpdates
 
 Array = NDArray[Any]
 Factors = tuple[float, float, float]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from femops.solvers.multigrid.hierarchy import Hierarchy
 from femops.solvers.multigrid.level import Level, Size, scattered
-from femops_kernels.vector_updates import VectorUpdates
+from femops_kernels.compiled import VectorUpdates
 
 # Cycles after which the factor of the slowest error is known, and after which a large one is.
 _CYCLES, _MORE_CYCLES, _LARGE = 8, 20, 0.8

@@ -15,10 +15,9 @@ from numpy.typing import DTypeLike, NDArray
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
-from femops.operators.execution.choice import backend_of
-from femops.operators.integrals.number_types import float_type
-from femops.parallel.collective_checks import check_same
-from femops.parallel.comm import gathered
+from femops.operators.execution.host import backend_of
+from femops.operators.integrals.coefficients import float_type
+from femops.parallel.comm import check_same, gathered
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.choice import Relaxation, choose
 from femops.solvers.multigrid.hierarchy import Hierarchy, build

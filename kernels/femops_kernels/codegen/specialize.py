@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 
 from femops_kernels.codegen import cache as kernel_cache
+from femops_kernels.codegen.cache import read_private
 from femops_kernels.codegen.native import SKELETON, CompiledKernel, compiled, loaded
 from femops_kernels.codegen.notice import NOTICE
-from femops_kernels.codegen.private import read_private
 from femops_kernels.exclusive import held_in_forks
 
 _PACKAGE = Path(__file__).parents[1]
@@ -32,7 +32,6 @@ from femops_kernels.simd.compiling import *
 from femops_kernels.simd.lane_math import *
 from femops_kernels.simd.lanes import *
 from femops_kernels.simd.laws import *
-from femops_kernels.simd.line_math import *
 from femops_kernels.simd.lines import *
 from femops_kernels.simd.addresses import *
 from femops_kernels.simd.pieces import *

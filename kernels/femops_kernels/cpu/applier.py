@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu.sweep import AlignedBuffer, LaunchSum
-from femops_kernels.cpu.system_threads import system_threads
-from femops_kernels.cpu.thread_pool import LAUNCH, Team
+from femops_kernels.cpu.thread_pool import LAUNCH, Team, system_threads
 from femops_kernels.simd import threads
 from femops_kernels.skeletons.chunk import applier_table as layout
 

@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.channel import Channel
 from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import specialize
+from femops_kernels.compiled import Channel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.simd.lanes import Lane
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from femops_kernels.cpu import thread_pool
-from femops_kernels.cpu.system_threads import system_threads
+from femops_kernels.cpu.thread_pool import system_threads
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import WIDTHS
 from femops_kernels.tuning.database import TuningKey

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from femops_kernels.compiled import Panels
 from femops_kernels.cpu import machine
-from femops_kernels.cpu.blas import gemm_address
 from femops_kernels.cpu.exchange import Contributions
 from femops_kernels.cpu.kernels import ElementKernel, OperatorKernel
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.sweep import (
-    ElementSweep,
-    SweepDofs,
-    address_table,
-    hanging_addresses,
-)
+from femops_kernels.cpu.sweep import ElementSweep, SweepDofs, address_table, hanging_addresses
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
 from femops_kernels.skeletons.multivector import vector_table as layout
+
+_MKL = ("libmkl_rt.so.2", "libmkl_rt.so.1", "mkl_rt.2.dll", "libmkl_rt.2.dylib")
+
+
+@cache
+def gemm_address(kind: DTypeLike) -> tuple[str, int]:
+    """Name of the BLAS library, and the address of its ``dgemm`` or ``sgemm``."""
+    name = {8: "dgemm", 4: "sgemm"}[np.dtype(kind).itemsize]
+    for library in _MKL:
+        for path in (Path(sys.prefix) / "lib" / library, Path(library)):
+            try:
+                mkl = ctypes.CDLL(str(path))
+            except OSError:
+                continue
+            return "MKL", int(ctypes.cast(getattr(mkl, f"{name}_"), ctypes.c_void_p).value or 0)
+    return "SciPy", _scipy_address(name)
+
+
+def _scipy_address(name: str) -> int:
+    """Address of a function of SciPy's BLAS, which SciPy keeps for programs in Cython."""
+    capsule = import_module("scipy.linalg.cython_blas").__pyx_capi__[name]
+    read_name = ctypes.pythonapi.PyCapsule_GetName
+    read_name.restype, read_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    read = ctypes.pythonapi.PyCapsule_GetPointer
+    read.restype, read.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(read(capsule, read_name(capsule)) or 0)
+
 
 Ints = NDArray[np.int64]
 

@@ -8,15 +8,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.compiled import DistributedOperator, Routes
-from femops_kernels.cpu.cg.cg import ConjugateGradients
-from femops_kernels.cpu.cg.merged import mergeable
+from femops_kernels.compiled import DistributedOperator, Instruction, Routes
+from femops_kernels.cpu.cg import ConjugateGradients, mergeable
 from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.rows import RowProduct
 from femops_kernels.cpu.sequence import application_instruction
 from femops_kernels.cpu.sweep import Application, ElementSweep, LaunchSum, chunk_order
 from femops_kernels.cpu.thread_pool import LAUNCH
-from femops_kernels.instruction import Instruction
 
 
 @final

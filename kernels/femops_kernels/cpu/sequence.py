@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import specialize
+from femops_kernels.compiled import Instruction
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.sweep import (
     PARALLEL_ENTRIES,
@@ -21,7 +22,6 @@ from femops_kernels.cpu.sweep import (
     driver_address,
 )
 from femops_kernels.cpu.thread_pool import LAUNCH
-from femops_kernels.instruction import Instruction
 from femops_kernels.pointwise.qdata import ALIGNMENT
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.skeletons.sequence import sequence_context as context

@@ -1,19 +1,21 @@
-"""Weighted sums of vectors on the host."""
+"""Weighted sums and three-term recurrences of vectors on the host."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import specialize
+from femops_kernels.compiled import DType, WeightedSum
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.sweep import PARALLEL_ENTRIES
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT
-from femops_kernels.vector_updates import DType, WeightedSum
 
 _BLOCK = 4  # lanes for which a thread reads the tables once
 _PIECE = 64  # blocks that a thread works on at a time
@@ -42,3 +44,47 @@ def set_sums(sums: Sequence[WeightedSum]) -> None:
         team = machine.team_of(threads)
         places = (each.ctypes.data for each in tables)
         _compiled(out.dtype).set_sums(team, *places, len(sums), out.size)
+
+
+Array = NDArray[Any]
+
+_ROWS = 128  # rows that a thread works on at a time
+
+
+@cache  # every step needs it: do not read the sources each time
+def _compiled_step(kind: str) -> CompiledKernel:
+    lanes = ALIGNMENT // np.dtype(kind).itemsize
+    return specialize(("three_term",), {"LANE_WIDTH": lanes, "REAL": kind, "PIECE": _ROWS})
+
+
+def step(
+    old: Array,
+    product: Array,
+    current: Array | None,
+    coefficients: tuple[float, float, float],
+    scales: Array | None = None,
+    extra: tuple[Array, Array] | None = None,
+) -> None:
+    """Set old = scales (a product + factors extra) + b current + c old, in one pass over memory.
+
+    Shapes: `old`, `product`, `current` (rows, width), `coefficients` (a, b, c), `scales` (rows,).
+    """
+    rows, width = old.shape
+    module = _compiled_step(old.dtype.name)
+    more, factors = (None, None) if extra is None else extra
+    arrays = tuple(
+        0 if array is None else array.ctypes.data
+        for array in (product, more, factors, current, old)
+    )
+    threads = 1 if old.size < PARALLEL_ENTRIES else machine.get_threads()
+    with LAUNCH:
+        team = machine.team_of(threads)
+        where = 0 if scales is None else scales.ctypes.data
+        module.step(
+            team,
+            *arrays,
+            where,
+            rows,
+            width // module.LANE_WIDTH,
+            *(float(c) for c in coefficients),
+        )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from femops_kernels.channel import Route
-from femops_kernels.compiled import DistributedOperator, Routes
+from femops_kernels.compiled import DistributedOperator, Route, Routes
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.operator.hanging_diagonal import diagonal_launches
 from femops_kernels.cuda.operator.sides import suffix

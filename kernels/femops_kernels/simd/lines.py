@@ -13,14 +13,7 @@ import numpy as np
 from llvmlite import ir
 
 from femops_kernels.errors import KernelValueError
-from femops_kernels.simd.lanes import (
-    Lane,
-    address_of,
-    load_at,
-    multiply_add,
-    splat,
-    store_at,
-)
+from femops_kernels.simd.lanes import Lane, address_of, load_at, multiply_add, splat, store_at
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.simd.number_tables import constant_table, variable_table
 from femops_kernels.simd.values import (

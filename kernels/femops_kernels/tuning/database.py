@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, final
 
 from femops_kernels.codegen import cache as kernel_cache
-from femops_kernels.codegen.private import read_private
+from femops_kernels.codegen.cache import read_private
 from femops_kernels.errors import CacheWarning
 from femops_kernels.exclusive import Reentrant
 

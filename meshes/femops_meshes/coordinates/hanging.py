@@ -11,8 +11,12 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
-from femops_meshes.coordinates.mapping import geometry_degree
+from femops_meshes.coordinates.mapping import (
+    gauss_lobatto,
+    geometry_degree,
+    lagrange_matrix,
+    tensor_apply,
+)
 from femops_meshes.topology.entities import code_digits
 
 Ints = NDArray[np.int64]

@@ -8,9 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.formats.files import write_text
-from femops_meshes.formats.mfem_numbering import mfem_h1_dofs, nodes_of_elements
+from femops_meshes.formats.mfem_numbering import (
+    INSIDE,
+    OUTSIDE,
+    check_writable_names,
+    mfem_h1_dofs,
+    nodes_of_elements,
+    written_sets,
+)
 from femops_meshes.formats.mfem_reader import read_mfem
-from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, check_writable_names, written_sets
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import VTK_CORNERS
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from femops_meshes import checks
 from femops_meshes.coordinates.hanging import halved_along
-from femops_meshes.coordinates.interpolation import (
+from femops_meshes.coordinates.mapping import (
     equispaced,
     gauss_legendre,
     gauss_lobatto,
@@ -22,16 +22,15 @@ from femops_meshes.coordinates.interpolation import (
 )
 from femops_meshes.errors import MeshArgumentError, MeshError, MeshFormatError, MeshTopologyError
 from femops_meshes.formats.files import read_text
-from femops_meshes.formats.mfem_numbering import h1_numbers
-from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, read_sets
+from femops_meshes.formats.mfem_numbering import INSIDE, OUTSIDE, h1_numbers, read_sets
 from femops_meshes.formats.repair import mended
 from femops_meshes.formats.scanner import Scanner, printable, shorten
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import Names, names_of
 from femops_meshes.refinement import check_fits
-from femops_meshes.topology.entities import VTK_CORNERS
-from femops_meshes.topology.sides import outward_corners
+from femops_meshes.topology.entities import VTK_CORNERS, outward_corners
+from femops_meshes.topology.ordering import hilbert_order
 from femops_meshes.topology.topology import Topology, check_dangling
 from femops_meshes.topology.tree_order import leaf_order
 
@@ -700,3 +699,9 @@ def _node_coordinates(
         )
     checks.magnitude(nodes[numbers])
     return tensor_apply([collection.to_gll()] * dim, nodes[numbers])
+
+
+def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = True) -> Mesh:
+    """Read a mesh file of MFEM, refine it, and order its elements for speed."""
+    mesh = read_mfem(path).refine(refine)
+    return mesh.reordered(hilbert_order(mesh.element_centers())) if reorder else mesh

@@ -18,12 +18,22 @@ from numpy.typing import NDArray
 from femops_meshes.coordinates.hanging import halved_along
 from femops_meshes.errors import MeshFormatError
 from femops_meshes.forest import Entities, Forest
-from femops_meshes.formats.mfem_numbering import tree_vertices
-from femops_meshes.formats.mfem_sets import INSIDE, OUTSIDE, read_sets, written_sets
+from femops_meshes.formats.mfem_numbering import (
+    INSIDE,
+    OUTSIDE,
+    read_sets,
+    tree_vertices,
+    written_sets,
+)
 from femops_meshes.formats.scanner import Scanner, shorten
 from femops_meshes.mesh import Mesh
-from femops_meshes.topology.entities import VTK_CORNERS, code_digits, entity_dimension
-from femops_meshes.topology.sides import looks_out, outward_corners
+from femops_meshes.topology.entities import (
+    VTK_CORNERS,
+    code_digits,
+    entity_dimension,
+    looks_out,
+    outward_corners,
+)
 from femops_meshes.topology.topology import Topology
 from femops_meshes.topology.tree_order import curve_states, leaf_order
 

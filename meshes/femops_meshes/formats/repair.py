@@ -6,8 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.checks import element_ranges
-from femops_meshes.coordinates.interpolation import gauss_legendre
-from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
+from femops_meshes.coordinates.mapping import (
+    determinants,
+    gauss_legendre,
+    geometry_degree,
+    jacobians,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.coarsening import Coarsening
-from femops_meshes.coordinates.interpolation import gauss_lobatto
+from femops_meshes.coordinates.mapping import gauss_lobatto
 from femops_meshes.mesh import Mesh
 from femops_meshes.refinement import check_fits, split_elements
 from femops_meshes.topology.ordering import hilbert_order

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops_common.arguments import as_list, numbers_of, shown
 from femops_meshes.checks import whole
 from femops_meshes.coarsening import Coarsening
-from femops_meshes.coordinates.interpolation import gauss_lobatto
+from femops_meshes.coordinates.mapping import gauss_lobatto
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.topology.ordering import hilbert_cells
 

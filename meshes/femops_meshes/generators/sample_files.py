@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.formats.mfem import write_mfem
-from femops_meshes.generators.axes import scrambled
-from femops_meshes.generators.boxes import box
+from femops_meshes.generators.boxes import box, scrambled
 from femops_meshes.generators.curved_domains import ball, disc
 from femops_meshes.mesh import Mesh
 

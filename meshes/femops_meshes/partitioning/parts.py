@@ -15,8 +15,7 @@ from femops_meshes.names import Names
 from femops_meshes.partitioning.partition import Partition, cut_faces
 from femops_meshes.partitioning.pieces import checked_rank
 from femops_meshes.side_checks import check_sides
-from femops_meshes.topology.entities import entity_codes, entity_dimension
-from femops_meshes.topology.sides import outward_corners
+from femops_meshes.topology.entities import entity_codes, entity_dimension, outward_corners
 from femops_meshes.topology.topology import Carriers, Topology
 
 Ints = NDArray[np.int64]

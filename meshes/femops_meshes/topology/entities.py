@@ -1,4 +1,4 @@
-"""Sub-entities of one element: codes, corners, nodes, orientations.
+"""Sub-entities of one element: codes, corners, nodes, orientations, and sides of faces.
 
 The codes and orientations are those of `femops_meshes.topology.topology`.
 """
@@ -14,6 +14,7 @@ from femops_meshes.errors import MeshTopologyError
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]
+FaceCodes = NDArray[np.int8]
 
 VTK_CORNERS = {1: [0, 1], 2: [0, 1, 3, 2], 3: [0, 1, 3, 2, 4, 5, 7, 6]}
 """Corner in VTK's (and MFEM's) order of each lexicographic corner. Each list is its own inverse."""
@@ -95,3 +96,62 @@ def lattice_numbers(
             table = [entity_permutation(o, p - 1, kind) for o in range(2 ** (2 * kind - 1))]
             numbers[:, local] = start[:, None] + np.array(table)[orientation[:, code]]
     return numbers
+
+
+Flags = NDArray[np.bool_]
+_REFLECTED = np.array([code.bit_count() % 2 == 1 for code in range(8)])
+"""True for each orientation of a quadrilateral that turns it over."""
+
+
+def outward_order(dim: int, code: int) -> list[int]:
+    """Permutation of a face's ascending corners after which they look out of the element."""
+    digits = code_digits(code, dim)
+    normal = next(d for d, t in enumerate(digits) if t != 1)
+    # x cross z is -y, and the direction of a quad's edge y = 1 is clockwise
+    if dim == 1 or (normal == 1) != (digits[normal] == 2):
+        return list(range(2 ** (dim - 1)))
+    return [1, 0] if dim == 2 else [0, 2, 1, 3]
+
+
+def outward_corners(elements: Ints, faces: Ints) -> Ints:
+    """Corners (n, 2**(dim-1)) of faces, ordered to look outwards.
+
+    ``faces`` (n, 2) has an element and a code in each row.
+    """
+    dim = elements.shape[1].bit_length() - 1
+    corners = np.empty((len(faces), 2 ** (dim - 1)), dtype=np.int64)
+    for code in entity_codes(dim, dim - 1):
+        mine = faces[:, 1] == code
+        local = np.array(entity_corners(dim, code))[outward_order(dim, code)]
+        corners[mine] = elements[faces[mine, 0]][:, local]
+    return corners
+
+
+def chosen_faces(elements: Ints, boundary: Ints, faces: Ints, face_codes: FaceCodes) -> Ints:
+    """Element and face code (nb, 2) to which each entry of the boundary belongs."""
+    second = np.zeros(len(boundary), dtype=np.int64)
+    two = np.flatnonzero(faces[:, 1] >= 0)
+    if len(two):
+        out = looks_out(elements, boundary[two], faces[two], face_codes[two])
+        second[two] = out[:, 1] & ~out[:, 0]
+    rows = np.arange(len(boundary))
+    return np.stack([faces[rows, second], face_codes[rows, second]], axis=1).astype(np.int64)
+
+
+def looks_out(elements: Ints, boundary: Ints, faces: Ints, face_codes: FaceCodes) -> Flags:
+    """True (nb, 2) where an entry looks out of the element on its first, or its second, side.
+
+    Parameters are as in `chosen_faces`.
+    """
+    result = np.empty(faces.shape, dtype=np.bool_)
+    for side in (0, 1):
+        face = np.stack([faces[:, side], face_codes[:, side]], axis=1)
+        outward = outward_corners(elements, face)
+        if boundary.shape[1] == 1:
+            result[:, side] = face[:, 1] == 2  # the high end
+        elif boundary.shape[1] == 2:
+            result[:, side] = boundary[:, 0] == outward[:, 0]
+        else:
+            turn = quad_orientation(boundary, outward[:, 0], outward[:, 1])
+            result[:, side] = ~_REFLECTED[turn]
+    return result

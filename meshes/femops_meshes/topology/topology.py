@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 
 from femops_meshes.errors import MeshTopologyError
 from femops_meshes.topology.entities import (
+    chosen_faces,
     code_digits,
     entity_codes,
     entity_corners,
     entity_dimension,
     entity_permutation,
     lattice_numbers,
+    outward_corners,
     quad_orientation,
 )
-from femops_meshes.topology.sides import chosen_faces, outward_corners
 
 Ints = NDArray[np.int64]
 
@@ -219,7 +220,7 @@ class Topology:
     # shape (num_faces, 2) int8: ternary code of the face in each of its elements; -1 outside
     face_codes: NDArray[np.int8]
     # shape (nb, 2) int64: an element and a code for each boundary entry. If two elements have the
-    # face, it is the one that the entry looks out of (see `femops_meshes.topology.sides`).
+    # face, it is the one that the entry looks out of (see `femops_meshes.topology.entities`).
     boundary_faces: Ints
     # of locally refined meshes, else None. Their rows of `faces` have a larger element beside a
     # smaller one, with the smaller one's face. In the row of the larger element's own face the
@@ -415,7 +416,7 @@ def _with_carriers(plain: Topology, carriers: Carriers, hanging: Ints) -> Topolo
 def exterior_boundary(elements: Ints, topology: Topology) -> Ints:
     """Corners (nb, 2**(dim-1)) of the topology's boundary faces, ordered to look outwards.
 
-    See `femops_meshes.topology.sides`.
+    See `femops_meshes.topology.entities`.
     """
     return outward_corners(elements, topology.boundary_faces)
 

@@ -143,7 +143,7 @@ def test_products_are_measured_where_cublas_fails(settings: GpuSettings, monkeyp
 def test_command_of_products(shared, monkeypatch, capsys, tmp_path) -> None:
     monkeypatch.setattr(cupy_device, "open_device", lambda _: shared)
     monkeypatch.setattr(gpu, "GpuSettings", partial(GpuSettings, amounts=TINY))
-    monkeypatch.setattr("femops.cli.bench.gemm._ROUND", 0.0)
+    monkeypatch.setattr("femops.cli.bench.group._ROUND", 0.0)
     words = ["--device", "cuda", "--size", "3", "--members", "20", "--rounds", "1"]
     with pytest.raises(SystemExit) as stop:
         main(["bench", "gemm", *words, "--plot", str(tmp_path / "gemm.png")])

@@ -24,12 +24,12 @@ import os, sys
 from femops.bench.gpu import phases
 from femops.bench.gpu.operators import GpuCase
 from femops_kernels.tuning import database
-from femops.bench.gpu import works, tuning
+from femops.bench.gpu import works
 from pathlib import Path
 from support.cuda.host_device import host_device
 table = lambda: Path("tuning.json")
 database.users_table = works.users_table = table
-tuning._THREADS, tuning._RESIDENT = (128,), (256,)
+works._THREADS, works._RESIDENT = (128,), (256,)
 apply = GpuCase.apply
 
 def deadly(case):

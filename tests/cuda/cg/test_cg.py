@@ -11,7 +11,7 @@ import pytest
 
 import femops
 from femops.errors import SolverError
-from femops_kernels.cg import CONVERGED
+from femops_kernels.compiled import CONVERGED
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.operator.cg_state import DEVICE_STATE, STATE_CONSTANTS
 from femops_kernels.skeletons.cg import cg_state, decisions

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import femops
 from femops.errors import SolverError
 from femops.solvers.inner_products import Sums
-from femops_kernels.cg import BREAKDOWN, Reduction, Solve
+from femops_kernels.compiled import BREAKDOWN, Reduction, Solve
 from support.cases.kernels import bend, smooth, turned
 from support.cases.rank_operators import own_piece
 from support.cuda import host_device as host_device_fixture

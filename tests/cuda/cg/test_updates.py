@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import femops
 from femops.solvers.inner_products import Sums
-from femops_kernels.cg import CONVERGED
+from femops_kernels.compiled import CONVERGED
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates
 from support.cuda import host_device as host_device_fixture
 from support.cuda.host_device import HostDevice

@@ -10,8 +10,7 @@ from femops.errors import HydroError
 from femops.hydro import Lagrangian, Simulation, built_in, load_run, problem, save_run
 from femops.hydro.ale import ArbitraryLagrangianEulerian
 from femops.hydro.ale.relaxation import Relaxation, quality
-from femops.hydro.ale.run import transferred
-from femops.hydro.ale.walls import WallMomentum
+from femops.hydro.ale.run import WallMomentum, transferred
 from femops.parallel import Serial
 from support.cases.rank_operators import of_rank_0, own_piece
 

@@ -9,8 +9,14 @@ import pytest
 
 from femops.errors import HydroError
 from femops.hydro import Lagrangian, Simulation, built_in, problem
-from femops.hydro.ale.run import PointFields, _Carrier, _heat, share_within, transferred
-from femops.hydro.ale.walls import WallMomentum
+from femops.hydro.ale.run import (
+    PointFields,
+    WallMomentum,
+    _Carrier,
+    _heat,
+    share_within,
+    transferred,
+)
 from femops.parallel import Serial
 from tests.hydro.ale.test_relaxation import bent
 

@@ -5,7 +5,7 @@ import pytest
 
 import femops
 from femops.errors import GeometryError, OperatorError
-from femops.operators.execution import filling, host
+from femops.operators.execution import host
 from support.cases.meshes import bend
 
 FORMS = {
@@ -20,9 +20,9 @@ FORMS = {
 @pytest.fixture
 def sweeps(monkeypatch):
     """Kernels compute the numbers from the first point on. The list has one entry per sweep."""
-    runs, run = [], filling._run
-    monkeypatch.setattr(filling, "_run", lambda *given: runs.append(run(*given)))
-    monkeypatch.setattr(filling, "_COMPILED_FROM", 0)
+    runs, run = [], host._run
+    monkeypatch.setattr(host, "_run", lambda *given: runs.append(run(*given)))
+    monkeypatch.setattr(host, "_COMPILED_FROM", 0)
     return runs
 
 
@@ -32,7 +32,7 @@ def test_sweeps_compute_what_numpy_keeps_of_linear_forms(name, sweeps, monkeypat
     spaces = femops.H1(mesh, 3), femops.H1(mesh, 2, 3)
     ((_, term),) = FORMS[name](*spaces).summands
     assert len(sweeps) == 1
-    monkeypatch.setattr(filling, "_COMPILED_FROM", 10**9)
+    monkeypatch.setattr(host, "_COMPILED_FROM", 10**9)
     ((_, plain),) = FORMS[name](*spaces).summands
     assert len(sweeps) == 1
     found, expected = term.data.points, plain.data.points
@@ -46,7 +46,7 @@ def test_numbers_whose_sum_overflows_are_those_of_the_sweep(sweeps, monkeypatch)
     made = []
 
     def filled(*given):
-        made.append(filling.filled_points(*given))
+        made.append(host.filled_points(*given))
         return made[-1]
 
     monkeypatch.setattr(host, "filled_points", filled)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops.operators.integrals.snapshots import Sampled
+from femops.operators.integrals.state import Sampled
 from support.cases.levels import LEVELS
 from support.oracles.naive import Array
 

@@ -9,10 +9,9 @@ import pytest
 
 import femops
 from femops.basis import Basis1D, Quadrature1D
-from femops.geometry.jacobians import ElementClass, classify
-from femops.geometry.legendre import LegendreGeometry
+from femops.geometry.jacobians import ElementClass, LegendreGeometry, classify
 from femops_kernels.simd.matrix import Matrix1D
-from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
+from femops_meshes.coordinates.mapping import lagrange_derivative_matrix
 from support.cases.kernels import kernels, random_vector
 from support.cases.levels import LEVELS
 

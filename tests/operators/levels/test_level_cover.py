@@ -10,8 +10,7 @@ import itertools
 import numpy as np
 import pytest
 
-from femops.geometry.jacobians import ElementClass, classify
-from femops.geometry.legendre import LegendreGeometry
+from femops.geometry.jacobians import ElementClass, LegendreGeometry, classify
 from femops_kernels.cpu.machine import set_threads
 from support.cases.kernels import make_mesh, random_vector
 from support.cases.levels import FACTORS, LEVELS, PAIRWISE, build, cover, product

@@ -13,7 +13,7 @@ from scipy.sparse import random_array
 import femops
 from femops.errors import SolverError, VectorError
 from femops.operators.coarsening import coarse_operator, cycle_level
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.transfer import summed_interpolation
 from femops.solvers.multigrid import hierarchy
 from femops_kernels.cuda.multigrid.updates import DeviceCoarsestVectors

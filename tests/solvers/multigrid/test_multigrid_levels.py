@@ -8,7 +8,7 @@ import pytest
 import femops
 from femops.errors import SolverError
 from femops.operators.coarsening import coarse_operator, in_precision
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.transfer import interpolation_matrix, summed_interpolation
 from femops.solvers.multigrid.grids import first_coarse
 from femops.solvers.multigrid.level import chebyshev_steps, reduced

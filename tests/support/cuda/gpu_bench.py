@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from femops.bench import gpu
-from femops.bench.gpu import phases, tuning, works
+from femops.bench.gpu import phases, works
 from femops.bench.gpu.run import Record
 from femops_kernels.cuda.rates import Amounts
 from femops_kernels.tuning import database
@@ -62,5 +62,5 @@ def shared() -> HostDevice:
 def few_shapes(monkeypatch):
     """To be compiled."""
     for name in ("_THREADS", "_RESIDENT"):
-        monkeypatch.setattr(tuning, name, getattr(tuning, name)[1:3])
-    monkeypatch.setattr(tuning, "_STAGED", ())
+        monkeypatch.setattr(works, name, getattr(works, name)[1:3])
+    monkeypatch.setattr(works, "_STAGED", ())

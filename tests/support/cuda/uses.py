@@ -13,7 +13,7 @@ from scipy.sparse import eye_array
 import femops
 from femops import tensor
 from femops.fields.multivector import MultiVector
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.tensor import Batch, Interleaved, Layout, Strided
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.cuda.operator.sweep import DeviceSweep

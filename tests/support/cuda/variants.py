@@ -15,10 +15,10 @@ import femops
 from femops import tensor
 from femops.hydro import PROBLEMS
 from femops.hydro.qfunctions import corner_force
-from femops.operators.execution.choice import backend_of
+from femops.operators.execution.host import backend_of
 from femops.operators.execution.transfer import summed_interpolation
 from femops.tensor import Batch, Interleaved, Layout, Strided
-from femops_kernels.cg import Reduction
+from femops_kernels.compiled import Reduction
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.operator.kernel import staged_shapes
 from femops_kernels.cuda.weighted_sums import set_sums

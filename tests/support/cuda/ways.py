@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from femops.bench.gpu.tuning import candidates
+from femops.bench.gpu.works import candidates
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.tuning import database

@@ -11,12 +11,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import Parts, specialize
-from femops_kernels.cpu import machine
-from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.sweep import PARALLEL_ENTRIES
-from femops_kernels.cpu.thread_pool import LAUNCH
-from femops_kernels.pointwise.qdata import ALIGNMENT
-from femops_kernels.vector_updates import (
+from femops_kernels.compiled import (
     CoarsestVectors,
     Directions,
     DType,
@@ -25,6 +20,11 @@ from femops_kernels.vector_updates import (
     Totals,
     VectorUpdates,
 )
+from femops_kernels.cpu import machine
+from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.sweep import PARALLEL_ENTRIES
+from femops_kernels.cpu.thread_pool import LAUNCH
+from femops_kernels.pointwise.qdata import ALIGNMENT
 
 Array = NDArray[Any]
 

@@ -10,8 +10,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cg import Reduction, Solve, between_messages
-from femops_kernels.compiled import CompiledOperator, DistributedOperator
+from femops_kernels.compiled import (
+    CompiledOperator,
+    DistributedOperator,
+    Reduction,
+    Solve,
+    between_messages,
+)
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.operator.cg_state import DEVICE_STATE, STATE_CONSTANTS, SUMS

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from femops_kernels.codegen import cache as kernel_cache
-from femops_kernels.codegen.private import read_private
+from femops_kernels.codegen.cache import read_private
 from femops_kernels.cuda.compiler import nvrtc
 from femops_kernels.cuda.compiler.report import Report, report
 

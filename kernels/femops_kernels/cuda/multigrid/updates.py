@@ -9,11 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.cg.cg import PIECE_BYTES, RESIDENT, blocks_of, memory_of_sums
-from femops_kernels.cuda.device.arguments import Layout, copied
-from femops_kernels.cuda.device.sources import SIMPLE_THREADS, TYPES, simple_text
-from femops_kernels.device import Device, Function
-from femops_kernels.vector_updates import (
+from femops_kernels.compiled import (
     CoarsestVectors,
     Directions,
     DType,
@@ -22,6 +18,10 @@ from femops_kernels.vector_updates import (
     Totals,
     VectorUpdates,
 )
+from femops_kernels.cuda.cg.cg import PIECE_BYTES, RESIDENT, blocks_of, memory_of_sums
+from femops_kernels.cuda.device.arguments import Layout, copied
+from femops_kernels.cuda.device.sources import SIMPLE_THREADS, TYPES, simple_text
+from femops_kernels.device import Device, Function
 
 _ROW = 32  # vectors are padded to a multiple of 32 numbers, which are full cache lines
 _VECTORS = ("old", "product", "right", "scales", "current")

@@ -7,8 +7,8 @@ from typing import final
 
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.sides import alone
-from femops_kernels.pointwise.qfunction import used_slots
 from femops_kernels.pointwise.recording import Recording
+from femops_kernels.spec import used_slots
 
 
 @final

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.order import Order
-from femops_kernels.derived import Derived
 from femops_kernels.device import Device
+from femops_kernels.exclusive import Derived
 from femops_kernels.pointwise.qdata import Data, element_values
 
 # Bytes of data that are copied at a time and then put into the order of a kernel on the device.

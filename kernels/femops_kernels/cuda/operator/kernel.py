@@ -16,13 +16,18 @@ from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.operator.cg_state import STATE_CONSTANTS
 from femops_kernels.cuda.operator.inputs import MARKS, layout_of
 from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
-from femops_kernels.cuda.operator.sides import sides_text, words_of
-from femops_kernels.cuda.operator.tables import columns, matrix_type, squares, table
+from femops_kernels.cuda.operator.sides import (
+    columns,
+    matrix_type,
+    sides_text,
+    squares,
+    table,
+    words_of,
+)
 from femops_kernels.device import Device
 from femops_kernels.errors import KernelValueError
-from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.simd.matrix import Matrix1D
-from femops_kernels.spec import Map1D, PointSpec, Side
+from femops_kernels.spec import Map1D, PointSpec, QFunctionCode, Side
 from femops_kernels.tuning.database import TuningKey
 
 ROW = 128

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.channel import Channel
+from femops_kernels.compiled import Channel
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.device import Device, DeviceChannel, StagingBuffer

@@ -18,9 +18,8 @@ larger number of components. The work arrays of ``geometry.py`` follow.
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
 from femops_kernels.simd.compiling import inner, traced
-from femops_kernels.simd.lane_math import lane_minimum
+from femops_kernels.simd.lane_math import add_lines, lane_minimum
 from femops_kernels.simd.lanes import fill, load, store, word
-from femops_kernels.simd.line_math import add_lines
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.skeletons.batch.ahead import ask_ahead
 from femops_kernels.skeletons.batch.geometry import *

@@ -18,8 +18,8 @@ Q2, P_OUT), ``planes`` (kinds of z, Q3, O2, P_OUT).
 
 from femops_kernels.simd.addresses import scatter_nodes
 from femops_kernels.simd.compiling import inner, traced
+from femops_kernels.simd.lane_math import add_lines
 from femops_kernels.simd.lanes import fill
-from femops_kernels.simd.line_math import add_lines
 from femops_kernels.simd.lines import contract, fill_entry, load_line, store_line
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.skeletons.batch.ahead import ask_ahead

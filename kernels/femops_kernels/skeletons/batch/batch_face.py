@@ -11,8 +11,8 @@ Work arrays, in lane vectors: ``value`` (NCOMP, 2, Q2, Q1), values and then inwa
 # <defaults>
 
 from femops_kernels.simd.compiling import inner, traced
+from femops_kernels.simd.lane_math import add_lines
 from femops_kernels.simd.lanes import fill
-from femops_kernels.simd.line_math import add_lines
 from femops_kernels.simd.lines import contract, fill_entry, load_line, store_line
 from femops_kernels.skeletons.batch.ahead import ask_ahead
 from femops_kernels.skeletons.batch.batch import NCOMP, functionals_at_points, has_slopes

@@ -23,7 +23,7 @@ are ``value`` and ``flux`` (p and s after z), both (O3, I2, P_IN), ``slab`` and 
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
 from femops_kernels.simd.compiling import inner, traced
-from femops_kernels.simd.line_math import scale_and_add, scale_line
+from femops_kernels.simd.lane_math import scale_and_add, scale_line
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.skeletons.batch.ahead import ask_reads, ask_writes
 from femops_kernels.skeletons.batch.pieces import *

@@ -1,4 +1,4 @@
-"""Chunk-local numbers of dofs, for the plan of a sweep; see ``cpu/numbering.py``.
+"""Chunk-local numbers of dofs, for the plan of a sweep; see ``cpu/plan.py``.
 
 Arguments are numbers, and addresses of int64 arrays.
 """

@@ -1,1 +1,0 @@
-"""Conjugate gradients on the host, compiled as a whole."""
