@@ -15,8 +15,7 @@ from femops.adapt.solving import solved
 from femops.basis import Basis1D
 from femops.errors import SpaceError
 from femops.forms import load, mass
-from femops.parallel.collective_checks import check_same
-from femops.parallel.comm import gathered
+from femops.parallel.comm import check_same, gathered
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import L2
 from femops.spaces.product import Product
