@@ -15,7 +15,7 @@ from femops.adapt.solving import solved
 from femops.basis import Basis1D
 from femops.errors import SpaceError
 from femops.forms import load, mass
-from femops.parallel.comm import gathered
+from femops.parallel.comm import check_same, gathered
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import L2
 from femops.spaces.product import Product
@@ -76,6 +76,7 @@ def transfer(
     """
     check_host(V_from)
     check_host(V_to)
+    check_same(V_to.comm, "femops.adapt.transfer", {"how": how})
     u = np.asarray(V_from.check_vector(u), dtype=np.float64)
     if not isinstance(V_from, Product) and not isinstance(V_to, Product):
         return _transferred(u, V_from, V_to, how)

@@ -9,7 +9,6 @@ import hashlib
 import os
 import pickle
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from femops.forms import convection, diffusion, form, load, mass, neo_hookean
 from femops.hydro import Lagrangian, Simulation, built_in
 from femops.hydro import problem as gas
 from femops.io import TimeSeries, load_state, read_mesh, save, save_state
+from femops.io.atomic import temporary_folder
 from femops.operators import Operator
 from femops.operators.levels.dispatch import LEVELS
 from femops.solvers import cg, gmres, multigrid, newton
@@ -102,8 +102,7 @@ def _hydro(_: int) -> Iterator[Any]:
 def _io(_: int) -> Iterator[Any]:
     A, b = _poisson(_bent(2, 2), 3)
     V = A.space
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         save(folder / "ball.mesh", V.mesh)
         save(folder / "u.vtu", V, u=b)
         yield read_mesh(folder / "ball.mesh").coordinates

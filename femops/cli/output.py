@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import warnings
@@ -15,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 _WIDE = 10_000  # columns of a terminal in which all tables fit
@@ -117,11 +117,9 @@ class Output:
         if not sys.stderr.isatty():
             yield lambda _: None
             return
-        from rich.console import Console
         from rich.text import Text
 
-        console = Console(stderr=True)
-        with unwinding(_show_cursor), console.status(Text(printable(what))) as status:
+        with _console().status(Text(printable(what))) as status:
             yield lambda text: status.update(Text(printable(text)))
 
     @contextmanager
@@ -133,13 +131,11 @@ class Output:
         if not sys.stderr.isatty():
             yield (lambda _: None), (lambda _: None)
             return
-        from rich.console import Console
         from rich.progress import Progress, TextColumn
 
         _, *shown = Progress.get_default_columns()
         words = TextColumn("{task.description}", markup=False)
-        progress = Progress(words, *shown, console=Console(stderr=True), transient=True)
-        with unwinding(_show_cursor), progress as bar:
+        with Progress(words, *shown, console=_console(), transient=True) as bar:
             task, begun = bar.add_task(printable(what), total=None), iter(range(-1, 10**9))
 
             def step(text: str) -> None:
@@ -223,11 +219,16 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _show_cursor(number: int, _: FrameType | None) -> None:
-    """Show the cursor, which Rich hides until the end of its block, and end this process."""
-    os.write(sys.stderr.fileno(), b"\x1b[?25h\n")
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+def _console() -> Console:
+    """Console for progress, which keeps the cursor: a killed process could not show it again."""
+    from rich.console import Console
+
+    @final
+    class Steady(Console):
+        def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002  (it stays)
+            return False
+
+    return Steady(stderr=True)
 
 
 def _leave(number: int, _: FrameType | None) -> None:
@@ -235,16 +236,22 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 
 @contextmanager
-def unwinding(end: Callable[[int, FrameType | None], None] = _leave) -> Iterator[None]:
-    """Let a request to terminate (SIGTERM) leave the block by an exception, or call ``end``.
+def unwinding() -> Iterator[None]:
+    """Let a request to terminate (SIGTERM, SIGHUP) leave the block by an exception.
 
-    So the block ends the processes that it started, and removes its temporary files.
+    So the block ends the processes that it started, and removes its temporary files. A signal that
+    the process ignores, as under nohup, stays ignored.
     """
-    before = signal.signal(signal.SIGTERM, end)
+    asked = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+    found = {number: signal.getsignal(number) for number in asked}
+    before = {n: handler for n, handler in found.items() if handler not in (None, signal.SIG_IGN)}
     try:
+        for number in before:
+            signal.signal(number, _leave)
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _rich_table(

@@ -6,8 +6,8 @@ import json as json_format
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -152,12 +152,13 @@ def _check_files(record: dict[str, Any], path: Path) -> None:
 
 def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
     """Repeat the run in a separate process, and return its document."""
+    from femops.io.atomic import temporary_folder
     from femops_kernels.codegen.ahead import same_imports
 
     more = [] if threads is None else ["--threads", str(threads)]
-    with unwinding(), tempfile.TemporaryDirectory() as folder:
+    with unwinding(), ExitStack() as stack:
         if record["arguments"][0] == "hydro":  # a run that fails writes its last good state
-            state = Path(folder, "last.state")
+            state = stack.enter_context(temporary_folder()) / "last.state"
             more += ["--checkpoint", str(state), "--checkpoint-every", str(10**17)]
         command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]
         environment = os.environ | same_imports()

@@ -147,7 +147,10 @@ def run_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     FileError
         The file cannot be read.
     """
-    values = load_state(path).values
+    return _options_of(path, load_state(path).values)
+
+
+def _options_of(path: str | os.PathLike[str], values: Mapping[str, Any]) -> dict[str, Any]:
     _check_values(path, values, _KINDS)
     options, of_run, names = values.get("options"), values.get("run"), (*PHYSICS, *NUMERICS, *RUN)
     both = options | of_run if isinstance(options, dict) and isinstance(of_run, dict) else {}
@@ -205,7 +208,8 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
         The file cannot be read.
     """
     with check(equations.comm):
-        options, now = run_options(path), _options(equations)
+        values = load_state(path).values
+        options, now = _options_of(path, values), _options(equations)
         name = equations.problem.name
         if options["problem"] != name:
             raise HydroError(
@@ -219,12 +223,14 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
                     f"with {now[key]}; give the same, or begin a new run"
                 )
     spaces: dict[str, femops.Space] = dict(equations.on_host.spaces)
-    remapped = bool(load_state(path).values.get("remapped"))
+    remapped = bool(values.get("remapped"))
     if remapped:
         spaces |= dict.fromkeys(("density", "gamma"), equations.at_points)
     saved = load_state(path, spaces)
-    values, vectors = saved.values, dict(saved.vectors)
+    vectors = dict(saved.vectors)
     with check(equations.comm):
+        if repr(saved.values) != repr(values):
+            raise CheckpointError(f"{path} was written again while it was read: read it once more")
         _check_fields(path, vectors)
     if remapped:
         functions = [

@@ -58,6 +58,19 @@ def check_writable(target: Path) -> None:
 
 
 @contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a new folder, which is removed at the end."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="femops-")
+    except OSError as error:
+        raise FileError(
+            f"no temporary folder can be made ({error}): make room, or set TMPDIR to another folder"
+        ) from error
+    with made as folder:
+        yield Path(folder)
+
+
+@contextmanager
 def refused(target: Path) -> Iterator[None]:
     """Convert an OSError inside the block to a FileError: `target` cannot be written."""
     try:
@@ -140,16 +153,25 @@ def alone_in(folder: Path) -> Iterator[None]:
     """
     handle = None
     try:
-        with suppress(OSError):
-            handle = None if fcntl is None else os.open(folder, os.O_RDONLY)
-        if handle is not None:
-            _lock(handle, folder)
-        yield
-    finally:
-        if fcntl is not None and handle is not None:
+        try:
             with suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_UN)  # a process forked meanwhile has the handle too
+                handle = None if fcntl is None else os.open(folder, os.O_RDONLY)
+            if handle is not None:
+                _lock(handle, folder)
+            yield
+        finally:
+            _unlock(handle)
+    finally:  # once more, as an interrupt may come before any line
+        _unlock(handle)
+        if handle is not None:
             os.close(handle)
+
+
+def _unlock(handle: int | None) -> None:
+    """Unlock an open folder, whose handle a process that was forked meanwhile has too."""
+    if handle is not None:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _lock(handle: int, folder: Path) -> None:

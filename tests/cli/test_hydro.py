@@ -261,7 +261,8 @@ def test_errors_are_one_line(hydro):
         assert words in err, arguments
 
 
-def test_the_last_good_state_is_saved(hydro, tmp_path, monkeypatch):
+@pytest.mark.parametrize("blocked", [False, True])
+def test_the_last_good_state_is_saved(hydro, tmp_path, monkeypatch, blocked):
     from femops.hydro.steps import Stepped, TimeStep
 
     step, calls = TimeStep.run, []
@@ -270,12 +271,16 @@ def test_the_last_good_state_is_saved(hydro, tmp_path, monkeypatch):
         calls.append(0)
         return step(self, state, dt, forces) if len(calls) < 12 else Stepped(state, np.nan)
 
+    file = tmp_path / "sedov-last.state"
+    if blocked:
+        file.mkdir()
     monkeypatch.setattr(TimeStep, "run", broken)
     code, out, err = hydro(*SHORT)
     assert code == 1
     assert "the time step has gone to zero in step" in err
-    assert "saved the last good state: sedov-last.state" in out
-    assert (tmp_path / "sedov-last.state").is_file()
+    assert ("saved the last good state: sedov-last.state" in out) == (not blocked)
+    assert ("the last good state is not saved: " in out) == blocked
+    assert file.is_file() == (not blocked)
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

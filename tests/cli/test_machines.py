@@ -55,12 +55,17 @@ def test_the_folder_is_checked_before_measuring(run, given):
 
 
 def test_compare_prints_tables_and_draws(run, tmp_path):
-    comparison.save_comparison(tmp_path, DOCUMENT)
+    odd = [row | {"implementation": "$x_{$ 1.3"} for row in DOCUMENT["rows"]]  # no formula
+    document = DOCUMENT | {
+        "machine": LIMITS | {"processor": "$a_{$"},
+        "rows": DOCUMENT["rows"] + odd,
+    }
+    comparison.save_comparison(tmp_path, document)
     code, out, _ = run("bench", "compare", ".", "--plot", "all.png")
     assert code == 0
     assert "| bp3 | multilinear | other 1.2 | 0.02 | 0.02 |" in out
     assert (tmp_path / "all.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads(run("bench", "compare", ".", "--json")[1]) == [DOCUMENT]
+    assert json.loads(run("bench", "compare", ".", "--json")[1]) == [document]
 
 
 def test_bad_folders_and_files(run, tmp_path):

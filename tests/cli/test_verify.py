@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -210,8 +211,12 @@ def test_the_current_folder_has_no_code(run, recorded, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_request_to_terminate_ends_the_repeated_run(recorded, tmp_path):
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGHUP")
+def test_a_request_to_terminate_ends_the_repeated_run(run, recorded, tmp_path, monkeypatch):
     path, _ = recorded("hydro", "sedov", *LOW, "--max-steps", 1, "--reproducible")
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", "no folder")
+        assert "no temporary folder can be made" in run("verify", path)[2]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     arguments = ["hydro", "sedov", *map(str, LOW), "--refine", "4", "--reproducible"]
@@ -222,9 +227,9 @@ def test_a_request_to_terminate_ends_the_repeated_run(recorded, tmp_path):
     while not any(temporary.iterdir()):
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGHUP)
     process.communicate(timeout=120)  # the repeated run closes the pipe when it ends
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == 128 + signal.SIGHUP
     assert not any(temporary.iterdir())
 
 

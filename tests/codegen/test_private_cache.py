@@ -42,6 +42,12 @@ def test_folders_are_made_for_the_user_alone(tmp_path):
     assert private_folder(made) == made
 
 
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEMOPS_CACHE", "~/kernels")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache._wanted() == tmp_path / "kernels"
+
+
 def of_another(path):
     os.chown(path, ANOTHER, -1, follow_symlinks=False)
 

@@ -13,6 +13,7 @@ from femops.hydro import (
     Simulation,
     Snapshot,
     built_in,
+    checkpoint,
     grid,
     load_run,
     problem,
@@ -20,6 +21,7 @@ from femops.hydro import (
     run_options,
     save_run,
 )
+from femops.io import load_state
 
 MESH, SEDOV = built_in("square01_quad"), problem("sedov")
 
@@ -153,6 +155,19 @@ def test_options_that_no_run_has_written(run, tmp_path):
             path = written(run, tmp_path, GOOD | {place: GOOD[place] | {name: value}})
             with pytest.raises(CheckpointError, match=f"no checkpoint of a run: {name} is"):
                 run_options(path)
+
+
+def test_a_checkpoint_that_is_written_again_while_it_is_read(run, tmp_path, monkeypatch):
+    path = written(run, tmp_path, GOOD)
+
+    def replaced(*arguments):
+        found = load_state(*arguments)
+        written(run, tmp_path, GOOD | {"t": 0.5})
+        return found
+
+    monkeypatch.setattr(checkpoint, "load_state", replaced)
+    with pytest.raises(CheckpointError, match="was written again while it was read"):
+        load_run(path, run.equations)
 
 
 CRAFTED_FIELDS = [("density", np.nan), ("density", 0.0), ("density", -1.0)]

@@ -142,6 +142,7 @@ def test_what_is_no_mesh():
 
 MODEL = """
 import sys
+import tempfile
 import gmsh
 import femops
 
@@ -170,6 +171,12 @@ try:
     femops.read_mesh(gmsh.model)
 except femops.errors.MeshError as error:
     print(error)
+tempfile.tempdir = "/no/folder"
+try:
+    femops.read_mesh(gmsh.model)
+except femops.errors.MeshError as error:
+    print(error)
+tempfile.tempdir = None
 gmsh.clear()
 for end in (lambda: None, gmsh.finalize):
     end()
@@ -185,7 +192,8 @@ def test_a_model_of_gmsh(tmp_path):
     command = [sys.executable, "-c", MODEL, str(tmp_path / "disc.msh")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    facts, area, triangles, cleared, ended = done.stdout.splitlines()
+    facts, area, triangles, homeless, cleared, ended = done.stdout.splitlines()
+    assert "can't be written as a Gmsh file: [Errno 2]" in homeless
     assert facts == "3 True disc rim"
     assert float(area) == pytest.approx(np.pi, rel=1e-5)
     assert triangles.startswith("gmsh.model: it holds ")  # and no temporary path

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +73,41 @@ def test_a_step_that_fails_leaves_the_series_as_it_was(tmp_path, space, monkeypa
     assert series.times == (0.0, 1.0)
 
 
+@pytest.mark.parametrize(("suffix", "last"), [(".pvd", "writing"), (".vtkhdf", "in_turns")])
+def test_an_interrupt_when_a_step_is_complete_keeps_it(tmp_path, space, monkeypatch, suffix, last):
+    if suffix == ".vtkhdf":
+        pytest.importorskip("h5py")
+    series = femops.io.TimeSeries(tmp_path / f"run{suffix}")
+    complete = getattr(module, last)
+
+    @contextmanager
+    def written(*arguments, **options):
+        with complete(*arguments, **options) as file:
+            yield file
+        raise KeyboardInterrupt
+
+    def appended(*arguments):
+        complete(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, last, written if last == "writing" else appended)
+        with pytest.raises(KeyboardInterrupt):
+            series.save(0.0, space, u=field(space, 0))
+    series.save(1.0, space, u=field(space, 1))
+    assert femops.io.TimeSeries(series.path, "continue").times == (0.0, 1.0)
+
+
+def test_a_series_that_cannot_begin_leaves_no_folder(tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(module, "writing", fail)
+    with pytest.raises(FileError, match="disk full"):
+        femops.io.TimeSeries(tmp_path / "run.pvd")
+    assert [*tmp_path.iterdir()] == []
+
+
 @pytest.mark.parametrize("suffix", [".pvd", ".vtkhdf"])
 def test_steps_of_two_programs_do_not_overwrite_each_other(tmp_path, space, suffix):
     if suffix == ".vtkhdf":
@@ -92,6 +127,21 @@ def test_a_folder_that_others_have_locked_is_waited_for_with_an_end(tmp_path, mo
     monkeypatch.setattr(atomic, "LONGEST_WAIT", 0.05)
     with atomic.alone_in(tmp_path), pytest.raises(FileError, match=r"is locked by another program"):
         femops.io.TimeSeries(tmp_path / "run.pvd")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not lock folders")
+def test_an_interrupt_leaves_no_folder_locked(tmp_path, monkeypatch):
+    unlock = atomic._unlock
+
+    def interrupted(handle):
+        monkeypatch.setattr(atomic, "_unlock", unlock)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(atomic, "LONGEST_WAIT", 0.0)
+    with pytest.raises(KeyboardInterrupt), atomic.alone_in(tmp_path):
+        monkeypatch.setattr(atomic, "_unlock", interrupted)
+    with atomic.alone_in(tmp_path):
+        pass
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not lock folders")

@@ -255,6 +255,8 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(FileError, match="No space left on device"):
         femops.save(path, V, u=V.zeros())
     assert path.read_bytes() == before
+    with pytest.raises(FileError, match="No space left on device"):
+        femops.save(tmp_path / "v.pvtu", V, u=V.zeros())
     assert [entry.name for entry in tmp_path.iterdir()] == ["u.vtu"]
 
 

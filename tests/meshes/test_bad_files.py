@@ -255,6 +255,9 @@ def test_a_file_that_may_not_be_read(tmp_path):
         read_mesh(tmp_path / "a.mesh")
 
 
+INLINE = "MFEM INLINE mesh v1.0\ntype = quad\nnx = 4\nny = 3\nsx = 1.0\nsy = 2.25\n"
+
+
 def test_every_truncation_is_an_error():
     for text in (SQUARES, CURVED):
         whole = text.rstrip()
@@ -266,6 +269,12 @@ def test_every_truncation_is_an_error():
             # only the last number can lose digits without anyone noticing
             assert end > whole.rindex("\n")
             assert mesh.num_elements > 0
+
+
+@pytest.mark.parametrize("text", [SQUARES, CURVED, INLINE], ids=["vertices", "nodes", "inline"])
+def test_a_last_line_without_an_end_is_told_of(text):
+    with pytest.warns(UserWarning, match="cut within its last number"):
+        read_mfem(text.rstrip())
 
 
 def test_the_last_line_of_newer_versions_is_not_left_out():
@@ -346,6 +355,7 @@ def changed(data, change):
     return data[: word.start()] + new + data[word.end() :]
 
 
+@pytest.mark.filterwarnings("ignore:.*cut within its last number")
 @given(which=PLACE, changes=st.lists(CHANGE, min_size=1, max_size=3))
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_changed_real_file_is_a_mesh_or_a_mesh_error(originals, tmp_path_factory, which, changes):

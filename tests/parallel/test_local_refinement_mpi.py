@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.errors import OperatorError, RankError, SpaceError
+from femops.errors import CommunicatorError, OperatorError, RankError, SpaceError
 from femops.parallel import Serial
 from femops.parallel.comm import gathered
 from femops.parallel.mesh import checksum
@@ -206,6 +206,9 @@ def test_fields_move_along(comm, name):
                 assert abs(found - expected).max(initial=0.0) < 1e-10 * abs(u).max()
     with pytest.raises(SpaceError, match="share both"):
         femops.adapt.transfer(of, mine, W)
+    if comm.size > 1:
+        with pytest.raises(CommunicatorError, match=r"ranks disagree about .* how is"):
+            femops.adapt.transfer(of, mine, theirs, how="nodal" if comm.rank else "projection")
 
 
 # --- programs -------------------------------------------------------------------------------------

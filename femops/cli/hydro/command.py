@@ -132,7 +132,7 @@ def _draw(output: Output, path: Path, fields: Snapshot, title: str) -> None:
 
 def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     """Run a problem to its end, write files, and report."""
-    from femops.errors import GeometryError, HydroError
+    from femops.errors import FemopsError, GeometryError, HydroError
     from femops.hydro import RUN, Simulation
 
     saved = _saved(given["restart"])
@@ -172,7 +172,10 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
             output.say(_no_step(run, t_final, given["max_steps"]))
         files.finish(output, run)
     except (HydroError, GeometryError):
-        output.say(f"saved the last good state: {files.save_last(run)}")
+        try:
+            output.say(f"saved the last good state: {files.save_last(run)}")
+        except FemopsError as error:
+            output.say(f"the last good state is not saved: {error}")
         raise
     given = given | {"reproducible": options["reproducible"]}
     _report(output, run, given, changed, energy, (seconds, compile_seconds), hashes, remaps)

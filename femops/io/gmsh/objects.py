@@ -79,16 +79,16 @@ def object_arrays(source: Any) -> tuple[GmshArrays, str]:
                 "): make it by meshio.Mesh(points, cells)"
             ) from error
     # as complete when it is killed: the next process removes its file
-    with temporary_file(Path(tempfile.gettempdir(), "gmsh-model.msh"), mode=0o600) as file:
-        try:
+    try:
+        with temporary_file(Path(tempfile.gettempdir(), "gmsh-model.msh"), mode=0o600) as file:
             _write_model(sys.modules["gmsh"], file)
-        except MeshError:
-            raise
-        except Exception as error:  # Gmsh raises plain ones
-            raise MeshFormatError(
-                f"gmsh.model can't be written as a Gmsh file: {printable(str(error))}"
-            ) from error
-        return read_arrays(file, "gmsh.model"), "gmsh.model"
+            return read_arrays(file, "gmsh.model"), "gmsh.model"
+    except MeshError:
+        raise
+    except Exception as error:  # Gmsh raises plain ones
+        raise MeshFormatError(
+            f"gmsh.model can't be written as a Gmsh file: {printable(str(error))}"
+        ) from error
 
 
 def mixed_arrays(mixed: MixedMesh) -> GmshArrays:

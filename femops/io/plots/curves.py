@@ -42,12 +42,13 @@ def curves(
             (line,) = axes.loglog(x, values, marker="o", markersize=3.5, label=name)
             if name in panel.limits:
                 axes.loglog(x, panel.limits[name], linestyle="--", color=line.get_color())
-        axes.set_title(panel.title)
+        axes.set_title(panel.title, parse_math=False)  # a file may have dollar signs in its names
         axes.set_xlabel(label)
         axes.set_xticks(list(x), [f"{value:g}" for value in x])
         axes.minorticks_off()
         axes.grid(True, alpha=0.3)
-    figure.axes[0].legend()
+    for text in figure.axes[0].legend().get_texts():
+        text.set_parse_math(False)
     with writing(target) as file:
         figure.savefig(file, format="png", dpi=130)
     return target

@@ -82,6 +82,7 @@ def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
         except Exception:
             with suppress(OSError):
                 own.unlink(missing_ok=True)
+                folder.rmdir()  # unless it has other files
             raise
         with check(comm):
             remove(earlier)

@@ -143,7 +143,12 @@ class PvdFiles(Store):
                         "existing='replace'"
                     )
         make_folder(self._folder)
-        self._write_index()
+        try:
+            self._write_index()
+        except BaseException:
+            with suppress(OSError):
+                self._folder.rmdir()  # unless it has files
+            raise
         for _, file in old[len(self._steps) :]:
             _remove_step(file)
 
@@ -151,19 +156,28 @@ class PvdFiles(Store):
         step = self._names(len(self._steps))[self._comm.size > 1]
         with check(self._comm), refused(self.path):
             if self._comm.rank == 0:
-                with open(self.path, "rb", opener=regular) as file:
-                    check_steps(self.path, file.read() == self._index().encode())
+                check_steps(self.path, self._is_written())
         save(step, space, **fields)
-        self._steps.append((time, step))
+        before = self._steps
         try:
+            self._steps = [*before, (time, step)]
             with check(self._comm):
                 if self._comm.rank == 0:
                     to_disk(step)
                     self._write_index()
         except BaseException:
-            self._steps.pop()
+            written = False
+            with suppress(OSError):  # an interrupt may come when the index is written
+                written = self._is_written()
+            if not written:
+                self._steps = before
             raise
         return step
+
+    def _is_written(self) -> bool:
+        """True if the index has the steps of this series."""
+        with open(self.path, "rb", opener=regular) as file:
+            return file.read() == self._index().encode()
 
     def _names(self, step: int) -> tuple[Path, Path]:
         """Return both possible names of a step's file: for one process, and for many ranks."""
@@ -329,8 +343,14 @@ class HdfFile(Store):
                 root["Steps"].attrs["NSteps"] = len(self._times) + 1
                 set_mesh(root, mesh)
 
-        in_turns(self.path, self._comm, piece, append)
-        self._times, self._mesh = (*self._times, time), mesh
+        try:
+            in_turns(self.path, self._comm, piece, append)
+            self._times, self._mesh = (*self._times, time), mesh
+        except KeyboardInterrupt:  # it may come when the step is complete
+            with suppress(FileError, OSError):
+                recover(self.path)
+                self._read()
+            raise
         return self.path
 
     def _place(self, steps: Any, time: float, places: dict[str, Any]) -> None:

@@ -167,6 +167,7 @@ TABLES = "tuning.json", "limits.json"
 MOST_KEPT = 5000
 """Number of kernels and traces in a cache folder, about 700 MB, above which old ones go."""
 
+_TRACE = re.compile("trace_[0-9a-f]{24}")
 _UNFINISHED = "femops-", ".tmp"
 """Begin and end of the names of files that are being written."""
 
@@ -182,7 +183,7 @@ def _wanted() -> Path:
     """Folder for compiled kernels according to the environment, which may not be writable."""
     chosen, base = os.environ.get("FEMOPS_CACHE"), os.environ.get("XDG_CACHE_HOME")
     if chosen:
-        return Path(chosen)
+        return Path(chosen).expanduser()
     return Path(base) / "femops" if base else Path("~/.cache/femops").expanduser()
 
 
@@ -366,22 +367,23 @@ def seal(path: Path) -> None:
 def _remove_old(folder: Path) -> None:
     """Remove the kernels and traces used least recently, if there are more than `MOST_KEPT`.
 
-    Files whose writers were killed are removed after a day.
+    Files whose writers were killed are removed after a day. A user may have chosen a folder with
+    other files: these have neither the names of traces nor locks.
     """
     files: dict[str, list[str]] = {}
     used: list[tuple[float, str]] = []
-    begin, end = _UNFINISHED
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith(begin) and entry.name.endswith(end):
+            if re.fullmatch(r"\w{8}".join(_UNFINISHED), entry.name):
                 with suppress(OSError):  # its writer, or another process, was quicker
                     if time() - entry.stat().st_mtime > _DAY:
                         Path(entry).unlink()
                 continue
             stem, _, suffix = entry.name.partition(".")
             files.setdefault(stem, []).append(entry.name)
-            if suffix == "sha256" or stem.startswith("trace_"):
+            if suffix == "sha256" or _TRACE.fullmatch(stem):
                 used.append((entry.stat().st_mtime, stem))
+    used = [one for one in used if _TRACE.fullmatch(one[1]) or f"{one[1]}.lock" in files[one[1]]]
     if len(used) <= MOST_KEPT:
         return
     for _, stem in sorted(used)[: len(used) - MOST_KEPT * 3 // 4]:

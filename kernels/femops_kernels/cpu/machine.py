@@ -75,8 +75,9 @@ def _asked() -> int | None:
     asked = os.environ.get("FEMOPS_THREADS")
     if not asked:
         return None
-    _check_threads(int(asked) if asked.isdigit() else asked, thread_pool.MOST)
-    return int(asked)
+    count = int(asked) if re.fullmatch("[0-9]{1,9}", asked) else asked
+    _check_threads(count, thread_pool.MOST)
+    return int(count)
 
 
 def _check_threads(count: int | str, most: int) -> None:

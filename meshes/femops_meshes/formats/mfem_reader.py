@@ -170,6 +170,7 @@ def _fields(scanner: Scanner) -> dict[str, str]:
         if name in fields:
             raise scanner.fail(f'"{shorten(line)}": this is the second line for {name}, keep one')
         fields[name] = value.partition("#")[0].strip()
+    scanner.end("")
     return fields
 
 

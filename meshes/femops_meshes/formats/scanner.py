@@ -1,6 +1,7 @@
 """Scanner that reads a mesh file line by line, with errors that name file and line."""
 
 import re
+import warnings
 from functools import cached_property
 from math import isfinite
 from typing import final
@@ -168,7 +169,10 @@ class Scanner:
         return self.fail(f"{what} are no numbers")
 
     def end(self, tag: str) -> None:
-        """Check that nothing follows but a line with the tag. An empty tag has no line."""
+        """Check that nothing follows but a line with the tag. An empty tag has no line.
+
+        Without a tag, only the end of the last line tells that the last number is whole.
+        """
         text = self.peek()
         if tag and text in ("", tag):
             self.read(f'the last line "{tag}"')
@@ -178,6 +182,13 @@ class Scanner:
             raise self.fail(
                 f'the file should end here, got "{shorten(text)}": the count of the section before '
                 "may be too small"
+            )
+        last = self._lines[-1]
+        if not tag and last[-1:].strip() and not last.lstrip().startswith("#"):
+            warnings.warn(
+                f"{self.name}: its last line has no end, so the file may be cut within its last "
+                "number: compare it with its source, and end the line",
+                stacklevel=6,
             )
 
 
