@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
+from typing import final
 
 import numpy as np
+from numpy.polynomial.legendre import legmul
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
@@ -35,7 +38,7 @@ Ints = NDArray[np.int64]
 Vector = NDArray[np.float64]
 
 _BLOCK = 2_000_000
-"""Numbers in the matrices of least squares that are solved at once."""
+"""Numbers at the points around elements that are fitted at once."""
 
 _FAR = 10.0
 """Factor of squares of distances, in sizes of the element, in the weights of nodes."""
@@ -102,7 +105,9 @@ def recovered(A: Operator | Residual | Space | Product, u: Vector) -> Floats:
     check_host(space)
     u = np.asarray(space.check_vector(u), dtype=np.float64)
     apart = broken(enriched(space))
-    difference = fitted(space, u, apart) - embedded(space, u, apart)
+    fields = space.split(u) if isinstance(space, Product) else (u,)
+    spaces = zip(parts_of(space).values(), fields, parts_of(apart).values(), strict=True)
+    difference = np.concatenate([_difference(*one) for one in spaces])
     if isinstance(A, Space | Product):
         return np.sqrt(_sum(apart, difference, None))
     form = A.unconstrained
@@ -137,75 +142,222 @@ def _measure(energy: Operator) -> Operator:
     return Operator(found)
 
 
-def fitted(space: AnySpace, u: Vector, apart: AnySpace) -> Vector:
-    """Polynomials of an order more, fitted to u around each element, in a space of jumps."""
-    fields = space.split(u) if isinstance(space, Product) else (u,)
-    spaces = zip(parts_of(space).values(), fields, parts_of(apart).values(), strict=True)
-    return np.concatenate([_fitted(*one) for one in spaces])
-
-
-def _fitted(V: Space, u: Vector, W: Space) -> Vector:
-    """Values of fitted polynomials at the nodes of W."""
+def _difference(V: Space, u: Vector, W: Space) -> Vector:
+    """Polynomials that are fitted to u around each element, less u, at the nodes of W."""
     mesh, ncomp, around = V.mesh, V.ncomp, V.mesh
     nodes = positions(mesh.coordinates, V.element.nodes)
     inside = nodes if V.order else positions(mesh.coordinates, np.array([0.0, 1.0]))
-    values = V.element_vector(V.l_vec(u), slice(None)).reshape(*nodes.shape[:2], ncomp)
+    box = inside.min(axis=1).T, inside.max(axis=1).T
+    field = V.element_vector(V.l_vec(u), slice(None)).reshape(*nodes.shape[:2], ncomp)
+    values = field
     if not V.element.is_nodal:
-        turn = V.basis.interpolation(V.element.nodes)
-        values = tensor_apply([turn] * V.dim, values)
-    targets, own = positions(mesh.coordinates, W.element.nodes), None
+        values = tensor_apply([V.basis.interpolation(x) for x in V.element.nodes], field)
+    targets, own = _columns(positions(mesh.coordinates, W.element.nodes)), None
     if V.distributed is not None:
         others = surroundings(V.distributed)
         around, own = others.mesh, others.own
         nodes, values = others.rows(nodes), others.rows(values)
-    result = np.empty((mesh.num_elements, targets.shape[1], ncomp))
-    degree = V.order + (1 if V.order < 2 else 2)
-    powers = np.array([k for k in product(range(degree + 1), repeat=V.dim) if sum(k) <= degree])
+    lows, highs = nodes.min(axis=1).T, nodes.max(axis=1).T
+    numbers, rows = _distinct(np.concatenate([nodes, values], axis=2))
+    result = -tensor_apply([V.basis.interpolation(x) for x in W.element.nodes], field)
+    fit = _fit(V.dim, V.order + (1 if V.order < 2 else 2))
     unknown = 0
-    for elements, patches in _patches(around, own, nodes.shape[1] * len(powers)):
-        x = nodes[patches].reshape(len(elements), -1, V.dim)
-        y = values[patches].reshape(len(elements), -1, ncomp)
-        weights = _weights(inside[elements], x)
-        low, high = x.min(axis=1, keepdims=True), x.max(axis=1, keepdims=True)
-        size = np.where(high > low, high - low, np.inf)
-        at = _polynomials((2.0 * x - low - high) / size, powers)
-        wanted = _polynomials((2.0 * targets[elements] - low - high) / size, powers)
-        weighted = (at * weights[:, :, np.newaxis]).swapaxes(1, 2)
-        found, turn = np.linalg.eigh(weighted @ at)
-        keep = found > _SMALL * found[:, -1:]
-        unknown += int(np.count_nonzero(~keep.all(axis=1)))
-        inverse = np.where(keep, 1.0 / np.where(keep, found, 1.0), 0.0)
-        right = turn.swapaxes(1, 2) @ (weighted @ y)
-        result[elements] = wanted @ (turn @ (inverse[:, :, np.newaxis] * right))
+    for elements, patches in _patches(around, own, nodes.shape[1] * fit.numbers):
+        which, times = _counted(numbers[patches].reshape(len(elements), -1))
+        x, y = rows[: V.dim, which], rows[V.dim :, which]
+        low, high = (side[:, elements, np.newaxis] for side in box)
+        times *= _weights(low, high, x)
+        low, high = (
+            end[..., np.newaxis]
+            for end in (lows[:, patches].min(axis=2), highs[:, patches].max(axis=2))
+        )
+        middle, factor = 0.5 * (low + high), 2.0 / np.where(high > low, high - low, np.inf)
+        wanted = (targets[:, elements] - middle) * factor
+        x -= middle
+        x *= factor
+        found, few = fit(x, y, times, wanted)
+        result[elements] += found
+        unknown += few
     everywhere, count = V.comm.sum(np.array([unknown, mesh.num_elements])).tolist()
     if everywhere:
         warn_on_first_rank(
             f"around {everywhere:,} of {count:,} elements the nodes determine no polynomial of "
-            f"degree {degree}, as in a single layer of elements: estimates may be far too large or "
-            'small there; refine once, or take estimate="residual"',
+            f"degree {fit.degree}, as in a single layer of elements: estimates may be far too "
+            'large or small there; refine once, or take estimate="residual"',
             V.comm,
             UserWarning,
         )
     return result.reshape(-1)
 
 
-def _weights(own: Floats, x: Floats) -> Floats:
-    """Weights (n, k) of nodes x (n, k, dim), by the distance from the nodes of an element."""
-    low, high = own.min(axis=1, keepdims=True), own.max(axis=1, keepdims=True)
-    apart = np.maximum(np.maximum(low - x, x - high), 0.0) / (high - low)
-    return np.asarray((1.0 + _FAR * (apart**2).sum(axis=2)) ** -2)
+def _columns(table: Floats) -> Floats:
+    """A table (ne, n, k) as (k, ne, n)."""
+    return np.ascontiguousarray(np.moveaxis(table, 2, 0))
 
 
-def _polynomials(x: Floats, powers: Ints) -> Floats:
-    """Products (n, points, count) of Legendre's polynomials of some degrees, at x in [-1, 1]."""
-    line = [np.ones_like(x), x]
-    for k in range(1, int(powers.max())):
-        line.append(((2 * k + 1) * x * line[k] - k * line[k - 1]) / (k + 1))
-    table = np.stack(line[: int(powers.max()) + 1])
-    result = np.ones((*x.shape[:2], len(powers)))
-    for d in range(x.shape[2]):
-        result *= np.moveaxis(table[powers[:, d], :, :, d], 0, -1)
-    return result
+def _distinct(table: Floats) -> tuple[Ints, Floats]:
+    """Numbers (ne, n) of the distinct rows of a table (ne, n, k), and these rows (k, count).
+
+    Elements share nodes. The order of the rows depends on their bits alone, and not on elements.
+    """
+    rows = np.ascontiguousarray(table).reshape(-1, table.shape[2])
+    key = np.zeros(len(rows), dtype=np.uint64)
+    for column in rows.view(np.uint64).T:
+        key = (key ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(32)
+    order = np.argsort(key, kind="stable")
+    rows = rows[order]
+    new = np.ones(len(rows), dtype=np.bool_)
+    new[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    numbers = np.empty(len(rows), dtype=np.int64)
+    numbers[order] = np.cumsum(new) - 1
+    return numbers.reshape(table.shape[:2]), np.ascontiguousarray(rows[new].T)
+
+
+def _counted(numbers: Ints) -> tuple[Ints, Floats]:
+    """The distinct numbers of each row (n, k), padded with one of them, and how often they are."""
+    numbers = np.sort(numbers, axis=1)
+    new = np.ones(numbers.shape, dtype=np.bool_)
+    new[:, 1:] = numbers[:, 1:] != numbers[:, :-1]
+    place = np.cumsum(new, axis=1) - 1
+    most = int(place[:, -1].max()) + 1
+    place += np.arange(len(numbers))[:, np.newaxis] * most
+    which = np.repeat(numbers[:, 0], most)
+    which[place[new]] = numbers[new]
+    times = np.bincount(place.reshape(-1), minlength=len(which)).astype(np.float64)
+    return which.reshape(-1, most), times.reshape(-1, most)
+
+
+def _weights(low: Floats, high: Floats, x: Floats) -> Floats:
+    """Weights (n, k) of nodes x (dim, n, k), by the distance from the box of an element."""
+    apart = np.maximum(low - x, x - high)
+    np.maximum(apart, 0.0, out=apart)
+    apart /= high - low
+    apart *= apart
+    return np.asarray((1.0 + _FAR * apart.sum(axis=0)) ** -2)
+
+
+@final
+class _Fit:
+    """Fits polynomials of a degree d to values at points in [-1, 1]**dim, by least squares.
+
+    The product of two Legendre polynomials is a sum of Legendre polynomials. So the normal
+    equations follow from the moments of the weights up to degree 2 d, of which there are far fewer
+    than pairs of polynomials. Moments are one product of matrices: polynomials of x, times those of
+    the other directions.
+    """
+
+    def __init__(self, dim: int, degree: int) -> None:
+        self.degree = degree
+        top = 2 * degree + 1
+        lines = [other for other in product(range(top), repeat=dim - 1) if sum(other) < top]
+        self._lines = sorted(lines, key=sum)  # degrees in the other directions, low sums first
+        self._few = sum(sum(other) <= degree for other in self._lines)
+        powers = [
+            (k, column, other)
+            for k in range(degree + 1)
+            for column, other in enumerate(self._lines[: self._few])
+            if k + sum(other) <= degree
+        ]
+        self._first, self._column = np.array([one[:2] for one in powers]).T
+        every = np.array([(k, *other) for k, _, other in powers])
+        self._pair, self._sums = _pairs(every, self._lines, top)
+
+    @property
+    def numbers(self) -> int:
+        """Numbers at each point that are needed at once."""
+        return len(self._lines) + 4 * (2 * self.degree + 1)
+
+    def __call__(
+        self, x: Floats, y: Floats, weights: Floats, targets: Floats
+    ) -> tuple[Floats, int]:
+        """Values (n, points, ncomp) at the targets, and how many fits are not determined.
+
+        Shapes: `x` (dim, n, k), `y` (ncomp, n, k), `weights` (n, k), `targets` (dim, n, points).
+        """
+        first, others = self._tables(x, 2 * self.degree)
+        first *= weights[:, np.newaxis]
+        moments = first @ others.swapaxes(1, 2)
+        pairs = (self._sums @ moments.reshape(len(moments), -1).T).T
+        low, few = first[:, : self.degree + 1], others[:, : self._few].swapaxes(1, 2)
+        right = np.stack([(low * each[:, np.newaxis]) @ few for each in y], axis=-1)
+        inverse, unknown = _inverses(pairs[:, self._pair])
+        found = inverse @ right[:, self._first, self._column]
+        first, others = self._tables(targets, self.degree)
+        at = first[:, self._first] * others[:, self._column]
+        return np.asarray(at.swapaxes(1, 2) @ found), unknown
+
+    def _tables(self, x: Floats, degree: int) -> tuple[Floats, Floats]:
+        """Polynomials of x, and products of those of the other directions, up to a degree."""
+        tables = [_legendre(line, degree) for line in x]
+        lines = [other for other in self._lines if sum(other) <= degree]
+        others = np.ones((x.shape[1], len(lines), x.shape[2]))
+        for degrees, out in zip(lines, others.swapaxes(0, 1), strict=True):
+            if len(degrees) == 1:
+                out[:] = tables[1][:, degrees[0]]
+            elif degrees:
+                np.multiply(tables[1][:, degrees[0]], tables[2][:, degrees[1]], out=out)
+        return tables[0], others
+
+
+_fit = lru_cache(_Fit)
+
+
+def _legendre(x: Floats, degree: int) -> Floats:
+    """Legendre polynomials (n, degree + 1, points) at x (n, points)."""
+    found = np.empty((len(x), degree + 1, x.shape[1]))
+    found[:, 0] = 1.0
+    if degree:
+        found[:, 1] = x
+    for k in range(1, degree):
+        found[:, k + 1] = (2 * k + 1) / (k + 1) * x * found[:, k] - k / (k + 1) * found[:, k - 1]
+    return found
+
+
+def _pairs(powers: Ints, lines: list[tuple[int, ...]], top: int) -> tuple[Ints, csr_array]:
+    """Sums of moments that are the integrals of products of two polynomials.
+
+    Also return the row of each pair (count, count) of polynomials in the matrix of the sums. Its
+    columns are moments, by the degree in x, then the `lines` of the other directions.
+    """
+    unit = np.eye((top + 1) // 2)
+    products = np.zeros((len(unit), len(unit), top))
+    for i, j in product(range(len(unit)), repeat=2):
+        terms = slice(abs(i - j), i + j + 1, 2)
+        products[i, j, terms] = legmul(unit[i], unit[j])[terms]
+    first, second = np.tril_indices(len(powers))
+    row, code, factor = np.arange(len(first)), np.zeros(len(first), dtype=np.int64), 1.0
+    for i, j in zip(powers[first].T, powers[second].T, strict=True):
+        each = products[i[row], j[row]]
+        some, k = np.nonzero(each)
+        row, code, factor = row[some], top * code[some] + k, (each.T * factor).T[some, k]
+    place = np.zeros(top ** (powers.shape[1] - 1), dtype=np.int64)
+    scale = top ** np.arange(powers.shape[1] - 1)[::-1]
+    place[[int(np.dot(other, scale)) for other in lines]] = np.arange(len(lines))
+    column = code // len(place) * len(lines) + place[code % len(place)]
+    number = np.empty((len(powers), len(powers)), dtype=np.int64)
+    number[first, second] = number[second, first] = np.arange(len(first))
+    return number, csr_array((factor, (row, column)), shape=(len(first), top * len(lines)))
+
+
+def _inverses(matrices: Floats) -> tuple[Floats, int]:
+    """Inverses of positive matrices (n, k, k), and how many are singular.
+
+    Of these they are inverses where eigenvalues are not small. Only matrices whose trace and
+    inverse leave open whether an eigenvalue is small are decomposed.
+    """
+    with np.errstate(all="ignore"):
+        try:
+            found = np.linalg.inv(matrices)
+        except np.linalg.LinAlgError:
+            found = np.full_like(matrices, np.nan)
+        size = np.trace(matrices, axis1=1, axis2=2) * np.sqrt((found**2).sum(axis=(1, 2)))
+        open_ = np.flatnonzero(~(size < 0.1 / _SMALL))
+    values, turn = np.linalg.eigh(matrices[open_])
+    keep = values > _SMALL * values[:, -1:]
+    inverse = np.where(keep, 1.0 / np.where(keep, values, 1.0), 0.0)
+    found[open_] = (turn * inverse[:, np.newaxis]) @ turn.swapaxes(1, 2)
+    return np.asarray(found), int(np.count_nonzero(~keep.all(axis=1)))
 
 
 def _patches(mesh: Mesh, own: Ints | None, numbers: int) -> Iterator[tuple[Ints, Ints]]:

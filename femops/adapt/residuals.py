@@ -59,7 +59,7 @@ def residual(F: Any, u: Vector, *, norm: Operator | None = None) -> Floats:
     norm : Operator, optional
         Operator on the same space whose energy measures the error. The default is the symmetric
         part of the equation's derivative at u. It must be positive in each element: give a norm
-        for several fields with multipliers, such as Stokes' pressure.
+        for convection, and for several fields with multipliers, such as Stokes' pressure.
 
     Returns
     -------

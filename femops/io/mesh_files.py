@@ -12,6 +12,7 @@ import numpy as np
 import femops_meshes
 from femops.errors import FileError
 from femops.io.atomic import checked_path
+from femops.io.checkpoint.state import begins_like_state, load_mesh
 from femops.io.gmsh.file import begins_like_gmsh
 from femops.io.gmsh.objects import is_mesh_object, mixed_arrays, object_arrays
 from femops.parallel.comm import check, communicator
@@ -78,7 +79,9 @@ def read_mesh(
     * Gmsh, versions 2.2 and 4.1, ASCII and binary, with complete elements of degree 1 to 9. Tags of
       physical groups become attributes. `Mesh.element_names` and `Mesh.boundary_names` have their
       names. Elements and exterior faces in no group, or in a group of tag 0, have attribute 1, or
-      the lowest number that is no tag. Periodic sides are glued. Partitions are left out.
+      the lowest number that is no tag. Periodic sides are glued. Partitions are left out;
+    * checkpoints of `femops.io.save_state` that keep their mesh. It is the mesh that was saved, bit
+      by bit, with its trees, and in its order.
 
     A ``meshio.Mesh``, and ``gmsh.model`` of a program that has made a mesh by Gmsh, are read in the
     same way. Attributes of a ``meshio.Mesh`` are its cell data ``gmsh:physical``, ``medit:ref`` or
@@ -94,7 +97,7 @@ def read_mesh(
         Number of times to split every element into 2**dim elements. Curved geometry is kept.
     reorder
         Whether to order the elements along a Hilbert curve. `Mesh.file_elements` has the file's
-        order.
+        order. The mesh of a checkpoint keeps its own.
     split
         Whether to split each triangle into three quadrilaterals, each tetrahedron into four
         hexahedra and each prism into six. Then quadrilaterals are split into four and hexahedra
@@ -114,6 +117,8 @@ def read_mesh(
         If the file is damaged, or has unsupported elements: triangles and tetrahedra without
         `split`, pyramids, serendipity elements, or a surface in space.
         Elements of MFEM that are refined in some directions only are not supported either.
+    CheckpointError
+        If a checkpoint has no mesh, or is damaged.
     MeshTopologyError, MeshGeometryError
         If the elements do not fit together, or are partly inverted.
     MeshArgumentError
@@ -172,6 +177,8 @@ def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
         raise MeshArgumentError(f"refine is {refine!r}: give a whole number >= 0")
     if split not in (True, False):
         raise MeshArgumentError(f"split is {split!r}: give True or False")
+    if not is_mesh_object(path) and begins_like_state(path):
+        return load_mesh(Path(os.fspath(path))).refine(refine)
     if is_mesh_object(path) or begins_like_gmsh(path):
         from femops.io.gmsh.reader import mesh_from, read_gmsh
 

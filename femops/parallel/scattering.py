@@ -68,8 +68,8 @@ _LEAVES: dict[str, Callable[[Part], Array]] = {
 
 
 def _coarsening(part: Part) -> Coarsening:
-    assert part.mesh.coarser is not None
-    return part.mesh.coarser
+    assert part.mesh.whole_coarser is not None
+    return part.mesh.whole_coarser
 
 
 def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:

@@ -251,6 +251,27 @@ class Forest:
         level = self.level[source] - up[source]
         return replace(self, root=self.root[source], level=level, path=path), source
 
+    def coarsened(self, chosen: Flags) -> tuple[Forest, Ints, Ints] | None:
+        """Merge the families of which all are chosen (ne,) and are leaves; see `merged`.
+
+        A family stays if its parent would be more than one level above a leaf that touches it. None
+        if all families stay. Also return the leaf that stood at the place of each new one, and the
+        families (n, 2**dim).
+        """
+        families = self.families(chosen)
+        while len(families):
+            coarse, source = self.merged(families)
+            bad = np.isin(families.min(axis=1), source[coarse.unbalanced()])
+            if not bad.any():
+                return coarse, source, families
+            families = families[~bad]
+        return None
+
+    @cached_property
+    def coarser(self) -> CoarserLeaves | None:
+        """The leaves after a step of coarsening; None if no leaf has a parent."""
+        return CoarserLeaves(self) if self.depth else None
+
     def reordered(self, order: Ints) -> Forest:
         """Forest with its leaves in another order: new leaf i is order[i]."""
         return replace(self, root=self.root[order], level=self.level[order], path=self.path[order])
@@ -345,6 +366,78 @@ class Forest:
         least = int(self.level.min(initial=self.depth))
         levels = f"levels {least} to {self.depth}" if least < self.depth else f"level {least}"
         return f"Forest({len(self.root)} leaves of {levels} on {len(self.roots)} roots)"
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class CoarserLeaves:
+    """Positions of the leaves of trees in those of coarser trees.
+
+    A step of coarsening takes all families that `Mesh.coarsened` takes, and the leaves of the last
+    level are among these. Other leaves stay. Attributes are those of `Coarsening`, and are computed
+    when they are needed.
+    """
+
+    finer: Forest
+    split = False  # not all leaves are halves
+
+    @cached_property
+    def _step(self) -> tuple[Forest, Ints, Ints]:
+        """Coarser trees, the leaf that stood at the place of each of their leaves, and families."""
+        found = self.finer.coarsened(np.ones(len(self.finer.root), dtype=np.bool_))
+        assert found is not None
+        return found
+
+    @property
+    def trees(self) -> Forest:
+        """The coarser trees."""
+        return self._step[0]
+
+    @property
+    def elements(self) -> Ints:
+        """Vertex numbers (nc, 2**dim) of the coarser leaves; hanging vertices have numbers too."""
+        return self.trees.elements[0]
+
+    @property
+    def num_vertices(self) -> int:
+        """Number of vertices of the coarser leaves."""
+        return self.trees.elements[1]
+
+    @cached_property
+    def parent(self) -> Ints:
+        """The coarser leaf (ne,) of each leaf: its parent, or itself."""
+        _, source, families = self._step
+        number = np.empty(len(self.finer.root), dtype=np.int64)
+        number[source] = np.arange(len(source))
+        number[families] = number[families.min(axis=1), np.newaxis]
+        return number
+
+    @cached_property
+    def low(self) -> NDArray[np.int8]:
+        """Begin (ne, dim) of each leaf in its coarser leaf, in halves: 0 or 1."""
+        dim, families = self.finer.dim, self._step[2]
+        found = np.zeros((len(self.finer.root), dim), dtype=np.int8)
+        found[families] = np.arange(2**dim)[:, np.newaxis] >> np.arange(dim) & 1
+        return found
+
+    @cached_property
+    def high(self) -> NDArray[np.int8]:
+        """End (ne, dim) of each leaf in its coarser leaf, in halves: 1, or 2."""
+        found = np.full_like(self.low, 2)
+        found[self._step[2]] = self.low[self._step[2]] + np.int8(1)
+        return found
+
+    @property
+    def coarser(self) -> CoarserLeaves | None:
+        """The step after this one; None if the coarser leaves have no parents."""
+        return self.trees.coarser
+
+    def reordered(self, order: Ints) -> CoarserLeaves:
+        """The step of the leaves in another order (ne,): new leaf i is order[i]."""
+        return CoarserLeaves(self.finer.reordered(order))
+
+    def __repr__(self) -> str:
+        return f"CoarserLeaves({len(self.parent)} leaves in {len(self.trees.root)})"
 
 
 def whole_trees(

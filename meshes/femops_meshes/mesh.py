@@ -26,7 +26,7 @@ from femops_meshes.coordinates.mapping import (
     tensor_apply,
 )
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
-from femops_meshes.forest import Forest, whole_trees
+from femops_meshes.forest import CoarserLeaves, Forest, whole_trees
 from femops_meshes.names import Named, Names, listing, named_parts, where_true, with_numbers
 from femops_meshes.topology.entities import VTK_CORNERS, outward_corners
 from femops_meshes.topology.topology import Topology, exterior_boundary
@@ -75,6 +75,8 @@ class Mesh:
         Attributes by name, {name: (number, ...)}; empty if the file has no names.
     coarser
         Coarsening of a refined mesh or a generated grid, which multigrid methods use; else None.
+        After local refinement it is that of `coarsened`, whose elements may hang, and `forest`
+        determines it.
     forest
         Trees of a mesh that was refined locally; else None.
 
@@ -92,13 +94,15 @@ class Mesh:
     file_elements: Ints
     element_names: Names = field(default_factory=dict)
     boundary_names: Names = field(default_factory=dict)
-    coarser: Coarsening | None = None
+    coarser: Coarsening | CoarserLeaves | None = None
     forest: Forest | None = None
     _given_as = "a mesh, as femops.box(counts) or femops.read_mesh(path)"
 
     def __post_init__(self) -> None:
         """Check that the arrays fit each other, and make them read-only."""
         checks.shapes(self)
+        if self.forest is not None:
+            object.__setattr__(self, "coarser", self.forest.coarser)
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -286,6 +290,11 @@ class Mesh:
         carriers = self.topology.carriers
         return carriers is None or not len(carriers.hanging)
 
+    @property
+    def whole_coarser(self) -> Coarsening | None:
+        """`coarser` if its elements conform, as after `refine`; None after local refinement."""
+        return None if isinstance(self.coarser, CoarserLeaves) else self.coarser
+
     def bounding_box(self) -> tuple[Floats, Floats]:
         """Smallest and largest coordinates (dim,) of the nodes. Curved sides may bulge further.
 
@@ -345,7 +354,7 @@ class Mesh:
             num_vertices=self.topology.lattice_size(2),
             file_elements=(self.file_elements[:, None] * count + np.arange(count)).ravel(),
             coarser=halved(
-                self.elements, self.num_vertices, self.num_elements, self.dim, self.coarser
+                self.elements, self.num_vertices, self.num_elements, self.dim, self.whole_coarser
             ),
         )
 
@@ -434,15 +443,8 @@ class Mesh:
                 "the mesh was never refined, so nothing can be coarsened: `refine` and `refined` "
                 "make meshes that remember their parents; files and generators do not"
             )
-        families = forest.families(chosen)
-        while len(families):
-            coarse, source = forest.merged(families)
-            far = source[coarse.unbalanced()]
-            bad = np.isin(families.min(axis=1), far)
-            if not bad.any():
-                return self._merged(coarse, source, families)
-            families = families[~bad]
-        return self
+        found = forest.coarsened(chosen)
+        return self if found is None else self._merged(*found)
 
     @property
     def trees(self) -> Forest:
@@ -450,7 +452,7 @@ class Mesh:
         self._check_trees()
         if self.forest is not None:
             return self.forest
-        return whole_trees(self.elements, self.topology, self.coarser, self.file_elements)
+        return whole_trees(self.elements, self.topology, self.whole_coarser, self.file_elements)
 
     def _halved(self, chosen: NDArray[np.bool_]) -> "Mesh":
         """Mesh in which the chosen elements (ne,) are halved, whatever their neighbours are."""
@@ -505,7 +507,6 @@ class Mesh:
             boundary=outward_corners(elements, faces),
             num_vertices=num_vertices,
             file_elements=forest.file_elements,
-            coarser=None,
             forest=forest,
             **changes,
         )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.adapt import recovery
 from femops.adapt.enriched import embedded, enriched, equation_of, essential
 from femops.errors import OperatorError
 
@@ -56,6 +57,42 @@ CASES = [
     (3, "refined", 2),
     (3, "uniform", 3),
 ]
+
+
+@pytest.mark.parametrize(("dim", "degree", "count"), [(1, 5, 9), (2, 4, 30), (3, 3, 50)])
+def test_polynomials_are_fitted_by_least_squares(dim: int, degree: int, count: int) -> None:
+    """As NumPy fits monomials. The last points determine no polynomial."""
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(-1.0, 1.0, (dim, 3, count)), rng.standard_normal((2, 3, count))
+    weights, targets = rng.uniform(0.1, 2.0, (3, count)), rng.uniform(-1.0, 1.0, (dim, 3, 7))
+    x[0, 2] = 0.3
+    found, unknown = recovery._fit(dim, degree)(x, y, weights, targets)
+    assert unknown == 1
+    powers = np.indices((degree + 1,) * dim).reshape(dim, -1).T
+    powers = powers[powers.sum(axis=1) <= degree]
+    for k in (0, 1):
+        at, wanted = ((line[:, k].T[:, np.newaxis] ** powers).prod(axis=2) for line in (x, targets))
+        root = np.sqrt(weights[k])[:, np.newaxis]
+        best = np.linalg.lstsq(root * at, root * y[:, k].T)[0]
+        assert np.allclose(found[k], wanted @ best, rtol=1e-7, atol=1e-9)
+
+
+def test_nodes_are_told_apart_by_their_bits() -> None:
+    table = np.array([[[1.0, 2.0], [3.0, 4.0]], [[3.0, 4.0], [1.0, 2.5]]])
+    numbers, rows = recovery._distinct(table)
+    assert numbers[0, 1] == numbers[1, 0]
+    assert np.array_equal(np.moveaxis(rows[:, numbers], 0, 2), table)
+    which, times = recovery._counted(np.array([[4, 2, 4, 4], [1, 2, 3, 2]]))
+    assert np.array_equal(which, [[2, 4, 2], [1, 2, 3]])
+    assert np.array_equal(times, [[1, 3, 0], [1, 2, 1]])
+
+
+def test_recovered_takes_bases_without_nodes() -> None:
+    mesh = femops.box((4, 4)).refined([5])
+    V, W = femops.H1(mesh, 2), femops.H1(mesh, 2, family="bernstein")
+    u = V.interpolate(lambda x: np.sin(3.0 * x[0]) * x[1])
+    w = W.interpolate((V, u))
+    assert np.allclose(femops.adapt.recovered(W, w), femops.adapt.recovered(V, u), rtol=1e-9)
 
 
 @pytest.mark.parametrize(("dim", "name", "order"), CASES)

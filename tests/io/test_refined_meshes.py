@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import femops
-from femops.errors import SpaceError
+from femops.errors import CheckpointError, SpaceError
 from femops.io.plots.sampling import boundary_faces
+from femops.parallel.mesh import checksum
+from support.refined import REFINED, tree
 from support.vtk import needs_vtk, read_vtk
 
 
@@ -57,6 +59,78 @@ def test_mfem_fields_have_the_values_that_hang(tmp_path):
     w = W.interpolate(lambda x: x[0])
     rows = np.loadtxt(femops.save(tmp_path / "w.gf", W, w=w), skiprows=5)
     assert np.array_equal(rows[W.file_dofs()], w)
+
+
+KEPT = {
+    "cubes": lambda: tree("random cubes"),
+    "turned": lambda: REFINED[2]().refined([0]),
+    "periodic": lambda: tree("periodic"),
+    "line": lambda: tree("line"),
+    "another order": lambda: tree("squares").reordered(np.arange(24)[::-1]),
+    "moved after it": lambda: tree("disc").mapped(lambda x: 1.1 * x + 0.01 * x**2, 3),
+    # nodes of parents that came back differ by round-off from those that there were
+    "coarsened": lambda: femops.adapt.change(
+        femops.ball(1).curved(3).refined([0, 5]).refined([3]), [20], range(16)
+    ),
+    "as before": lambda: femops.disc(2).refined([3, 5]).coarsened(),
+}
+
+
+def same_mesh(mesh, again):
+    """The same elements, positions, attributes and names, and the same dofs."""
+    assert number_of(mesh) == number_of(again)
+    assert mesh.element_names == again.element_names
+    assert mesh.boundary_names == again.boundary_names
+    V, W = femops.H1(mesh, 3), femops.H1(again, 3)
+    assert np.array_equal(V.restriction.indices, W.restriction.indices)
+
+
+def number_of(mesh):
+    return checksum(mesh, np.arange(mesh.num_elements), np.arange(mesh.num_vertices))
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_states_keep_the_mesh(tmp_path, name):
+    """It comes back bit by bit, and so does what it is refined and coarsened to."""
+    mesh = KEPT[name]()
+    mesh = mesh.with_names({"all": 1}, {"a side": 1} if mesh.num_boundary else {})
+    V = femops.H1(mesh, 2)
+    u = np.random.default_rng(0).standard_normal(V.size)
+    path = femops.io.save_state(tmp_path / "u.state", {"u": (V, u)}, {"step": 1})
+    again = femops.read_mesh(path)
+    same_mesh(mesh, again)
+    state = femops.io.load_state(path, {"u": femops.H1(again, 2)})
+    assert state.vectors["u"].tobytes() == u.tobytes()
+    some = np.arange(mesh.num_elements) % 5 == 0
+    same_mesh(mesh.refined(some), again.refined(some))
+    same_mesh(mesh.coarsened(), again.coarsened())
+    same_mesh(mesh.refine(), femops.read_mesh(path, refine=1))
+
+
+def test_states_keep_other_meshes_on_demand(tmp_path):
+    mesh = femops.read_mesh(femops.sample("disc.mesh"))
+    V, path = femops.H1(mesh, 2), tmp_path / "u.state"
+    femops.io.save_state(path, {"u": (V, V.zeros())})
+    with pytest.raises(CheckpointError, match=r"has no mesh, .* or save with keep_mesh=True"):
+        femops.read_mesh(path)
+    femops.io.save_state(path, {"u": (V, V.zeros())}, keep_mesh=True)
+    again = femops.read_mesh(path)
+    same_mesh(mesh, again)
+    assert again.forest is None
+    assert np.array_equal(again.file_elements, mesh.file_elements)
+    same_mesh(mesh.refined([1]), again.refined([1]))
+
+
+def test_a_state_keeps_one_mesh(tmp_path):
+    U, V, W = (femops.H1(mesh, 1) for mesh in (refined(2), refined(2).refined([5]), refined(3)))
+    path, given = tmp_path / "u.state", {"u": (U, U.zeros()), "v": (V, V.zeros())}
+    with pytest.raises(CheckpointError, match=r"on 2 meshes, and a file keeps one: .*=False"):
+        femops.io.save_state(path, given)
+    femops.io.save_state(path, given, keep_mesh=False)
+    assert [*femops.io.load_state(path, {"u": U, "v": V}).vectors] == ["u", "v"]
+    P = femops.L2(femops.box((2, 2)), 0)  # not refined: its program makes it anew
+    femops.io.save_state(path, {"w": (W, W.zeros()), "p": (P, P.zeros())})
+    assert femops.read_mesh(path).dim == 3
 
 
 def test_states_go_with_pickled_meshes(tmp_path):

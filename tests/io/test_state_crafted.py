@@ -10,7 +10,7 @@ import pytest
 
 import femops
 from femops.errors import CheckpointError
-from femops.io.checkpoint.state import _PREFIX, _REST, MAGIC
+from femops.io.checkpoint.state import _PREFIX, _REST, MAGIC, Contents
 
 FIXED = _PREFIX.size + _REST.size
 SPACE = femops.H1(femops.box((3, 2)), 2)
@@ -49,6 +49,20 @@ def change_tree(rng, tree):
             where[key] += rng.choice([-1, 1, 4096, 2**32, 2**60])
         case _:
             where[key] = rng.choice(ODD)
+
+
+def change_tables(rng, described, data):
+    """Change some numbers of the mesh's tables in the bytes of a file."""
+    name = rng.choice([*described.mesh.tables])
+    facts, at = described.mesh.tables[name], described.offsets[f"the mesh's {name}"]
+    rows = np.frombuffer(data, facts.dtype, facts.dofs * facts.ncomp, at).reshape(facts.dofs, -1)
+    for _ in range(rng.randint(1, 3)):
+        row, column = rng.randrange(facts.dofs), rng.randrange(facts.ncomp)
+        other = rows[rng.randrange(facts.dofs), column]
+        far = [0, -1, 2**31, 2**62, -(2**63)] if facts.dtype == "<i8" else [np.nan, np.inf, 1e300]
+        with np.errstate(over="ignore"):
+            near = rows[row, column] + rng.choice([-1, 1])
+        rows[row, column] = rng.choice([other, near, *far])
 
 
 def change_text(rng, text):
@@ -132,6 +146,60 @@ def test_as_it_was_written_it_is_read(tmp_path, whole):
     version, length, _ = _REST.unpack(whole[_PREFIX.size : FIXED])
     text, table = whole[FIXED : FIXED + length], whole[FIXED + length : FIXED + length + 4]
     assert sealed(version, text, table, whole[FIXED + length + 4 :]) == whole
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A checkpoint that has its mesh."""
+    mesh = femops.box((3, 2)).refined([0, 3]).refined([2]).with_names({"all": 1}, {"left": 1})
+    V = femops.H1(mesh, 1)
+    path = tmp_path_factory.mktemp("kept") / "run.state"
+    return femops.io.save_state(path, {"u": (V, V.zeros())}).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(2, 60))]
+)
+def test_crafted_meshes(tmp_path, kept, seed):
+    """With right checksums, of tables too: our error or the mesh that was saved."""
+    rng, path, messages = random.Random(seed), tmp_path / "run.state", []
+    version, length, _ = _REST.unpack(kept[_PREFIX.size : FIXED])
+    text = kept[FIXED : FIXED + length]
+    described, good = Contents.parsed(text, version), femops.read_mesh(_written(path, kept))
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            tree, data = json.loads(text), bytearray(kept)
+            if rng.random() < 0.5:
+                change_tables(rng, described, data)
+            else:
+                change_tree(rng, tree["mesh"])
+            sums = [
+                zlib.crc32(data[described.offsets[name] :][: entry.dofs * entry.row])
+                for name, entry in described.tables.items()
+            ]
+            changed, table = json.dumps(tree).encode(), np.array(sums, "<u4").tobytes()
+            used = FIXED + len(changed) + len(table)
+            _written(path, sealed(version, changed, table, bytes(4096 - used) + data[4096:]))
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            try:
+                mesh = femops.read_mesh(path)
+            except CheckpointError as error:
+                messages.append(str(error))
+            else:
+                assert np.array_equal(mesh.coordinates, good.coordinates)
+                assert np.array_equal(mesh.elements, good.elements)
+            assert tracemalloc.get_traced_memory()[1] - before < 2**20 + 100 * len(kept)
+    finally:
+        tracemalloc.stop()
+    assert all(map(str.isprintable, messages))
+    assert len(messages) > 60
+
+
+def _written(path, data):
+    path.write_bytes(data)
+    return path
 
 
 @pytest.mark.parametrize("number", [2**40, 2**62])

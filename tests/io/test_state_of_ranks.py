@@ -15,10 +15,12 @@ from femops.errors import CheckpointError, FileError, RankError, SpaceError, Vec
 from femops.io.checkpoint import state
 from femops.io.checkpoint import state as module
 from femops.parallel import DistributedMesh
+from femops.parallel.mesh import checksum
 from femops.parallel.serial_order import SerialOrder, moved
 from femops_meshes import Partition, part_of
 from support.cases.parts import shared_meshes
 from support.cases.rank_states import SPACES, bits, same, share
+from support.refined import shared, tree
 from support.simulated_ranks import SimulatedRank, on_ranks, quietly
 
 
@@ -65,6 +67,46 @@ def test_any_ranks_write_the_same_and_read_it(case, name, dtype):
         assert path.read_bytes() == alone.read_bytes()
         quietly(other.size, load)
         same(femops.io.load_state(path, {"u": serial}).vectors["u"], u)
+
+
+@pytest.mark.parametrize("name", ["disc", "periodic", "random cubes"])
+def test_any_ranks_keep_the_mesh_and_read_it(tmp_path, name):
+    mesh = tree(name).with_names({"all": 1})
+    serial = femops.H1(mesh, 2)
+    u = bits(serial.shape, "f8")
+    alone = femops.io.save_state(tmp_path / "alone.state", {"u": (serial, u)})
+    path = tmp_path / "ranks.state"
+
+    def save(comm):
+        for each in shared(mesh, comm):
+            V = femops.H1(each, 2)
+            femops.io.save_state(path, {"u": (V, share(serial, V, u))})
+            assert path.read_bytes() == alone.read_bytes()
+
+    def load(comm):
+        again = femops.read_mesh(path, comm=comm)
+        V = femops.H1(again, 2)
+        same(femops.io.load_state(path, {"u": V}).vectors["u"], share(serial, V, u))
+        assert again.element_names == mesh.element_names
+        finer = again.refined(again.part.elements % 3 == 0).coarsened()
+        expected = mesh.refined(np.arange(mesh.num_elements) % 3 == 0).coarsened()
+        count = np.arange(expected.num_elements), np.arange(expected.num_vertices)
+        assert finer.checksum == checksum(expected, *count)
+
+    quietly(2, save)
+    quietly(3, load)
+
+
+def test_one_rank_reads_a_damaged_mesh(tmp_path):
+    V = femops.H1(tree("squares"), 1)
+    path = femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
+    data = bytearray(path.read_bytes())
+    data[-1000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"damaged: bytes .* of the mesh's nodes"):
+        femops.read_mesh(path)
+    found = fails(2, lambda comm: femops.read_mesh(path, comm=comm))
+    assert [kind for kind, _ in found] == [CheckpointError, RankError]
 
 
 @settings(max_examples=25, deadline=None)

@@ -6,7 +6,9 @@ import pytest
 import femops
 import femops_meshes
 from femops_meshes import part_of
+from femops_meshes.parents import parents_of
 from femops_meshes.topology.topology import Topology
+from support.refined import tree
 
 MESHES = {
     "odd box": (lambda: femops.box((5, 4, 3)), 3),
@@ -64,6 +66,26 @@ def test_parts_lie_where_their_corners_are():
     assert np.isfinite(place).all()
     expected = np.einsum("ekc,ecd->ekd", every(coarser), place[coarser.elements][coarser.parent])
     assert np.allclose(expected, mesh.coordinates)
+
+
+@pytest.mark.parametrize("name", ["squares", "periodic", "line", "random cubes"])
+def test_the_coarser_mesh_is_that_of_coarsened(name):
+    """Elements lie in its elements as they do where these are a mesh."""
+    mesh = tree(name)
+    while mesh.coarser is not None:
+        coarse, coarser = mesh.coarsened(), mesh.coarser
+        assert np.array_equal(coarser.elements, coarse.elements)
+        assert coarser.num_vertices == coarse.num_vertices
+        assert coarse.num_elements < mesh.num_elements
+        parents = parents_of(mesh, coarse)
+        assert np.array_equal(coarser.parent, parents.elements)
+        assert np.array_equal(coarser.low, 2 * parents.low)
+        assert np.array_equal(coarser.high, 2 * (parents.low + parents.width))
+        order = np.arange(mesh.num_elements)[::-1]
+        assert np.array_equal(mesh.reordered(order).coarser.low, coarser.low[order])
+        mesh = coarse
+    assert mesh.forest.depth == 0
+    assert mesh.refined([0]).with_coarser(None).coarser is not None  # the trees determine it
 
 
 def test_meshes_without_a_coarser_one():

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from femops.errors import CheckpointError, FemopsError, FileError, SpaceError
 from femops.io.atomic import checked_path, refused, replacing, to_disk
+from femops.io.checkpoint.kept_mesh import TYPES, KeptMesh, Rows, Table, expect, tables_of
 from femops.numbering import touch_order
 from femops.parallel.comm import Communicator, Serial, check, check_same
 from femops.parallel.mesh import checksum
+from femops.parallel.scattering import gathered_mesh
 from femops.parallel.serial_order import SerialOrder, moved
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
@@ -31,12 +33,15 @@ from femops.spaces.vectors import any_vector, has_complex
 from femops_common.arguments import checked, type_name
 from femops_kernels.exclusive import Derived
 from femops_meshes import Mesh
+from femops_meshes.errors import MeshError
 from femops_meshes.formats.temporary import regular, unlinked
 
 Array = NDArray[Any]
 Sums = NDArray[np.uint32]
 
-MAGIC, VERSION = b"\x89FEMOPS\n", 1
+MAGIC, VERSION = b"\x89FEMOPS\n", 2
+"""First bytes, and the highest format. Files without a mesh have format 1."""
+
 _PREFIX = struct.Struct("<8sI")
 """Magic; checksum of the bytes after this prefix, up to the end of the text."""
 
@@ -60,7 +65,7 @@ _TEXTS = {"space": "H1|L2", "family": r"\w+", "dtype": "<f[48]|<c(8|16)", "mesh"
 
 @final
 @dataclass(frozen=True)
-class Field:
+class Field(Rows):
     """Description of a vector in the file. It decides whether a space fits the vector."""
 
     space: str
@@ -77,28 +82,18 @@ class Field:
     @classmethod
     def parsed(cls, given: Any) -> Field:
         """Make the description from its JSON object."""
-        _expect(
+        expect(
             isinstance(given, dict) and cls.__dataclass_fields__.keys() <= given.keys(),
             shown(given),
         )
         found = cls(**{key: given[key] for key in cls.__dataclass_fields__})
         for key, least in _LEAST.items():
             number = getattr(found, key)
-            _expect(type(number) is int and least <= number < 2**63, f"{key} {shown(number)}")
+            expect(type(number) is int and least <= number < 2**63, f"{key} {shown(number)}")
         for key, pattern in _TEXTS.items():
             text = getattr(found, key)
-            _expect(isinstance(text, str) and re.fullmatch(pattern, text), f"{key} {shown(text)}")
+            expect(isinstance(text, str) and re.fullmatch(pattern, text), f"{key} {shown(text)}")
         return found
-
-    @property
-    def row(self) -> int:
-        """Number of bytes of a row."""
-        return self.ncomp * np.dtype(self.dtype).itemsize
-
-    @property
-    def blocks(self) -> int:
-        """Number of blocks. The last block may be shorter."""
-        return -(-self.dofs // self.rows)
 
     @property
     def kind(self) -> str:
@@ -113,61 +108,95 @@ class Contents:
 
     fields: Mapping[str, Field]  # descriptions of the vectors by name, in the order of the file
     values: Mapping[str, Any]  # values that JSON can hold
-    text: bytes  # fields and values as JSON
+    mesh: KeptMesh | None
+    text: bytes  # fields, values and mesh as JSON
 
     @classmethod
-    def of(cls, fields: Mapping[str, Field], values: Mapping[str, Any]) -> Contents:
-        """Make the contents of a new file from vector descriptions and values."""
-        offsets = _offsets(fields)
-        rows = {name: asdict(entry) | {"offset": offsets[name]} for name, entry in fields.items()}
-        return cls(fields, values, json.dumps({"vectors": rows, "values": values}).encode())
+    def of(
+        cls, fields: Mapping[str, Field], values: Mapping[str, Any], mesh: KeptMesh | None
+    ) -> Contents:
+        """Make the contents of a new file from vector descriptions, values and a mesh."""
+        offsets = _offsets(_tables(fields, mesh))
+        rows = {
+            name: asdict(entry) | {"offset": offsets[_vector(name)]}
+            for name, entry in fields.items()
+        }
+        tree: dict[str, Any] = {"vectors": rows, "values": values}
+        if mesh is not None:
+            tree["mesh"] = mesh.as_dict({name: offsets[_table(name)] for name in mesh.tables})
+        return cls(fields, values, mesh, json.dumps(tree).encode())
 
     @classmethod
-    def parsed(cls, text: bytes) -> Contents:
+    def parsed(cls, text: bytes, version: int) -> Contents:
         """Make the contents from the JSON text of a file."""
         try:
             tree = json.loads(text.decode())
         except RecursionError as error:
             raise ValueError("too many brackets") from error
-        _expect(isinstance(tree, dict), shown(tree))
+        expect(isinstance(tree, dict), shown(tree))
         parts = tree.get("vectors"), tree.get("values")
-        _expect(all(isinstance(part, dict) for part in parts), "no vectors or values")
-        _expect(len(parts[0]) > 0, "no vectors")
+        expect(all(isinstance(part, dict) for part in parts), "no vectors or values")
+        expect(len(parts[0]) > 0, "no vectors")
         fields = {name: Field.parsed(row) for name, row in parts[0].items()}
-        offsets = {name: row.get("offset") for name, row in parts[0].items()}
-        _expect(offsets == _offsets(fields), "offsets that do not follow each other")
-        return cls(fields, parts[1], text)
+        offsets = {_vector(name): row.get("offset") for name, row in parts[0].items()}
+        mesh = KeptMesh.parsed(tree.get("mesh")) if version > 1 else None
+        if mesh is not None:
+            rows = tree["mesh"]["tables"]
+            offsets |= {_table(name): row.get("offset") for name, row in rows.items()}
+        expect(offsets == _offsets(_tables(fields, mesh)), "offsets that do not follow each other")
+        return cls(fields, parts[1], mesh, text)
+
+    @cached_property
+    def tables(self) -> dict[str, Rows]:
+        """All tables, in the order of the file."""
+        return _tables(self.fields, self.mesh)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of all tables."""
+        return sum(entry.blocks for entry in self.tables.values())
 
     @cached_property
     def offsets(self) -> dict[str, int]:
-        """Positions of the data of each vector in the file."""
-        blocks = sum(entry.blocks for entry in self.fields.values())
-        start = _whole_pages(_FIXED + len(self.text) + 4 * blocks)
-        return {name: start + offset for name, offset in _offsets(self.fields).items()}
+        """Positions of the data of each table in the file."""
+        start = _whole_pages(_FIXED + len(self.text) + 4 * self.blocks)
+        return {name: start + offset for name, offset in _offsets(self.tables).items()}
 
     @property
     def size(self) -> int:
         """Size of the file in bytes."""
-        name, entry = list(self.fields.items())[-1]
+        name, entry = list(self.tables.items())[-1]
         return self.offsets[name] + entry.dofs * entry.row
 
     def head(self, sums: Sequence[Sums]) -> bytes:
         """Bytes that precede the data."""
         table = b"".join(part.astype("<u4").tobytes() for part in sums)
-        rest = _REST.pack(VERSION, len(self.text), zlib.crc32(table)) + self.text
+        version = 1 if self.mesh is None else VERSION
+        rest = _REST.pack(version, len(self.text), zlib.crc32(table)) + self.text
         return _PREFIX.pack(MAGIC, zlib.crc32(rest)) + rest + table
 
 
-def _expect(holds: object, found: str) -> None:
-    """Raise a ValueError that shows ``found`` unless ``holds`` is true."""
-    if not holds:
-        raise ValueError(f"it has {found}")
+def _vector(name: str) -> str:
+    """Key of a vector among the tables."""
+    return f"'{name}'"
 
 
-def _offsets(fields: Mapping[str, Field]) -> dict[str, int]:
-    """Positions of the data of each vector, relative to the first vector's data."""
+def _table(name: str) -> str:
+    """Key of a table of the mesh, which no vector's can be."""
+    return f"the mesh's {name}"
+
+
+def _tables(fields: Mapping[str, Field], mesh: KeptMesh | None) -> dict[str, Rows]:
+    """All tables, in the order of the file: vectors, then the mesh."""
+    found: dict[str, Rows] = {_vector(name): entry for name, entry in fields.items()}
+    of_mesh = {} if mesh is None else mesh.tables
+    return found | {_table(name): entry for name, entry in of_mesh.items()}
+
+
+def _offsets(tables: Mapping[str, Rows]) -> dict[str, int]:
+    """Positions of the data of each table, relative to those of the first."""
     found, end = {}, 0
-    for name, entry in fields.items():
+    for name, entry in tables.items():
         found[name], end = end, _whole_pages(end + entry.dofs * entry.row)
     return found
 
@@ -178,8 +207,8 @@ def block_rows(ncomp: int, dtype: np.dtype[Any]) -> int:
 
 
 def write_rows(file: BinaryIO, contents: Contents, name: str, first: int, rows: Array) -> Sums:
-    """Write rows (n, ncomp) of a vector from the start of a block. Return the blocks' checksums."""
-    entry = contents.fields[name]
+    """Write rows (n, ncomp) of a table from the start of a block. Return the blocks' checksums."""
+    entry = contents.tables[name]
     file.seek(contents.offsets[name] + first * entry.row)
     data = _as_bytes(np.ascontiguousarray(rows, dtype=entry.dtype))
     sums = []
@@ -203,7 +232,7 @@ class StateReader:
             raise self._not_whole(size, f"at least {_FIXED}")
         _, self.checksum = _PREFIX.unpack(prefix[: _PREFIX.size])
         version, length, of_table = _REST.unpack(prefix[_PREFIX.size :])
-        if version != VERSION:
+        if not 1 <= version <= VERSION:
             raise CheckpointError(
                 f"'{path}' has format {version}, unless it is damaged; this femops reads up to "
                 f"{VERSION}: use a newer one"
@@ -214,7 +243,7 @@ class StateReader:
         if zlib.crc32(prefix[_PREFIX.size :] + text) != self.checksum:
             raise self._damaged("its head")
         try:
-            self.contents = Contents.parsed(text)
+            self.contents = Contents.parsed(text, version)
         except ValueError as error:
             raise CheckpointError(
                 f"'{path}' has a checksum that is right, and a head that femops does not write "
@@ -240,7 +269,7 @@ class StateReader:
         Stop early at holes of a sparse file, which may be of any length.
         """
         found = 0
-        for part in self._blocks(4 * sum(entry.blocks for entry in self.contents.fields.values())):
+        for part in self._blocks(4 * self.contents.blocks):
             if part == bytes(BLOCK):
                 raise self._damaged("the table of checksums")
             found = zlib.crc32(part, found)
@@ -248,14 +277,14 @@ class StateReader:
             raise self._damaged("the table of checksums")
 
     def _check_gaps(self) -> None:
-        """Check that the padding between vectors is zero."""
+        """Check that the padding between tables is zero."""
         end = self._file.tell()
-        for name, entry in self.contents.fields.items():
+        for name, entry in self.contents.tables.items():
             start = self.contents.offsets[name]
             self._file.seek(end)
             if any(self._file.read(start - end)):
                 raise CheckpointError(
-                    f"'{self._path}' is damaged: bytes {end} to {start - 1} before '{name}' are "
+                    f"'{self._path}' is damaged: bytes {end} to {start - 1} before {name} are "
                     "not zeros; take another checkpoint"
                 )
             end = start + entry.dofs * entry.row
@@ -266,9 +295,9 @@ class StateReader:
             yield self._file.read(min(BLOCK, length - start))
 
     def _sums(self, name: str, first: int, count: int) -> Sums:
-        """Checksums (count,) of blocks of a vector."""
+        """Checksums (count,) of blocks of a table."""
         before = 0
-        for other, entry in self.contents.fields.items():
+        for other, entry in self.contents.tables.items():
             if other == name:
                 break
             before += entry.blocks
@@ -276,8 +305,8 @@ class StateReader:
         return np.frombuffer(self._file.read(4 * count), dtype="<u4")
 
     def rows(self, name: str, first: int, count: int) -> Array:
-        """Read rows (count, ncomp) of a vector. ``first`` is the start of a block."""
-        entry = self.contents.fields[name]
+        """Read rows (count, ncomp) of a table. ``first`` is the start of a block."""
+        entry = self.contents.tables[name]
         start = self.contents.offsets[name] + first * entry.row
         rows = np.empty((count, entry.ncomp), dtype=entry.dtype)
         data, length = _as_bytes(rows), entry.rows * entry.row
@@ -288,9 +317,18 @@ class StateReader:
             read = self._file.readinto(block)  # type: ignore[attr-defined]
             if read != len(block) or [zlib.crc32(block)] != [*sums[number : number + 1]]:
                 raise self._damaged(
-                    f"bytes {start + at} to {start + at + len(block) - 1}, of '{name}',"
+                    f"bytes {start + at} to {start + at + len(block) - 1}, of {name},"
                 )
         return rows.astype(rows.dtype.newbyteorder("="), copy=False)
+
+    def whole_table(self, name: str) -> Array:
+        """Read all rows of a table of the mesh. Stop early at holes of a sparse file."""
+        entry, parts = self.contents.tables[name], []
+        for first in range(0, entry.dofs, entry.rows):
+            parts.append(self.rows(name, first, min(entry.rows, entry.dofs - first)))
+            if not parts[-1].any():
+                raise self._damaged(f"{name}, which has only zeros,")
+        return np.concatenate([np.empty((0, entry.ncomp), dtype=entry.dtype), *parts])
 
     def _not_whole(self, size: int, due: str) -> CheckpointError:
         return CheckpointError(
@@ -433,6 +471,8 @@ def save_state(
     path: str | os.PathLike[str],
     vectors: Mapping[str, tuple[Space, Any]],
     values: Mapping[str, Any] | None = None,
+    *,
+    keep_mesh: bool | None = None,
 ) -> Path:
     """Write vectors and values into one file that any number of ranks can load. Collective.
 
@@ -450,6 +490,9 @@ def save_state(
     values : mapping, optional
         {name: value}, the same on all ranks. Values are numbers, texts, True, False, None, and
         lists and dicts of these. NumPy numbers become Python numbers, and tuples become lists.
+    keep_mesh : bool, optional
+        Whether the file also has the mesh of the vectors, with its trees, for `femops.read_mesh`.
+        By default it has it if the mesh was refined locally. Rank 0 gathers the mesh.
 
     Returns
     -------
@@ -459,8 +502,8 @@ def save_state(
     Raises
     ------
     CheckpointError
-        There are no vectors, a name is no text, a value has an unsupported type, or arguments
-        differ between ranks.
+        There are no vectors, a name is no text, a value has an unsupported type, arguments differ
+        between ranks, or the vectors are on several meshes to keep.
     FileError
         The file cannot be written, or does not end in .state.
     SpaceError
@@ -486,16 +529,21 @@ def save_state(
         given = checked_vectors(vectors, comm)
         plain = checked_values({} if values is None else values)
     fields = {name: _field(V, u.dtype) for name, (V, u) in given.items()}
-    facts = {f"vector {name!r}": field for name, field in fields.items()}
+    facts: dict[str, object] = {f"vector {name!r}": field for name, field in fields.items()}
+    facts["keep_mesh"] = keep_mesh
     texts = {f"value {key!r}": json.dumps(v, sort_keys=True) for key, v in sorted(plain.items())}
     check_same_facts(comm, target, {**facts, **texts})
-    contents = Contents.of(fields, plain)
+    kept, tables = _kept_mesh([space for space, _ in given.values()], keep_mesh, comm)
+    contents = Contents.of(fields, plain, kept)
     with ExitStack() as stack:
         file = _new_file(stack, target, contents.size, comm)
         sums = [
             _write(file, target, contents, name, space, vector)
             for name, (space, vector) in given.items()
         ]
+        with check(comm), refused(target):
+            for name, table in tables.items():  # of rank 0 alone
+                sums.append(write_rows(file, contents, _table(name), 0, table))
         with check(comm), refused(target):
             _flush(file)
             if comm.rank > 0:
@@ -563,6 +611,36 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
     return State(vectors, dict(reader.contents.values))
 
 
+def begins_like_state(path: str | os.PathLike[str]) -> bool:
+    """True if the file starts as checkpoints do. False if it cannot be opened."""
+    try:
+        with open(path, "rb", opener=regular) as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def load_mesh(path: Path) -> Mesh:
+    """Read the mesh that a checkpoint keeps, for `femops.read_mesh`."""
+    with ExitStack() as stack, _reading(path):
+        file = stack.enter_context(open(path, "rb", opener=regular))
+        reader = StateReader(file, path)
+        kept = reader.contents.mesh
+        if kept is None:
+            raise CheckpointError(
+                f"'{path}' has no mesh, as its vectors were on one that was not refined locally: "
+                "make the mesh as when it was saved, or save with keep_mesh=True"
+            )
+        tables = {name: reader.whole_table(_table(name)) for name in kept.tables}
+    try:
+        return kept.mesh(tables)
+    except MeshError as error:
+        raise CheckpointError(
+            f"'{path}' has checksums that are right, and no mesh that femops writes ({error}): "
+            "take another checkpoint"
+        ) from error
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 
@@ -580,6 +658,44 @@ def _field(space: Space, dtype: np.dtype[Any]) -> Field:
         f"{_checksum(space):016x}",
         block_rows(space.ncomp, dtype),
     )
+
+
+def _refined_locally(space: Space) -> bool:
+    whole = space.distributed
+    return (space.mesh.forest if whole is None else whole.part.leaves) is not None
+
+
+def _kept_mesh(
+    spaces: Sequence[Space], keep: bool | None, comm: Communicator
+) -> tuple[KeptMesh | None, dict[str, Array]]:
+    """The mesh that the file has, and on rank 0 its tables. Collective."""
+    if keep is False:
+        return None, {}
+    meshes = {_checksum(V): V for V in spaces if keep or _refined_locally(V)}
+    with check(comm):
+        if len(meshes) > 1:
+            raise CheckpointError(
+                f"the vectors are on {len(meshes)} meshes, and a file keeps one: save the vectors "
+                "of each mesh into a file of its own, or give keep_mesh=False"
+            )
+    if not meshes:
+        return None, {}
+    (number, V), *_ = meshes.items()
+    whole = V.mesh if V.distributed is None else gathered_mesh(V.distributed.part, comm)
+    found: tuple[KeptMesh | None, dict[str, Array]] = None, {}
+    with check(comm):
+        if whole is not None:
+            tables = tables_of(whole)
+            rows = {
+                name: Table(
+                    len(one), one.shape[1], TYPES[name], block_rows(one.shape[1], one.dtype)
+                )
+                for name, one in tables.items()
+            }
+            names = whole.element_names, whole.boundary_names
+            local = whole.forest is not None
+            found = KeptMesh(f"{number:016x}", local, names, rows), tables
+    return comm.broadcast(found[0]), found[1]
 
 
 def _checksum(space: Space) -> int:
@@ -642,7 +758,7 @@ def _write(
         cuts = _whole_blocks(order.cuts, contents.fields[name].rows)
         rows = moved(order.forward(_as_real(rows)), order.cuts, cuts, comm).view(rows.dtype)
     with check(comm), refused(target):
-        sums = write_rows(file, contents, name, int(cuts[comm.rank]), rows)
+        sums = write_rows(file, contents, _vector(name), int(cuts[comm.rank]), rows)
     arrived = comm.exchange({0: sums} if len(sums) else {})
     return np.concatenate([np.empty(0, dtype=np.uint32), *arrived.values()])
 
@@ -700,7 +816,7 @@ def _read(reader: StateReader, name: str, space: Space, path: Path) -> Vector:
         cuts = _whole_blocks(order.cuts, reader.contents.fields[name].rows)
     first, end = int(cuts[comm.rank]), int(cuts[comm.rank + 1])
     with check(comm), _reading(path):
-        rows = reader.rows(name, first, end - first)
+        rows = reader.rows(_vector(name), first, end - first)
     if order is not None:
         rows = order.backward(moved(_as_real(rows), cuts, order.cuts, comm)).view(rows.dtype)
     return rows.reshape(-1)

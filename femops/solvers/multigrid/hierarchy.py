@@ -251,7 +251,7 @@ def _operators(
 
 def _coarser(space: Space) -> Coarsening | None:
     """Coarsening of a space's mesh. None if the mesh has none, or the space is too small."""
-    return space.mesh.coarser if space.global_size > _FEW else None
+    return space.mesh.whole_coarser if space.global_size > _FEW else None
 
 
 def _half(space: Space) -> H1:

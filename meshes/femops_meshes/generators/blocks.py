@@ -176,7 +176,7 @@ def drawn_out(base: Mesh, layers: int, height: float) -> Mesh:
     coordinates[..., :2] = plane
     coordinates[..., 2] = heights[None, :, :, None]
     flat, count_all = coordinates.reshape(len(elements), -1, 3), base.num_vertices * (layers + 1)
-    return assembled(elements, flat, count_all, halved_layers(base.coarser, layers))
+    return assembled(elements, flat, count_all, halved_layers(base.whole_coarser, layers))
 
 
 def _check_fits(count: int, dim: int, order: int) -> None:

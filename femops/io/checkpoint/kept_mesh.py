@@ -1,0 +1,240 @@
+"""The mesh that a checkpoint keeps, as tables: trees, nodes, attributes and boundary."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from reprlib import repr as shown
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.parallel.mesh import checksum
+from femops_meshes import Mesh, checks
+from femops_meshes.errors import MeshTopologyError
+from femops_meshes.forest import Entities, Forest, whole_trees
+from femops_meshes.formats.scanner import printable
+from femops_meshes.names import Names
+from femops_meshes.topology.entities import entity_codes, entity_dimension
+from femops_meshes.topology.sides import outward_corners
+from femops_meshes.topology.topology import Topology
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+
+_LARGEST_DEGREE = 32
+"""Largest degree of coordinates, as in MFEM's files."""
+
+_LARGEST_BLOCK = 2**24
+"""Largest size in bytes of a block that is read: a block of zeros is found before the next one."""
+
+
+class Rows(ABC):
+    """Rows of numbers in a file, in blocks that each have a checksum."""
+
+    dofs: int  # number of rows
+    ncomp: int  # numbers in a row
+    dtype: str
+    rows: int  # number of rows in a block
+
+    @property
+    def row(self) -> int:
+        """Number of bytes of a row."""
+        return self.ncomp * np.dtype(self.dtype).itemsize
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks. The last block may be shorter."""
+        return -(-self.dofs // self.rows)
+
+
+@final
+@dataclass(frozen=True)
+class Table(Rows):
+    """A table of the mesh."""
+
+    dofs: int
+    ncomp: int
+    dtype: str
+    rows: int
+
+
+def expect(holds: object, found: str) -> None:
+    """Raise a ValueError that shows ``found`` unless ``holds`` is true."""
+    if not holds:
+        raise ValueError(f"it has {found}")
+
+
+TYPES = {"roots": "<i8", "leaves": "<i8", "boundary": "<i8", "nodes": "<f8"}
+"""Tables of a mesh, in the order of the file, and the types of their numbers.
+
+- roots (nr, 3**dim): vertices, edges and faces of the elements that were never halved;
+- leaves (ne, 4): root, level, path (see `Forest`) and attribute of each element;
+- boundary (nb, 3): element, code of the face and attribute of each boundary entry;
+- nodes (ne, (g + 1)**dim * dim): coordinates.
+"""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class KeptMesh:
+    """Description of the mesh in a file."""
+
+    checksum: str
+    local: bool  # whether the mesh was refined locally. Else its elements are the roots.
+    names: tuple[Names, Names]  # of elements, and of the boundary
+    tables: Mapping[str, Table]
+
+    @classmethod
+    def parsed(cls, given: Any) -> KeptMesh:
+        """Make the description from its JSON object."""
+        expect(isinstance(given, dict), shown(given))
+        parts = [given.get(key) for key in ("tables", "element_names", "boundary_names")]
+        expect(all(isinstance(part, dict) for part in parts), "a mesh without tables or names")
+        expect([*parts[0]] == [*TYPES], "other tables of a mesh")
+        tables = {}
+        for name, facts in parts[0].items():
+            expect(isinstance(facts, dict), shown(facts))
+            numbers = [facts.get(key) for key in ("dofs", "ncomp", "rows")]
+            least = (0 if name == "boundary" else 1), 1, 1
+            for number, smallest in zip(numbers, least, strict=True):
+                good = type(number) is int and smallest <= number < 2**63
+                expect(good, f"a table of the mesh with {shown(number)}")
+            table = tables[name] = Table(numbers[0], numbers[1], TYPES[name], numbers[2])
+            expect(table.rows * table.row <= _LARGEST_BLOCK, "a table of the mesh in large blocks")
+        checksum, local = given.get("checksum"), given.get("local")
+        expect(
+            isinstance(checksum, str) and re.fullmatch("[0-9a-f]{16}", checksum),
+            f"the checksum {shown(checksum)}",
+        )
+        expect(isinstance(local, bool), f"local {shown(local)}")
+        inside, outside = (_names(part) for part in parts[1:])
+        found = cls(checksum, local, (inside, outside), tables)
+        dims = [dim for dim in (1, 2, 3) if 3**dim == tables["roots"].ncomp]
+        expect(dims and found.degree, "a mesh with rows of other lengths")
+        expect(tables["leaves"].ncomp == 4 and tables["boundary"].ncomp == 3, "other rows")
+        expect(tables["leaves"].dofs == tables["nodes"].dofs, "elements without nodes")
+        return found
+
+    def as_dict(self, offsets: Mapping[str, int]) -> dict[str, Any]:
+        """The JSON object, with positions of the tables."""
+        tables = {
+            name: {"dofs": one.dofs, "ncomp": one.ncomp, "dtype": one.dtype, "rows": one.rows}
+            | {"offset": offsets[name]}
+            for name, one in self.tables.items()
+        }
+        names = dict(zip(("element_names", "boundary_names"), map(dict, self.names), strict=True))
+        return {"checksum": self.checksum, "local": self.local, **names, "tables": tables}
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the elements."""
+        return {3: 1, 9: 2, 27: 3}[self.tables["roots"].ncomp]
+
+    @cached_property
+    def degree(self) -> int:
+        """Degree of the coordinates; 0 if the rows have another length."""
+        wanted = self.tables["nodes"].ncomp
+        degrees = range(1, _LARGEST_DEGREE + 1)
+        return next((g for g in degrees if (g + 1) ** self.dim * self.dim == wanted), 0)
+
+    def mesh(self, tables: Mapping[str, Array]) -> Mesh:
+        """Make the mesh from its tables. Raise a MeshError if they are not those of a mesh."""
+        dim, (root, level, path, attributes) = self.dim, tables["leaves"].T.copy()
+        base = _base(dim, tables["roots"])
+        _check_leaves(dim, len(base.corners), root, level, path)
+        forest = Forest(base, root, level.astype(np.int8), path)
+        if forest.unbalanced().any():
+            raise MeshTopologyError("elements that touch each other differ by more than one level")
+        sides, marks = tables["boundary"][:, :2].copy(), tables["boundary"][:, 2]
+        count, codes = len(root), entity_codes(dim, dim - 1)
+        if not (np.isin(sides[:, 1], codes) & (sides[:, 0] >= 0) & (sides[:, 0] < count)).all():
+            raise MeshTopologyError("boundary entries are at no faces of elements")
+        elements, num_vertices = forest.elements
+        coordinates = tables["nodes"].reshape(count, -1, dim)
+        checks.geometry(coordinates)
+        mesh = Mesh(
+            elements,
+            coordinates,
+            checks.attribute_array(attributes, count, "element_attributes"),
+            outward_corners(elements, sides),
+            checks.attribute_array(marks, len(marks), "boundary_attributes"),
+            num_vertices,
+            forest.file_elements,
+            forest=forest if self.local else None,
+        )
+        if self.local:
+            mesh.__dict__["_sides"] = sides  # cached_property keeps its value here
+        found = f"{checksum(mesh, np.arange(count), np.arange(num_vertices)):016x}"
+        if found != self.checksum:
+            raise MeshTopologyError(f"the mesh has the checksum {found}, {self.checksum} is due")
+        inside, outside = self.names
+        return mesh.with_names(inside, outside) if inside or outside else mesh
+
+
+def _names(given: Any) -> Names:
+    """Names of attributes, with escapes for characters that a terminal obeys."""
+    found = {}
+    for name, numbers in given.items():
+        good = isinstance(numbers, list) and all(type(one) is int for one in numbers)
+        expect(good, f"a name of {shown(numbers)}")
+        found[printable(name)] = tuple(numbers)
+    return found
+
+
+def tables_of(mesh: Mesh) -> dict[str, Array]:
+    """Tables of a whole mesh; see `TYPES`. Boundary entries are sorted by element and face."""
+    forest, sides = mesh.forest, mesh.topology.boundary_faces
+    if forest is None:
+        forest = whole_trees(mesh.elements, mesh.topology, None, mesh.file_elements)
+    order = np.lexsort((sides[:, 1], sides[:, 0]))
+    columns = forest.root, forest.level, forest.path, mesh.element_attributes
+    return {
+        "roots": forest.base.entity,
+        "leaves": np.stack([one.astype(np.int64) for one in columns], axis=1),
+        "boundary": np.column_stack([sides, mesh.boundary_attributes])[order].astype(np.int64),
+        "nodes": mesh.coordinates.reshape(mesh.num_elements, -1),
+    }
+
+
+def _base(dim: int, entity: Ints) -> Entities:
+    """Entities of the roots, which must be those of a mesh that conforms, in any numbering."""
+    kinds = np.array(entity_dimension(dim))
+    if entity.min() < 0 or entity.max() >= entity.size:  # before a count takes memory
+        raise MeshTopologyError("vertices, edges or faces of the roots have numbers too large")
+    corners = np.ascontiguousarray(entity[:, kinds == 0])
+    topology = Topology.build(corners, int(corners.max()) + 1)
+    for kind, count in enumerate(topology.num_entities):
+        numbers = entity[:, kinds == kind].ravel()
+        due = topology.entity[:, kinds == kind].ravel()
+        place = np.full(count, -1, dtype=np.int64)
+        place[due] = numbers
+        same = np.array_equal(place[due], numbers) and np.array_equal(
+            np.sort(place), np.arange(count)
+        )
+        if not same:
+            raise MeshTopologyError("roots do not share edges and faces as they share vertices")
+    return Entities(corners, entity, topology.orientation, topology.num_entities)
+
+
+def _check_leaves(dim: int, roots: int, root: Ints, level: Ints, path: Ints) -> None:
+    """Raise unless leaves cover the roots once."""
+    most = 62 // dim
+    inside = (root >= 0) & (root < roots) & (level >= 0) & (level <= most) & (path >= 0)
+    good = bool(inside.all()) and not (path >> dim * level).any()
+    if good:
+        order = np.lexsort((path << dim * (most - level), root))
+        begins = (path << dim * (most - level))[order]
+        ends = begins + (np.int64(1) << dim * (most - level[order]))
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = root[order][1:] != root[order][:-1]
+        last = np.roll(first, -1)
+        good = np.array_equal(root[order][first], np.arange(roots))
+        good &= bool((begins[first] == 0).all() and (ends[last] == 1 << dim * most).all())
+        good &= np.array_equal(begins[~first], ends[~last])
+    if not good:
+        raise MeshTopologyError("the elements are not the leaves of trees over the roots")
