@@ -66,7 +66,7 @@ class PointFields:
             potential(equations, position),
         )
 
-    def totals(self, comm: Communicator) -> dict[str, object]:
+    def totals(self, comm: Communicator) -> dict[str, Any]:
         """Mass, momentum (dim,) and energies on all ranks. Collective."""
 
         def total(field: Floats) -> float:
