@@ -7,11 +7,11 @@ from typing import final
 
 import numpy as np
 
-from femops.eigen.bounds import spectrum
+from femops.eigen.bounds import spectrum_of_mass
 from femops.eigen.pencil import AnyOperator, Array, Pencil
+from femops.errors import SolverError
 from femops.fields.multivector import MultiVector
 
-_STEPS = 12  # of Lanczos' method
 _WIDER = 1.1  # factor by which the estimated spectrum of the mass is widened
 
 
@@ -26,9 +26,11 @@ class Inverse:
     def __init__(self, pencil: Pencil, degree: int = 0) -> None:
         self.pencil, self.degree = pencil, degree
         if degree:
-            assert pencil.mass is not None
-            lower = Inverse(pencil)
-            low, high, bound = spectrum(pencil.mass, lower.of_vector, pencil, _STEPS, 1)
+            low, high, bound = spectrum_of_mass(pencil)
+            if not low > 0.0:
+                raise SolverError(
+                    "M is found to be singular: give a mass that is positive definite"
+                )
             self._centre = (bound + low / _WIDER) / 2
             self._radius = max((bound - low / _WIDER) / 2, 1e-3 * high)
 

@@ -9,8 +9,8 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
 
+from femops.eigen.bounds import spectrum_of_mass
 from femops.eigen.complement import STRICTER, STRICTEST, ComplementSearch, Gap
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState, check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
@@ -211,6 +211,8 @@ def lobpcg(
     numbers |= {"preconditioner given": preconditioner is not None}
     check_same(pencil.A.space.comm, "lobpcg", numbers, error=SolverError)
     check_numbers(numbers, pencil.count)
+    if pencil.mass is not None:
+        spectrum_of_mass(pencil)  # raises if the mass is not positive
     inverse = _inverse(A, preconditioner)
     watch = Watch(history, progress, None, pencil.A.space.comm)
     solve = _Solve(pencil, inverse, int(k), float(tol), watch)
@@ -477,12 +479,7 @@ class _Solve:
         The pairs are the same on all ranks.
         """
         small, gram = self._gram(blocks, ax=True), self._gram(blocks, ax=False)
-        try:
-            found = lowest_pairs(small, gram, n, scale)
-        except (LinAlgError, ValueError) as error:
-            raise SolverError(
-                "products of A or M are not finite, or M is not positive definite"
-            ) from error
+        found = lowest_pairs(small, gram, n, scale)
         values, vectors = self.pencil.A.space.comm.broadcast(found)
         return values, vectors, gram
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, eigh
 
 from femops.eigen.pencil import Array, Pencil
+from femops.errors import SolverError
 from femops.fields.multivector import MultiVector
 from femops.fields.reproducible import group_totals
 
@@ -49,17 +50,21 @@ def lowest_pairs(small: Array, gram: Array, n: int, scale: float) -> tuple[Float
     With zero, the round-off is that of the largest eigenvalue. Else the inverse of the pencil,
     shifted by twice the scale, gives the pairs. Its largest eigenvalues are those wanted.
     """
-    if scale > 0.0:
-        shift = 2.0 * scale
-        try:
-            ends = len(gram) - n, len(gram) - 1
-            found, vectors = eigh(gram, small + shift * gram, subset_by_index=ends)
-        except LinAlgError:  # the lowest value has fallen below the shift
-            found = np.zeros(1)
-        if found[0] > 0.0:
-            found, vectors = found[::-1], vectors[:, ::-1]
-            return 1.0 / found - shift, vectors / np.sqrt(found)
-    values, vectors = eigh(small, gram, subset_by_index=(0, n - 1))
+    try:
+        if scale > 0.0:
+            shift, ends = 2.0 * scale, (len(gram) - n, len(gram) - 1)
+            try:
+                found, vectors = eigh(gram, small + shift * gram, subset_by_index=ends)
+            except LinAlgError:  # the lowest value has fallen below the shift
+                found = np.zeros(1)
+            if found[0] > 0.0:
+                found, vectors = found[::-1], vectors[:, ::-1]
+                return 1.0 / found - shift, vectors / np.sqrt(found)
+        values, vectors = eigh(small, gram, subset_by_index=(0, n - 1))
+    except (LinAlgError, ValueError) as error:
+        raise SolverError(
+            "products of A or M are not finite, or M is not positive definite"
+        ) from error
     return values, vectors
 
 

@@ -561,10 +561,10 @@ class Lagrangian:
                 f"mesh of which one element touches the origin, and not {count}"
             )
         energy: Floats = self._projected(lambda x: _peak(part, int(mine.argmax()), x, m))
-        energy = (energy.reshape(len(mine), -1) * mine[:, None]).reshape(-1)
-        total = float(femops.integrate(self.E, energy))
+        energy = energy.reshape(len(mine), -1) * mine[:, None]
+        total = float(self.comm.sum(float(np.einsum("eij,ej->", self._energy_mass, energy))))
         energy *= self.problem.blast / 2**part.dim / total
-        return energy
+        return energy.reshape(-1)
 
     # --- rates -----------------------------------------------------------------------------------
 

@@ -17,8 +17,10 @@ from femops.hydro.problems import Problem
 from femops.pointwise.expressions.matrix_functions import eigh_sym, svd_min
 from femops.pointwise.expressions.tensors import adjugate, det, inner, maximum, minimum, sym, where
 
-# Velocity gradients (1 / time) over which the linear viscosity is switched on.
-_SWITCH = 1e-12
+# Velocity gradients over which the linear viscosity is switched off, times the time in which sound
+# crosses the element. As in Laghos they are 1e-12 where that time is below 1. The second number
+# keeps quotients finite where there is no sound.
+_SWITCH, _LEAST = 1e-12, 1e-200
 
 
 @final
@@ -32,14 +34,15 @@ class Gas:
 
 
 def _viscosity(
-    problem: Problem, F: Any, L: Any, density: Any, sound: Any, h0: Any
+    problem: Problem, F: Any, L: Any, density: Any, sound: Any, rate: Any, h0: Any
 ) -> tuple[Any, Any]:
     """Return the coefficient of the viscous stress, and the strain rate that it multiplies."""
     D = sym(L)
     values, vectors = eigh_sym(D)
     stretched = F @ vectors[:, 0]  # the direction that is compressed most
     h = h0 * np.sqrt(stretched @ stretched)
-    y = minimum(maximum((values[0] - _SWITCH) / (2.0 * _SWITCH), 0.0), 1.0)
+    switch = maximum(_SWITCH * minimum(rate, 1.0), _LEAST)
+    y = minimum(maximum((values[0] - switch) / (2.0 * switch), 0.0), 1.0)
     linear = 0.5 * density * h * sound * (1.0 - (3.0 - 2.0 * y) * y * y)
     if problem.vorticity:
         square = inner(L, L)
@@ -71,7 +74,7 @@ def gas(
     rate = sound / size
     if problem.viscosity:
         L = (np.atleast_2d(velocity.grad) @ cofactors) * shrunk
-        coefficient, D = _viscosity(problem, F, L, density, sound, h0)
+        coefficient, D = _viscosity(problem, F, L, density, sound, rate, h0)
         stress = stress + coefficient * D
         rate = rate + 2.5 * coefficient / (density * size * size)
     step = where(volume < 0.0, 0.0, 1.0 / rate)

@@ -239,6 +239,23 @@ def test_bad_input(pair):
         lobpcg((A.unconstrained - 50.0 * M).constrained(A.constrained_dofs), M)
 
 
+@pytest.mark.parametrize("solver", [lobpcg, chebyshev_subspace])
+def test_a_mass_that_is_not_positive_though_its_diagonal_is(solver):
+    """Its lowest eigenvalues are negative, and no iteration that starts near zero finds them."""
+    V = femops.H1(femops.box((6, 6)), order=3)
+    A, M = femops.diffusion(V), femops.mass(V)
+    indefinite = M - 1e-4 * A
+    assert (indefinite.diagonal() > 0.0).all()
+    with pytest.raises(SolverError, match="M is found not to be positive definite"):
+        solver(A.constrained(V.boundary_dofs()), indefinite, 4)
+
+
+def test_a_singular_mass_is_told():
+    V = femops.H1(femops.box((6, 6)), order=3)
+    with pytest.raises(SolverError, match="M is not positive definite"):
+        chebyshev_subspace(femops.mass(V), femops.diffusion(V), 4)
+
+
 def lowest(A, M, k):
     """The k lowest eigenvalues by the inverse: round-off is relative to the lowest."""
     free = np.setdiff1d(np.arange(A.space.size), A.constrained_dofs)

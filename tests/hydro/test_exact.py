@@ -1,5 +1,7 @@
 """Density beside exact solutions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,27 @@ def test_the_blast_conserves_mass_and_energy_scales():
         mass = area * np.trapezoid(blast.density(r, 0.5) * r ** (dim - 1), r)
         assert mass == pytest.approx(area / dim * front**dim, rel=1e-3)
         assert blast.shock(1.0) / front == pytest.approx(2 ** (2 / (dim + 2)))
+
+
+def test_a_blast_has_its_energy_in_any_gas():
+    mesh = built_in("square01_quad")
+    for density in (4.0, lambda x: 2.0 + x[0]):
+        equations = Lagrangian(replace(problem("sedov"), density=density), mesh)
+        energy = equations.total_energy(equations.initial())
+        assert energy == pytest.approx(0.25, rel=1e-13)
+
+
+def test_runs_are_the_same_in_other_units():
+    """Powers of two cost no digits. Also where all velocity gradients are below 1e-12."""
+    mesh, found = built_in("square01_quad").refine(1), []
+    for length, velocity in ((1.0, 1.0), (2.0**40, 1.0), (2.0**20, 2.0**-40)):
+        case = problem("sedov", blast=velocity**2 * length**2)
+        scaled = mesh.mapped(lambda x, length=length: length * x)
+        run = Simulation.begin(Lagrangian(case, scaled))
+        run.run(1e30, max_steps=12)
+        energy = run.equations.parts(run.state)["energy"] / velocity**2
+        found.append([run.t * velocity / length, *energy])
+    np.testing.assert_allclose(found[1:], found[:1] * 2, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])

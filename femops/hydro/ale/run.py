@@ -143,6 +143,7 @@ def _rows(equations: Lagrangian) -> Ints:
 
 
 _UP = 1  # the direction against which gravity acts
+_DRIFT = 0.1  # part of the energy by which the time steps of a run may change it
 
 
 @final
@@ -180,7 +181,7 @@ class PointFields:
             potential(equations, position),
         )
 
-    def totals(self, comm: Communicator) -> dict[str, object]:
+    def totals(self, comm: Communicator) -> dict[str, Any]:
         """Mass, momentum (dim,) and energies on all ranks. Collective."""
 
         def total(field: Floats) -> float:
@@ -465,6 +466,7 @@ class ArbitraryLagrangianEulerian:
         check_flat(equations)
         self.run, self._every, self._least = run, every, least
         self._relaxation = Relaxation(equations, length)
+        self._begun = PointFields.of(equations, run.state).totals(equations.comm)
         own = {"ale": every, "ale_length": length, "ale_quality": least}
         run.options = run.options | own  # a copy of the run keeps its own
         self.remaps: list[dict[str, Any]] = []
@@ -510,6 +512,8 @@ class ArbitraryLagrangianEulerian:
         """Relax the mesh, and remap the fields."""
         run, equations = self.run, self.run.equations
         before = equations.parts(run.state)["position"]
+        totals = PointFields.of(equations, run.state).totals(equations.comm)
+        self._check_energy(totals)
         position = self._relaxation.relaxed(before)
         after, state, steps = transferred(equations, run.state, position)
         self.remaps.append(
@@ -518,8 +522,23 @@ class ArbitraryLagrangianEulerian:
                 "t": run.t,
                 "pseudo_steps": steps,
                 "quality": [quality(equations.V, x) for x in (before, position)],
-                "before": PointFields.of(equations, run.state).totals(equations.comm),
+                "before": totals,
                 "after": PointFields.of(after, state).totals(equations.comm),
             }
         )
         run.continue_with(after, state)
+
+    def _check_energy(self, now: dict[str, Any]) -> None:
+        """Raise if the time steps, which keep the sum of the energies, have changed it.
+
+        Remaps limit the energies of an unstable run, so that no energy far below zero ends it.
+        """
+        equations, energies = self.run.equations, ("internal", "kinetic", "potential")
+        first, last = (sum(of[name] for name in energies) for of in (self._begun, now))
+        size = max(of["internal"] + of["kinetic"] for of in (self._begun, now))
+        if equations.problem.heating is None and abs(last - first) > _DRIFT * size:
+            raise HydroError(
+                f"the time steps have changed the sum of the energies from {first:.4g} to "
+                f"{last:.4g} until step {self.run.steps}: they are unstable or too long; try a "
+                "smaller cfl, lower orders, or another integrator"
+            )

@@ -107,6 +107,14 @@ def test_a_bad_mesh_is_relaxed_at_once():
     assert all(remap["quality"][0] < 0.9 < remap["quality"][1] for remap in run.remaps)
 
 
+def test_steps_that_make_energy_end_the_run():
+    """Remaps keep the energy of an unstable run positive, so it has to be told by its sum."""
+    equations = Lagrangian(problem("sedov"), built_in("segment01").refine(3), 8, 7)
+    run = ArbitraryLagrangianEulerian(Simulation.begin(equations, "euler"), 3)
+    with pytest.raises(HydroError, match=r"energies from 0\.5 to .* until step \d+: they are unst"):
+        run.advance(0.8, max_steps=40)
+
+
 def test_wrong_arguments():
     for options, message in (
         ({"every": 0}, "every is 0: give a whole number"),
