@@ -148,9 +148,17 @@ class FormCoefficient:
         if self.kept:  # an array of values at points would be a Sampled by now
             return True
         shape = _shape(self.value, self.name)
-        if self.shapes is not None:
-            return shape in self.shapes
-        return shape[:2] != (geometry.num_elements, geometry.num_points)
+        at_points = geometry.num_elements, geometry.num_points
+        if self.shapes is None:
+            return shape[:2] != at_points
+        if shape == at_points != (1, 1) and {(), shape} <= set(self.shapes):
+            n = self.name
+            raise OperatorError(
+                f"{n} has shape {shape}, so it may be one matrix or a number at each point: write "
+                f"the matrix as a function, lambda x: {n}.tolist(), or numbers at points as "
+                f"matrices, {n}[..., np.newaxis, np.newaxis] * np.eye({shape[0]})"
+            )
+        return shape in self.shapes
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, nq, *shape) at the quadrature points of a block of elements."""
@@ -274,15 +282,14 @@ def _at_points(
         values = _evaluate(coefficient, place_of(coefficient, block, OperatorError), shapes, name)
         return values.reshape(n, nq, *values.shape[1:])
     given = _shape(coefficient, name)
-    for shape in shapes:
-        if given == shape:  # checked at the points of one element
-            if 0 in shape:
-                raise OperatorError(f"{name} has shape {given}, which has no numbers: give some")
-            points = block.geometry.points(block.start, block.start + 1)
-            values = _evaluate(coefficient, (columns(points),), (shape,), name)
-            return np.broadcast_to(values.reshape(-1, nq, *shape), (n, nq, *shape))
-        if given == (ne, nq, *shape):
-            return _stored(np.asarray(coefficient)[block.start : block.stop], name)
+    if given in shapes:  # one array, also where as many elements have as many points
+        if 0 in given:
+            raise OperatorError(f"{name} has shape {given}, which has no numbers: give some")
+        points = block.geometry.points(block.start, block.start + 1)  # one element is enough
+        values = _evaluate(coefficient, (columns(points),), (given,), name)
+        return np.broadcast_to(values.reshape(-1, nq, *given), (n, nq, *given))
+    if any(given == (ne, nq, *shape) for shape in shapes):
+        return _stored(np.asarray(coefficient)[block.start : block.stop], name)
     if given == (ne,) and block.geometry.domain.covers:
         raise OperatorError(
             f"{name} has one number for each element: "
