@@ -148,9 +148,9 @@ class FormCoefficient:
         if self.kept:  # an array of values at points would be a Sampled by now
             return True
         shape = _shape(self.value, self.name)
-        at_points = geometry.num_elements, geometry.num_points
         if self.shapes is None:
-            return shape[:2] != at_points
+            return not self._varies(shape, geometry)
+        at_points = geometry.num_elements, geometry.num_points
         if shape == at_points != (1, 1) and {(), shape} <= set(self.shapes):
             n = self.name
             raise OperatorError(
@@ -193,7 +193,6 @@ class FormCoefficient:
         return (self._any_shape(block),) if self.shapes is None else self.shapes
 
     def _any_shape(self, block: DomainBlock) -> tuple[int, ...]:
-        nq, ne = block.geometry.num_points, block.geometry.num_elements
         if callable(self.value):
             place = place_of(self.value, block.geometry.block(0, 1), OperatorError)
             n = place[0].shape[1]
@@ -204,7 +203,12 @@ class FormCoefficient:
             # a rank without elements asks for no points
             return shape[:-1] if shape and shape[-1] == n else shape
         shape = _shape(self.value, self.name)
-        return shape[2:] if not self.kept and shape[:2] == (ne, nq) else shape
+        return shape[2:] if not self.kept and self._varies(shape, block.geometry) else shape
+
+    def _varies(self, shape: tuple[int, ...], geometry: DomainGeometry) -> bool:
+        """True if an array of this shape for a user's own form has values at all points."""
+        at_points = geometry.num_elements, geometry.num_points
+        return len(shape) >= 2 + self.paired and shape[:2] == at_points
 
     def _shape_at(self, place: Place) -> tuple[int, ...]:
         return _mixed_shape(called(self.value, place, self.name, OperatorError))
