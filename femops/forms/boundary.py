@@ -46,7 +46,8 @@ def boundary_mass(
         A constant, a function, an array (nf, nq, *shape) at the points of `BoundaryGeometry`, or a
         field on the mesh. A function takes x, or x and the outer normal n, both of shape (dim, k),
         and returns (*shape, k). Values are scalars. For several components they may also have the
-        shape (ncomp,), one per component, or (ncomp, ncomp), a matrix.
+        shape (ncomp,), one per component, or (ncomp, ncomp), a matrix. An array (ncomp, ncomp) on
+        ncomp faces of ncomp points is refused, as it may be either.
     attributes : "all", int, name, or several, optional
         Boundary attributes, as for `Space.boundary_dofs`. By default the full boundary.
     **options

@@ -141,6 +141,29 @@ def test_fields_as_coefficients(kind):
         np.testing.assert_allclose(A @ u, B @ u, atol=1e-13)
 
 
+def test_matrices_on_as_many_faces_as_a_face_has_points():
+    """Three components, on three faces of three points: an array (3, 3) has two meanings."""
+    V, sides = femops.H1(femops.box((2, 3)), 1, ncomp=3), (1, 3)
+    alpha = np.array([[2.0, 0.5, 0.1], [0.3, 1.0, 0.2], [0.0, 0.7, 3.0]])
+    with pytest.raises(femops.errors.OperatorError, match=r"one matrix or a number at each point"):
+        femops.boundary_mass(V, alpha, 1)
+    one, rows = V.interpolate((1.0, 2.0, 3.0)), V.components
+    for side in sides:  # its length is 1
+        A = femops.boundary_mass(V, lambda x: alpha.tolist(), side)
+        np.testing.assert_allclose(rows(A @ one).sum(axis=0), alpha @ [1.0, 2.0, 3.0], rtol=1e-13)
+    values = np.arange(1.0, 10.0).reshape(3, 3)
+    A = femops.boundary_mass(V, values[..., np.newaxis, np.newaxis] * np.eye(3), 1)
+    B = femops.boundary_mass(femops.H1(V.mesh, 1), values, 1)
+    np.testing.assert_allclose(rows(A @ one), np.outer(B.assemble().sum(axis=1), [1.0, 2.0, 3.0]))
+
+
+def test_multigrid_with_a_matrix_on_faces_with_as_many_points_on_a_coarser_level():
+    V = femops.H1(femops.box((2, 3)), 3, ncomp=3)
+    alpha = 2.0 * np.eye(3) + np.outer([1.0, 0.0, 1.0], [1.0, 0.0, 1.0])
+    A = femops.diffusion(V) + femops.boundary_mass(V, alpha, 1)
+    assert max(level.factor for level in femops.multigrid(A).report()) < 0.4
+
+
 # --- known integrals ------------------------------------------------------------------------------
 
 

@@ -61,6 +61,13 @@ def test_a_constant_with_as_many_components_as_points():
     assert np.allclose(A @ np.ones(1), 301 + 4020j)
 
 
+def test_a_constant_vector_on_as_many_elements_of_two_points():
+    """Real and imaginary parts are no values at two points."""
+    D = femops.L2(femops.box((2,)), 0)
+    A = femops.form(lambda u, m: {"value": (m[0] + 10 * m[1]) * u}, D, dtype=complex, m=[1j, 2.0])
+    assert np.allclose(A @ np.ones(2), 10 + 0.5j)
+
+
 def late(x):
     return 1j * x[0] if (x[0] > 0.5).any() else x[0]
 

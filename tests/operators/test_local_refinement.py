@@ -115,6 +115,13 @@ def test_diagonals_by_sweeps(monkeypatch):
             assert A.shape == matrix.shape
 
 
+def test_diagonal_of_a_form_that_only_couples_components():
+    V = femops.H1(tree("squares"), 1, ncomp=2)
+    A = femops.form(lambda u: {"value": np.stack([u[1], u[0]])}, V)
+    assert not A.diagonal().any()
+    assert abs(A.assemble()).max() > 0
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -226,7 +226,7 @@ class ElementAssembly:
         alone. Elements in which the same entities hang are worked on at once.
         """
         free, hanging = self.term.trial.restriction.free, self.term.trial.restriction.hanging
-        if free is None or hanging is None:
+        if free is None or hanging is None or not self._on_diagonal:
             return
         hang = np.flatnonzero(~free.all(axis=1))
         step = max(1, _VALUES // (len(self._on_diagonal) * self._points))

@@ -221,9 +221,17 @@ class FormCoefficient:
         if self.kept:  # an array of values at points would be a Sampled by now
             return True
         shape = _shape(self.value, self.name)
-        if self.shapes is not None:
-            return shape in self.shapes
-        return shape[:2] != (geometry.num_elements, geometry.num_points)
+        if self.shapes is None:
+            return not self._varies(shape, geometry)
+        at_points = geometry.num_elements, geometry.num_points
+        if shape == at_points != (1, 1) and {(), shape} <= set(self.shapes):
+            n = self.name
+            raise OperatorError(
+                f"{n} has shape {shape}, so it may be one matrix or a number at each point: write "
+                f"the matrix as a function, lambda x: {n}.tolist(), or numbers at points as "
+                f"matrices, {n}[..., np.newaxis, np.newaxis] * np.eye({shape[0]})"
+            )
+        return shape in self.shapes
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, nq, *shape) at the quadrature points of a block of elements."""
@@ -258,7 +266,6 @@ class FormCoefficient:
         return (self._any_shape(block),) if self.shapes is None else self.shapes
 
     def _any_shape(self, block: DomainBlock) -> tuple[int, ...]:
-        nq, ne = block.geometry.num_points, block.geometry.num_elements
         if callable(self.value):
             place = place_of(self.value, block.geometry.block(0, 1), OperatorError)
             n = place[0].shape[1]
@@ -269,7 +276,12 @@ class FormCoefficient:
             # a rank without elements asks for no points
             return shape[:-1] if shape and shape[-1] == n else shape
         shape = _shape(self.value, self.name)
-        return shape[2:] if not self.kept and shape[:2] == (ne, nq) else shape
+        return shape[2:] if not self.kept and self._varies(shape, block.geometry) else shape
+
+    def _varies(self, shape: tuple[int, ...], geometry: DomainGeometry) -> bool:
+        """True if an array of this shape for a user's own form has values at all points."""
+        at_points = geometry.num_elements, geometry.num_points
+        return len(shape) >= 2 + self.paired and shape[:2] == at_points
 
     def _shape_at(self, place: Place) -> tuple[int, ...]:
         return _mixed_shape(called(self.value, place, self.name, OperatorError))
@@ -347,15 +359,14 @@ def _at_points(
         values = _evaluate(coefficient, place_of(coefficient, block, OperatorError), shapes, name)
         return values.reshape(n, nq, *values.shape[1:])
     given = _shape(coefficient, name)
-    for shape in shapes:
-        if given == shape:  # checked at the points of one element
-            if 0 in shape:
-                raise OperatorError(f"{name} has shape {given}, which has no numbers: give some")
-            points = block.geometry.points(block.start, block.start + 1)
-            values = _evaluate(coefficient, (columns(points),), (shape,), name)
-            return np.broadcast_to(values.reshape(-1, nq, *shape), (n, nq, *shape))
-        if given == (ne, nq, *shape):
-            return _stored(np.asarray(coefficient)[block.start : block.stop], name)
+    if given in shapes:  # one array, also where as many elements have as many points
+        if 0 in given:
+            raise OperatorError(f"{name} has shape {given}, which has no numbers: give some")
+        points = block.geometry.points(block.start, block.start + 1)  # one element is enough
+        values = _evaluate(coefficient, (columns(points),), (given,), name)
+        return np.broadcast_to(values.reshape(-1, nq, *given), (n, nq, *given))
+    if any(given == (ne, nq, *shape) for shape in shapes):
+        return _stored(np.asarray(coefficient)[block.start : block.stop], name)
     if given == (ne,) and block.geometry.domain.covers:
         raise OperatorError(
             f"{name} has one number for each element: "
