@@ -19,8 +19,7 @@ from femops_meshes.errors import MeshTopologyError
 from femops_meshes.forest import Entities, Forest, whole_trees
 from femops_meshes.formats.scanner import printable
 from femops_meshes.names import Names
-from femops_meshes.topology.entities import entity_codes, entity_dimension
-from femops_meshes.topology.sides import outward_corners
+from femops_meshes.topology.entities import entity_codes, entity_dimension, outward_corners
 from femops_meshes.topology.topology import Topology
 
 Array = NDArray[Any]

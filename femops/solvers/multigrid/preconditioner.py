@@ -433,11 +433,11 @@ def multigrid(
 
     The V-cycle visits the orders p, p/2, ... (rounded up), 1 on the mesh of the operator. Then it
     visits, at order 1, the meshes from which that mesh was refined (`Mesh.coarser`), unless it was
-    refined locally. A direct solver, or PyAMG, treats the coarsest level. The arithmetic is float32, or float64 if float32 does not
-    resolve a nearly singular operator. Chebyshev's polynomials of the operator divided by its
-    diagonal relax the errors of each level. Levels of lower order apply the same forms on spaces of
-    lower order. Levels on coarser meshes have matrices. With multigrid the iterations of
-    `femops.cg` hardly depend on order and mesh.
+    refined locally. A direct solver, or PyAMG, treats the coarsest level. The arithmetic is
+    float32, or float64 if float32 does not resolve a nearly singular operator. Chebyshev's
+    polynomials of the operator divided by its diagonal relax the errors of each level. Levels of
+    lower order apply the same forms on spaces of lower order. Levels on coarser meshes have
+    matrices. With multigrid the iterations of `femops.cg` hardly depend on order and mesh.
 
     Parameters
     ----------
