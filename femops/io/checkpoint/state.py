@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 
 from femops.errors import CheckpointError, FemopsError, FileError, SpaceError
 from femops.io.atomic import checked_path, refused, replacing, to_disk
-from femops.io.checkpoint.kept_mesh import TYPES, KeptMesh, Rows, Table, expect, tables_of
+from femops.io.checkpoint.kept_mesh import (
+    LARGEST_DEGREE,
+    TYPES,
+    KeptMesh,
+    Rows,
+    Table,
+    expect,
+    tables_of,
+)
 from femops.numbering import touch_order
 from femops.parallel.comm import Communicator, Serial, check, check_same
 from femops.parallel.mesh import checksum
@@ -177,8 +185,8 @@ class Contents:
 
 
 def _vector(name: str) -> str:
-    """Key of a vector among the tables."""
-    return f"'{name}'"
+    """Key of a vector among the tables, and its name in errors: no terminal obeys it."""
+    return repr(name)
 
 
 def _table(name: str) -> str:
@@ -685,6 +693,11 @@ def _kept_mesh(
     found: tuple[KeptMesh | None, dict[str, Array]] = None, {}
     with check(comm):
         if whole is not None:
+            if whole.order > LARGEST_DEGREE:
+                raise CheckpointError(
+                    f"the mesh has coordinates of degree {whole.order}, and a file keeps at most "
+                    f"degree {LARGEST_DEGREE}: give keep_mesh=False"
+                )
             tables = tables_of(whole)
             rows = {
                 name: Table(
