@@ -636,8 +636,9 @@ def load_mesh(path: Path) -> Mesh:
         kept = reader.contents.mesh
         if kept is None:
             raise CheckpointError(
-                f"'{path}' has no mesh, as its vectors were on one that was not refined locally: "
-                "make the mesh as when it was saved, or save with keep_mesh=True"
+                f"'{path}' has no mesh, as its vectors were on one that was not refined locally "
+                "(or keep_mesh=False): make the mesh as when it was saved, or save with "
+                "keep_mesh=True"
             )
         tables = {name: reader.whole_table(_table(name)) for name in kept.tables}
     try:
@@ -677,7 +678,7 @@ def _kept_mesh(
     spaces: Sequence[Space], keep: bool | None, comm: Communicator
 ) -> tuple[KeptMesh | None, dict[str, Array]]:
     """The mesh that the file has, and on rank 0 its tables. Collective."""
-    if keep is False:
+    if keep is not None and not keep:  # False, or NumPy's
         return None, {}
     meshes = {_checksum(V): V for V in spaces if keep or _refined_locally(V)}
     with check(comm):
