@@ -658,18 +658,32 @@ class Lagrangian:
 
     def total_energy(self, state: Floats) -> float:
         """Kinetic, internal and potential energy of a state (space.size,), summed. Collective."""
-        parts = self.parts(state)
-        n, memory = self._energy_mass.shape[-1], self.space.memory
-        internal = np.einsum("eij,ej->", self._energy_mass, parts["energy"].reshape(-1, n))
-        velocity = [np.ascontiguousarray(v) for v in self.V.components(parts["velocity"]).T]
-        kinetic = sum(0.5 * float(v @ memory.get(self._mass @ memory.put(v))) for v in velocity)
+        return self.energies(state)[0]
+
+    def energies(self, state: Floats) -> tuple[float, float]:
+        """All energy of a state (space.size,), and that without potential energy. Collective.
+
+        No field leaves a device.
+        """
+        space, xp = self.space, self.space.memory.xp
+
+        def columns(name: str) -> list[Any]:
+            table = state[space.slice(name)].reshape(-1, self.V.dim)
+            return [xp.ascontiguousarray(table[:, d]) for d in range(self.V.dim)]
+
+        inner = float(xp.dot(self._energy_weights, state[space.slice("energy")]))
+        inner += sum(0.5 * float(xp.dot(v, self._mass @ v)) for v in columns("velocity"))
         potential = 0.0
         if self.problem.gravity:
-            height = np.ascontiguousarray(self.V.components(parts["position"])[:, 1])
-            weights = memory.get(self._mass @ memory.put(height))
-            potential = self.problem.gravity * float(weights.sum())
-        energy = kinetic + float(internal) + potential
-        return float(self.comm.sum(np.array([energy]))[0])
+            weights = self._mass @ columns("position")[1]
+            potential = self.problem.gravity * float(xp.sum(weights))
+        total, inner = self.comm.sum(np.array([inner + potential, inner]))
+        return float(total), float(inner)
+
+    @cached_property
+    def _energy_weights(self) -> Any:
+        """Integrals (E.size,) of density times the functions of the energy."""
+        return self.space.memory.put(self._energy_mass.sum(axis=1).reshape(-1))
 
     def e_norm(self, state: Floats) -> float:
         """Euclidean norm of the Bernstein coefficients of the energy in a state (space.size,).

@@ -28,6 +28,9 @@ _ZERO = 1e-10
 # The sum of the weighted squares of larger forces may overflow.
 _LARGE = 1e140
 
+# Part of the energy by which the time steps of a run may change it.
+_DRIFT = 0.1
+
 # Most steps of a run: at 10 microseconds each they take a day.
 _MOST_STEPS = 1e10
 
@@ -63,6 +66,7 @@ class Simulation:
     _forces: Forces | None = None
     repeated: int = 0
     _steps: tuple[str, TimeStep] | None = None
+    _begun: tuple[float, float] | None = None  # energies at the beginning; see `_check_energy`
     options: dict[str, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, object]:
@@ -115,17 +119,36 @@ class Simulation:
         HydroError
             The step size goes to zero, because elements are inverted, numbers are not finite, or
             waves cross elements too fast. Or a step is unstable, so that the energy is far below
-            zero. In both cases ``state`` is the last good state. Or ``dt`` is not above zero, or
-            the run would take more than 1e10 steps of this size.
+            zero. In both cases ``state`` is the last good state. Or the steps have changed the sum
+            of the energies by more than a tenth, without a source of heat. Or ``dt`` is not above
+            zero, or the run would take more than 1e10 steps of this size.
         """
         if not self.dt > 0.0:
             raise HydroError(f"dt is {self.dt}: give a step above 0")
         self._check_count(t_final, max_steps)
         one = self._time_step()
+        if self._begun is None:
+            self._begun = self.equations.energies(self.state)
         while self.t < t_final and (max_steps is None or self.steps < max_steps):
             self._step(one, t_final)
             if watch is not None:
                 watch(self)
+        self._check_energy(self._begun)
+
+    def _check_energy(self, begun: tuple[float, float]) -> None:
+        """Raise if the time steps, which keep the sum of the energies, have changed it. Collective.
+
+        An unstable run may go on for long without an energy far below zero, the more so as remaps
+        limit energies.
+        """
+        now = self.equations.energies(self.state)
+        size = max(abs(begun[1]), abs(now[1]))
+        if self.equations.problem.heating is None and not abs(now[0] - begun[0]) <= _DRIFT * size:
+            raise HydroError(
+                f"the time steps have changed the sum of the energies from {begun[0]:.4g} to "
+                f"{now[0]:.4g} until step {self.steps}: they are unstable or too long; try a "
+                "smaller cfl, lower orders, or another integrator"
+            )
 
     def _check_count(self, t_final: float, max_steps: int | None) -> None:
         """Raise if the run would take too many steps of the present size."""

@@ -101,7 +101,7 @@ class Mesh:
     def __post_init__(self) -> None:
         """Check that the arrays fit each other, and make them read-only."""
         checks.shapes(self)
-        if self.forest is not None:
+        if isinstance(self.forest, Forest):
             object.__setattr__(self, "coarser", self.forest.coarser)
         for value in vars(self).values():
             if isinstance(value, np.ndarray):

@@ -109,6 +109,27 @@ def test_interfaces_that_cross() -> None:
     assert errors[-1] < 0.6 * errors[0]
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("order", [2, 3])
+def test_battery(order: int) -> None:
+    """Halves of squares follow layers badly, but better than a uniform mesh does."""
+    problem = nist.battery_problem(order)
+
+    def error(V: Any, u: Any) -> float:
+        return float(np.sqrt(nist.BATTERY - problem(V.mesh)[1](V) @ u))
+
+    def cycles(mesh: Any, **limits: Any) -> Any:
+        run = femops.adapt.loop(problem, mesh, estimate="residual", mark=0.8, exact=error, **limits)
+        *_, (_, _, found) = run
+        return found.space.size, found.total / found.effectivity, found.effectivity
+
+    many, uniform, _ = cycles(nist.battery().refine(3), max_cycles=1)
+    few, least, effectivity = cycles(nist.battery().refine(1), max_dofs=2000 * order)
+    assert few < 0.6 * many
+    assert least < 0.7 * uniform
+    assert 1.0 < effectivity < 10.0
+
+
 def fichera(x: Any) -> Any:
     return (x**2).sum(axis=0) ** 0.25
 

@@ -126,6 +126,14 @@ def test_averaged_velocities_conserve_the_energy(dim, orders, cfl, steps):
     assert equations.total_energy(run.state) == pytest.approx(before, rel=1e-13)
 
 
+def test_an_unstable_run_that_ends_early_is_an_error():
+    """No energy is far below zero yet, but their sum has grown a million times."""
+    mesh = built_in("segment01").refine(3)
+    run = Simulation.begin(Lagrangian(problem("sedov"), mesh, 12, 11), "euler")
+    with pytest.raises(HydroError, match=r"changed the sum of the energies from 0\.5 to"):
+        run.run(0.8, max_steps=15)
+
+
 @pytest.mark.exhaustive
 def test_steps_too_large_for_the_orders_are_told():
     """Energy far below zero is compensated by other elements, so the sum would not tell."""

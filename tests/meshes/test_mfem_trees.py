@@ -296,9 +296,124 @@ def test_elements_two_levels_apart_are_refined_with_a_warning():
     assert np.isclose(mesh.volume(), 2.0)
 
 
+# children of an element that is halved along the first directions of a key, in MFEM's order
+AROUND = [(0, 0), (1, 0), (1, 1), (0, 1)]
+CHILDREN = {
+    (0, 1): AROUND,
+    (0, 2): AROUND,
+    (1, 2): [(0, 0), (1, 0), (0, 1), (1, 1)],
+    (0, 1, 2): [(*xy, z) for z in (0, 1) for xy in AROUND],
+}
+CORNERS = {1: [(0,), (1,)], 2: AROUND, 3: CHILDREN[0, 1, 2]}
+
+
+class Boxes:
+    """A file of a box whose elements are halved in some directions only."""
+
+    def __init__(self, dim, halved):
+        """``halved`` has for elements, in the order of the file, the directions to halve in."""
+        self.dim, self.rows, self.boxes = dim, [], [(np.zeros(dim), np.ones(dim))]
+        self.points = {}
+        for corner in CORNERS[dim]:
+            self.vertex(np.array(corner, dtype=float))
+        sides = []
+        for number, directions in enumerate(halved):
+            low, high = self.boxes[number]
+            if directions:
+                first = len(self.boxes)
+                for place in CHILDREN.get(directions, [(0,), (1,)]):
+                    a, b = low.copy(), high.copy()
+                    for d, half in zip(directions, place, strict=True):
+                        (a if half else b)[d] = (low[d] + high[d]) / 2
+                    self.boxes.append((a, b))
+                kind = sum(2**d for d in directions)
+                below = " ".join(map(str, range(first, len(self.boxes))))
+                self.rows.append(f"-1 1 {dim * 2 - 1} {kind} {below}")
+                continue
+            corners = [self.vertex(np.where(c, high, low)) for c in CORNERS[dim]]
+            self.rows.append(f"0 {number + 1} {dim * 2 - 1} 0 {' '.join(map(str, corners))}")
+            for d, end in product(range(dim), (0, 1)):
+                if (low, high)[end][d] == end:
+                    of = [v for v, c in zip(corners, CORNERS[dim], strict=True) if c[d] == end]
+                    flat = of if dim < 3 or d == 2 else [of[k] for k in (0, 1, 3, 2)]
+                    sides.append(
+                        f"{2 * d + end + 1} {[0, 1, 3][dim - 1]} {' '.join(map(str, flat))}"
+                    )
+        self.leaves = [k for k, directions in enumerate(halved) if not directions]
+        places = [" ".join(map(str, c)) for c in CORNERS[dim]]
+        head = ["MFEM NC mesh v1.0", "", "dimension", str(dim), "", "elements"]
+        tail = ["coordinates", str(2**dim), str(dim), *places, "", "mfem_mesh_end", ""]
+        edge = ["", "boundary", str(len(sides)), *sides, ""]
+        self.text = "\n".join([*head, str(len(self.rows)), *self.rows, *edge, *tail])
+
+    def vertex(self, x):
+        return self.points.setdefault(tuple(x), len(self.points))
+
+
+UNEVEN = {
+    "x, then y": Boxes(2, [(0,), (), (1,), (), ()]),
+    "y three times": Boxes(2, [(1,), (), (1,), (1,), (), (), ()]),
+    "both, then x": Boxes(2, [(0, 1), (), (0,), (), (), (), ()]),
+    "x and y": Boxes(3, [(0, 1), (), (2,), (), (), (), ()]),
+    "x and z": Boxes(3, [(0, 2), (), (1,), (), (), (), ()]),
+    "y and z": Boxes(3, [(1, 2), (), (0, 1), (), (), *[()] * 4]),
+    "all, then some": Boxes(3, [(0, 1, 2), (1, 2), *[()] * 7, (0,), *[()] * 5]),
+    "z": Boxes(3, [(2,), (2,), (), (), ()]),
+}
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_elements_that_are_halved_in_some_directions_are_halved_in_the_others(name):
+    file = UNEVEN[name]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        mesh = read_mfem(file.text)
+    assert "halved in some directions only" in str(told[0].message)
+    mesh.validate()
+    assert np.isclose(mesh.volume(), 1.0)
+    volumes = np.zeros(len(file.boxes))
+    centers = mesh.coordinates.mean(axis=1)
+    sizes = np.prod(np.ptp(mesh.coordinates, axis=1), axis=1)
+    for center, size, attribute in zip(centers, sizes, mesh.element_attributes, strict=True):
+        low, high = file.boxes[attribute - 1]
+        assert ((low < center) & (center < high)).all()
+        volumes[attribute - 1] += size
+    due = [np.prod(b - a) if k in file.leaves else 0 for k, (a, b) in enumerate(file.boxes)]
+    assert np.allclose(volumes, due)
+    V = femops.H1(mesh, 1)
+    for side in range(2 * file.dim):
+        at = V.dof_coordinates()[V.boundary_dofs(side + 1)]
+        assert np.allclose(at[:, side // 2], side % 2)
+        ones = np.ones(V.size)
+        assert np.isclose(femops.integrate(V, ones, boundary=side + 1), 1.0)
+
+
+def test_nodes_of_elements_that_are_halved_in_some_directions_are_refused():
+    file = UNEVEN["x, then y"]
+    kind = "FiniteElementSpace\nFiniteElementCollection: L2_T1_2D_P1\nVDim: 2\nOrdering: 1"
+    places = [(0, 0), (1, 0), (0, 1), (1, 1)]
+    rows = [np.where(c, *file.boxes[k][::-1]) for k in file.leaves for c in places]
+    body = "\n".join(" ".join(map(str, row)) for row in rows)
+    text = file.text[: file.text.index("coordinates")]
+    with (
+        pytest.warns(UserWarning, match="some directions"),
+        pytest.raises(MeshFormatError, match="save the mesh without nodes"),
+    ):
+        read_mfem(f"{text}nodes\n{kind}\n\n{body}\n\nmfem_mesh_end\n")
+
+
+def test_elements_that_would_become_too_many_are_refused():
+    halved = [(0,)]
+    for _ in range(9):
+        halved += [(), (0,)]
+    with pytest.raises(MeshFormatError, match=r"more than \d+ that are halved in all directions"):
+        read_mfem(Boxes(3, [*halved, (), ()]).text)
+
+
 DAMAGED = {
     "version": ("MFEM NC mesh v1.0", "MFEM NC mesh v1.1", "halved unevenly"),
-    "some directions": ("-1 2 3 3 2 3 4 5", "-1 2 3 1 2 3", "refined in some directions only"),
+    "no direction": ("-1 2 3 3 2 3 4 5", "-1 2 3 4 2 3 4 5", "refined by type 4: types are 1 to 3"),
+    "few children": ("-1 2 3 3 2 3 4 5", "-1 2 3 1 2 3 4 5", "there should be 6"),
     "triangles": ("0 1 3 0 0 1 4 3", "0 1 2 0 0 1 4", "geometry 2: in this mesh it must be 3"),
     "another rank": ("0 1 3 0 0 1 4 3", "1 1 3 0 0 1 4 3", "belongs to rank 1"),
     "rank": ("elements\n6", "rank\n1\nelements\n6", "a part of a mesh of several ranks"),
@@ -336,7 +451,7 @@ def test_damaged_files_are_one_clear_error(name):
 
 
 LEGACY_DAMAGED = {
-    "some directions": ("3 2 3 0 4", "1 2 3", "refined in some directions only"),
+    "no direction": ("3 2 3 0 4", "0 2 3 0 4", "refined by type 0: types are 1 to 3"),
     "children": ("3 2 3 0 4", "3 2 3 0", "coarse element of 4 numbers"),
     "child": ("3 2 3 0 4", "3 2 3 0 7", "element 7 is a child"),
     "positions": ("vertices\n11", "vertices\n-1", "the number of vertices must be >= 0"),

@@ -318,8 +318,6 @@ _SPLIT = (2, 4, 6)
 
 _HEADERS = ("MFEM mesh v1.0", "MFEM mesh v1.2", "MFEM mesh v1.3")
 _NONCONFORMING = ("MFEM NC mesh v1.0", "MFEM mesh v1.1")
-_MOST_BALANCED = 64
-"""Most elements of a balanced mesh per element of its file. One small element can divide all."""
 _END_TAG = "mfem_mesh_end"
 
 
@@ -460,6 +458,11 @@ def _build_trees(content: "TreeContent", positions: Floats | tuple[Collection, F
     trees = trees_of(content)
     forest, elements, count = trees.forest, trees.elements, trees.num_vertices
     if isinstance(positions, tuple):
+        if len(elements) != int((content.nodes[:, 0] >= 0).sum()):
+            raise MeshFormatError(
+                f"{content.where}: nodes of elements that are refined in some directions only are "
+                "not read: save the mesh without nodes, or refine it in all directions in MFEM"
+            )
         numbered = trees.numbers[elements]
         topology = Topology.build(numbered, count)
         coordinates = _node_coordinates(*positions, numbered, topology, content.where)
@@ -503,7 +506,9 @@ def _build_trees(content: "TreeContent", positions: Floats | tuple[Collection, F
 
 def _told_balanced(mesh: Mesh, where: str) -> Mesh:
     """Refine elements until neighbours differ by one level, with a warning."""
-    balanced = mesh if mesh.forest is None else mesh.balanced(_MOST_BALANCED * mesh.num_elements)
+    from femops_meshes.formats.mfem_trees import MOST_BALANCED
+
+    balanced = mesh if mesh.forest is None else mesh.balanced(MOST_BALANCED * mesh.num_elements)
     if balanced is not mesh:
         more = balanced.num_elements - mesh.num_elements
         warnings.warn(

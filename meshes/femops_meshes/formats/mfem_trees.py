@@ -8,8 +8,9 @@ in which the leaves meet them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import final
 
 import numpy as np
@@ -30,6 +31,7 @@ from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import (
     VTK_CORNERS,
     code_digits,
+    entity_codes,
     entity_dimension,
     looks_out,
     outward_corners,
@@ -42,6 +44,8 @@ Ints = NDArray[np.int64]
 
 GEOMETRY = {0: 0, 1: 1, 2: 3, 3: 5}
 """MFEM's number of the reference cube of each dimension."""
+MOST_BALANCED = 64
+"""Most elements of a mesh for each element of its file. One small element can divide all."""
 _NAMES = "#: "
 """Beginning of lines with the names of attributes. MFEM's format has none, and skips them."""
 
@@ -214,10 +218,32 @@ def _vertex_parents(forest: Forest) -> Ints:
     return rows[np.unique(rows[:, 0], return_index=True)[1]]
 
 
-def _halved_in_file(content: TreeContent) -> tuple[Ints, Ints, Ints, Ints]:
-    """Root, level and path of each leaf, and its number in the file: (ne,) each."""
+@final
+@dataclass(frozen=True)
+class _Leaves:
+    """Leaves of the trees of a file. One that is larger in some directions is halved in these."""
+
+    # root, level, path, and the number of the element in the file: (ne,) each
+    root: Ints
+    level: Ints
+    path: Ints
+    cell: Ints
+    corners: NDArray[np.bool_]  # (ne, 2**dim): True where a corner is that of the file's element
+    inside: Ints  # (ne, dim): place in the file's element, counted in leaves
+
+    def taken(self, order: Ints) -> _Leaves:
+        """The leaves in another order."""
+        return _Leaves(*(getattr(self, field.name)[order] for field in fields(self)))
+
+
+def _halved_in_file(content: TreeContent) -> _Leaves:
+    """Leaves of a file, in any order. Raise unless its elements are those of trees."""
     dim, children = content.dim, content.children
-    every = children[children[:, 0] >= 0].ravel()
+    inner = children[:, 0] >= 0
+    octants = np.arange(2**dim)
+    # a child that is halved in some directions only stands at several octants: the first counts
+    first = inner[:, np.newaxis] & (octants & ~content.kinds[:, np.newaxis] == 0)
+    every = children[first]
     bad = every[every >= len(children)]
     if len(bad):
         raise MeshFormatError(
@@ -233,31 +259,72 @@ def _halved_in_file(content: TreeContent) -> tuple[Ints, Ints, Ints, Ints]:
             f"{content.where}: element {holes[0]} is a child, but has no vertices and no children"
         )
     parent = np.full(len(children), -1, dtype=np.int64)
-    parent[every] = np.repeat(np.flatnonzero(children[:, 0] >= 0), 2**dim)
+    parent[every] = np.nonzero(first)[0]
     several = len(every) != np.count_nonzero(parent >= 0)  # then trees may grow at each level
     cell = np.flatnonzero((parent < 0) & used)
-    root, path, level = np.arange(len(cell)), np.zeros(len(cell), dtype=np.int64), 0
-    found = []
+    root, place = np.arange(len(cell)), np.zeros((len(cell), dim), dtype=np.int64)
+    level = np.zeros((len(cell), dim), dtype=np.int64)
+    found: list[list[Ints]] = []
     seen = 0
     while len(cell) and not several:
         seen += len(cell)
         leaf = children[cell, 0] < 0
-        found.append([root[leaf], np.full(int(leaf.sum()), level), path[leaf], cell[leaf]])
-        inner, level = ~leaf, level + 1
-        if inner.any() and level > 62 // dim:
+        found.append([each[leaf] for each in (root, level, place, cell)])
+        row, octant = np.nonzero(first[cell])
+        halved = content.kinds[cell[row], np.newaxis] >> np.arange(dim) & 1
+        root, level = root[row], level[row] + halved
+        if level.max(initial=0) > 62 // dim:
             raise MeshFormatError(
                 f"{content.where}: a tree has more than {62 // dim} levels, or children that are "
                 "their own parents"
             )
-        root = np.repeat(root[inner], 2**dim)
-        path = (path[inner, np.newaxis] << dim | np.arange(2**dim)).ravel()
-        cell = children[cell[inner]].ravel()
+        place = place[row] << halved | (octant[:, np.newaxis] >> np.arange(dim) & halved)
+        cell = children[cell[row], octant]
     if several or seen != int(used.sum()):
         raise MeshFormatError(
             f"{content.where}: {len(every)} children of {int(used.sum())} elements: each element "
             "must be the child of one other at most, and no element its own parent"
         )
-    return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
+    root, level, place, cell = (np.concatenate(each) for each in zip(*found, strict=True))
+    return _halved_alike(content, root, level, place, cell)
+
+
+def _halved_alike(
+    content: TreeContent, root: Ints, level: Ints, place: Ints, cell: Ints
+) -> _Leaves:
+    """Leaves that are halved as often in all directions, from levels and places (ne, dim)."""
+    dim, depth = content.dim, level.max(axis=1)
+    more = depth[:, np.newaxis] - level
+    sizes = np.int64(1) << np.minimum(more, 62 // dim)
+    most = MOST_BALANCED * len(cell)
+    if sizes.prod(axis=1, dtype=np.float64).sum() > most:
+        raise MeshFormatError(
+            f"{content.where}: elements that are refined in some directions only would become more "
+            f"than {most} that are halved in all directions: refine the mesh so in MFEM"
+        )
+    counts = sizes.prod(axis=1)
+    of = np.repeat(np.arange(len(cell)), counts)
+    number = np.arange(len(of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    inside = np.empty((len(of), dim), dtype=np.int64)
+    for d in range(dim):
+        number, inside[:, d] = np.divmod(number, sizes[of, d])
+    place = (place << more)[of] + inside
+    path = np.zeros(len(of), dtype=np.int64)
+    for k in range(int(depth.max(initial=0))):
+        for d in range(dim):
+            path |= (place[:, d] >> k & 1) << (k * dim + d)
+    corners = np.ones((len(of), 2**dim), dtype=np.bool_)
+    for corner in range(2**dim):
+        high = corner >> np.arange(dim) & 1
+        corners[:, corner] = (inside == high * (sizes[of] - 1)).all(axis=1)
+    if len(of) > len(cell):
+        warnings.warn(
+            f"{content.where}: some elements of the file are halved in some directions only; they "
+            f"were halved in the others too, so the mesh has {len(of) - len(cell)} elements more "
+            "than the file",
+            stacklevel=7,
+        )
+    return _Leaves(root[of], depth[of], path, cell[of], corners, inside)
 
 
 def _root_corners(content: TreeContent) -> Ints:
@@ -292,33 +359,43 @@ class Trees:
 
 def trees_of(content: TreeContent) -> Trees:
     """Leaves in MFEM's order, with vertices of their own, and the boundary at these."""
-    root, level, path, cell = _halved_in_file(content)
+    leaves = _halved_in_file(content)
     corners = _root_corners(content)
     tops, roots = np.unique(corners, return_inverse=True)
-    order = cell.argsort() if content.legacy else None
-    if order is None:
-        order = leaf_order(content.dim, root, level, path, content.states)
-    root, level, path, cell = (each[order] for each in (root, level, path, cell))
+    if content.legacy:
+        order = np.lexsort((leaves.path, leaves.cell))
+    else:
+        order = leaf_order(content.dim, leaves.root, leaves.level, leaves.path, content.states)
+    leaves = leaves.taken(order)
+    cell, known_at = leaves.cell, leaves.corners
     roots = roots.reshape(corners.shape)
     topology = Topology.build(roots, len(tops))
-    forest = Forest(Entities.of(roots, topology), root, level.astype(np.int8), path)
+    whole = Entities.of(roots, topology)
+    forest = Forest(whole, leaves.root, leaves.level.astype(np.int8), leaves.path)
     elements, count = forest.elements
-    in_file = np.full(count, -1, dtype=np.int64)
-    in_file[elements] = content.nodes[cell]
-    known, first = np.unique(in_file, return_index=True)
-    if not np.array_equal(in_file[elements], content.nodes[cell]) or len(known) != count:
+    in_file, given = np.full(count, -1, dtype=np.int64), content.nodes[cell][known_at]
+    in_file[elements[known_at]] = given
+    numbered = np.flatnonzero(in_file >= 0)
+    known, first = np.unique(in_file[numbered], return_index=True)
+    if not np.array_equal(in_file[elements[known_at]], given) or len(known) != len(numbered):
         raise MeshFormatError(
             f"{content.where}: the leaves do not have the vertices that their trees give them: "
             "halves of an element follow the order of its corners, and share their vertices"
         )
     place = np.searchsorted(known, content.boundary)
-    known = np.append(known, -1)
-    bad = np.flatnonzero((known[np.minimum(place, count)] != content.boundary).any(axis=1))
+    ends = np.append(known, -1)
+    bad = np.flatnonzero((ends[np.minimum(place, len(known))] != content.boundary).any(axis=1))
     if len(bad):
         raise MeshFormatError(
             f"{content.where}: boundary element {bad[0]} (counted from 0) has vertices "
             f"{content.boundary[bad[0]].tolist()}, which are not all of elements"
         )
+    boundary, marks = (
+        numbered[first[np.minimum(place, len(first) - 1)]],
+        content.boundary_attributes,
+    )
+    if not known_at.all():
+        boundary, marks = _parts_of_boundary(content, leaves, elements)
     if content.legacy:
         numbers = in_file
     else:
@@ -335,11 +412,54 @@ def trees_of(content: TreeContent) -> Trees:
         elements,
         count,
         content.attributes[cell],
-        first[place],
-        content.boundary_attributes,
+        boundary,
+        marks,
         tops,
         numbers,
     )
+
+
+def _parts_of_boundary(content: TreeContent, leaves: _Leaves, elements: Ints) -> tuple[Ints, Ints]:
+    """Corners and attributes of a file's boundary, on the leaves that its elements became."""
+    dim, cells = content.dim, np.unique(leaves.cell)
+    codes = entity_codes(dim, dim - 1)
+    sides = np.array([(cell, code) for cell in cells for code in codes])
+    rows = np.sort(outward_corners(content.nodes, sides), axis=1)
+    asked = np.sort(content.boundary, axis=1)
+    every, same = np.unique(np.concatenate([rows, asked]), axis=0, return_inverse=True)
+    same = same.reshape(-1)
+    entry = np.full(len(every), -1, dtype=np.int64)
+    entry[same[len(rows) :]] = np.arange(len(asked))
+    missing = np.flatnonzero(~np.isin(same[len(rows) :], same[: len(rows)]))
+    if len(missing):
+        raise MeshFormatError(
+            f"{content.where}: boundary element {missing[0]} (counted from 0) is no face of an "
+            "element"
+        )
+    mine = np.flatnonzero(entry[same[: len(rows)]] >= 0)
+    entries, sides = entry[same[mine]], sides[mine]
+    pair = sides[:, [0, 0]], sides[:, [1, 1]].astype(np.int8)
+    out = looks_out(content.nodes, content.boundary[entries], *pair)[:, 0]
+    best = np.lexsort((~out, entries))  # of two elements that from which the entry looks out
+    best = best[np.unique(entries[best], return_index=True)[1]]
+    last = np.zeros((len(content.nodes), dim), dtype=np.int64)
+    np.maximum.at(last, leaves.cell, leaves.inside)
+    corners, marks = (
+        [np.zeros((0, 2 ** (dim - 1)), dtype=np.int64)],
+        [content.boundary_attributes[:0]],
+    )
+    order = np.argsort(leaves.cell, kind="stable")
+    starts = np.searchsorted(leaves.cell[order], sides[best, 0])
+    stops = np.searchsorted(leaves.cell[order], sides[best, 0], side="right")
+    for (cell, code), number, start, stop in zip(
+        sides[best], entries[best], starts, stops, strict=True
+    ):
+        some = order[start:stop]
+        [(d, digit)] = [(d, t) for d, t in enumerate(code_digits(code, dim)) if t != 1]
+        some = some[leaves.inside[some, d] == (last[cell, d] if digit == 2 else 0)]
+        corners.append(outward_corners(elements, np.column_stack([some, np.full(len(some), code)])))
+        marks.append(np.full(len(some), content.boundary_attributes[number]))
+    return np.concatenate(corners), np.concatenate(marks)
 
 
 def _check_parents(content: TreeContent, in_file: Ints) -> None:
@@ -362,6 +482,7 @@ class TreeContent:
     attributes: Ints
     children: Ints
     nodes: Ints
+    kinds: Ints  # bits of the directions in which an element is halved
     boundary: Ints
     boundary_attributes: Ints
     states: Ints  # shape (number of roots,)
@@ -382,7 +503,7 @@ def read_trees(scanner: Scanner, names: tuple[dict[str, tuple[int, ...]], ...]) 
         text = scanner.read("the version")
         if scanner.integer(text, "sfc_version", 0) != 0:
             raise scanner.fail(f"sfc_version {shorten(text)} is not known")
-    attributes, children, nodes = _elements(scanner, dim)
+    attributes, children, nodes, kinds = _elements(scanner, dim)
     where = f"{scanner.name} (elements end at line {scanner.line})"
     boundary, marks = _boundary(scanner, dim)
     parents = np.zeros((0, 3), dtype=np.int64)
@@ -392,7 +513,8 @@ def read_trees(scanner: Scanner, names: tuple[dict[str, tuple[int, ...]], ...]) 
     if scanner.peek() == "vertex_to_knotspan":
         scanner.read("")
         raise scanner.fail("NURBS meshes are not supported")
-    roots = len(children) - int((children >= 0).sum())
+    halvings = np.bitwise_count(kinds[children[:, 0] >= 0]).astype(np.int64)
+    roots = len(children) - int((1 << halvings).sum())
     states = np.zeros(max(roots, 0), dtype=np.int64)
     if scanner.peek() == "root_state":
         scanner.read("")
@@ -404,9 +526,8 @@ def read_trees(scanner: Scanner, names: tuple[dict[str, tuple[int, ...]], ...]) 
                 f"roots, and states are 0 to {highest}"
             )
         states[: len(found)] = found
-    return TreeContent(
-        dim, attributes, children, nodes, boundary, marks, states, False, names, where, parents
-    )
+    given = attributes, children, nodes, kinds, boundary, marks, states
+    return TreeContent(dim, *given, False, names, where, parents)
 
 
 def read_legacy_trees(scanner: Scanner) -> TreeContent:
@@ -425,11 +546,11 @@ def read_legacy_trees(scanner: Scanner) -> TreeContent:
         scanner.read("")
         parents = _table(scanner, "vertex with parents", 3)
     count = len(nodes)
-    children = np.full((count, 2**dim), -1, dtype=np.int64)
+    children, kinds = np.full((count, 2**dim), -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
     if scanner.peek() == "coarse_elements":
         scanner.read("")
-        rows = _coarse(scanner, dim)
-        children = np.concatenate([children, rows[:, VTK_CORNERS[dim]]])
+        rows, more = _coarse(scanner, dim)
+        children, kinds = np.concatenate([children, rows]), np.concatenate([kinds, more])
         nodes = np.concatenate([nodes, np.full((len(rows), 2**dim), -1)])
         above = np.zeros(len(rows), dtype=np.int64)
         every = np.concatenate([attributes, above])
@@ -438,9 +559,8 @@ def read_legacy_trees(scanner: Scanner) -> TreeContent:
             every[count + row] = every[at] if 0 <= at < count + row else 1
         attributes = every
     states = np.zeros(len(children), dtype=np.int64)
-    return TreeContent(
-        dim, attributes, children, nodes, boundary, marks, states, True, ({}, {}), where, parents
-    )
+    given = attributes, children, nodes, kinds, boundary, marks, states
+    return TreeContent(dim, *given, True, ({}, {}), where, parents)
 
 
 def _table(scanner: Scanner, what: str, width: int) -> Ints:
@@ -470,23 +590,31 @@ def _check_numbers(scanner: Scanner, numbers: list[int]) -> None:
         raise scanner.fail(f"number {min(numbers)} of a vertex or child: numbers begin at 0")
 
 
-def _check_isotropic(scanner: Scanner, kind: int, dim: int) -> None:
-    if kind != 2**dim - 1:
-        raise scanner.fail(
-            f"an element is refined in some directions only (type {kind}): read are elements that "
-            f"are halved in all directions (type {2**dim - 1}); refine the mesh so in MFEM"
-        )
+def _at_octants(kind: int, dim: int) -> list[int]:
+    """Number of the child at each octant, lexicographic, in MFEM's order of children.
+
+    ``kind`` has a bit for each direction in which the element is halved. Children go round, but
+    not those of y and z.
+    """
+    along = [d for d in range(dim) if kind >> d & 1]
+    places = range(4) if along == [1, 2] else VTK_CORNERS[len(along)]
+    of_place = {place: number for number, place in enumerate(places)}
+    return [
+        of_place[sum((octant >> d & 1) << k for k, d in enumerate(along))]
+        for octant in range(2**dim)
+    ]
 
 
-def _elements(scanner: Scanner, dim: int) -> tuple[Ints, Ints, Ints]:
-    """Attributes (n,), children and vertices (n, 2**dim) of the elements of all levels."""
+def _elements(scanner: Scanner, dim: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Attributes (n,), children and vertices (n, 2**dim) of the elements of all levels, kinds."""
     scanner.keyword("elements")
     count = scanner.integer(scanner.read("the number of elements"), "the number of elements", 1)
     scanner.room(3 * count, f"{count} elements")
     attributes = np.ones(count, dtype=np.int64)
     children = np.full((count, 2**dim), -1, dtype=np.int64)
     nodes = np.full((count, 2**dim), -1, dtype=np.int64)
-    order, width = VTK_CORNERS[dim], 2**dim + 4
+    kinds = np.zeros(count, dtype=np.int64)
+    order = VTK_CORNERS[dim]
     for number in range(count):
         row = [int(w) for w in scanner.integer_row(f"element {number + 1} of {count}")]
         if len(row) == 3 and row[2] < 0:  # a number that no element has
@@ -497,12 +625,11 @@ def _elements(scanner: Scanner, dim: int) -> tuple[Ints, Ints, Ints]:
                 f"element of geometry {kind}: in this mesh it must be {GEOMETRY[dim]}; supported "
                 "are meshes of segments, squares or cubes alone"
             )
-        if row[3]:
-            _check_isotropic(scanner, row[3], dim)
-        if len(row) != width:
+        below = 2 ** _halvings(scanner, row[3], dim) if row[3] else 2**dim
+        if len(row) != below + 4:
             raise scanner.fail(
-                f"element of {len(row)} numbers: there should be {width}: rank, attribute, "
-                f"geometry, type of refinement, and {2**dim} vertices or children"
+                f"element of {len(row)} numbers: there should be {below + 4}: rank, attribute, "
+                f"geometry, type of refinement, and {below} vertices or children"
             )
         _check_numbers(scanner, row[4:])
         if not row[3] and row[0] != 0:
@@ -510,26 +637,37 @@ def _elements(scanner: Scanner, dim: int) -> tuple[Ints, Ints, Ints]:
                 f"an element belongs to rank {row[0]}: the file is a part of a mesh of several "
                 "ranks; save the mesh as one"
             )
-        attributes[number] = row[1]
-        into = children if row[3] else nodes
-        into[number, order] = row[4:]
-    return attributes, children, nodes
+        attributes[number], kinds[number] = row[1], row[3]
+        if row[3]:
+            children[number] = np.array(row[4:])[_at_octants(row[3], dim)]
+        else:
+            nodes[number, order] = row[4:]
+    return attributes, children, nodes, kinds
 
 
-def _coarse(scanner: Scanner, dim: int) -> Ints:
-    """Children (n, 2**dim) of coarse elements, in MFEM's order."""
+def _halvings(scanner: Scanner, kind: int, dim: int) -> int:
+    """Number of directions in which an element is halved."""
+    if not 0 < kind < 2**dim:
+        raise scanner.fail(f"an element is refined by type {kind}: types are 1 to {2**dim - 1}")
+    return kind.bit_count()
+
+
+def _coarse(scanner: Scanner, dim: int) -> tuple[Ints, Ints]:
+    """Children (n, 2**dim) of coarse elements at their octants, and kinds (n,)."""
     what = "the number of coarse elements"
     count = scanner.integer(scanner.read(what), what, 0)
     scanner.room(2 * count, f"{count} coarse elements")
-    rows = np.empty((count, 2**dim), dtype=np.int64)
+    rows, kinds = np.empty((count, 2**dim), dtype=np.int64), np.empty(count, dtype=np.int64)
     for number in range(count):
-        row = scanner.integer_row(f"coarse element {number + 1} of {count}")
-        _check_isotropic(scanner, int(row[0]), dim)
-        if len(row) != 2**dim + 1:
-            raise scanner.fail(f"coarse element of {len(row)} numbers: give {2**dim + 1}")
-        rows[number] = [int(word) for word in row[1:]]
-        _check_numbers(scanner, rows[number].tolist())
-    return rows
+        kind, *below = [
+            int(w) for w in scanner.integer_row(f"coarse element {number + 1} of {count}")
+        ]
+        due = 2 ** _halvings(scanner, kind, dim)
+        if len(below) != due:
+            raise scanner.fail(f"coarse element of {len(below) + 1} numbers: give {due + 1}")
+        _check_numbers(scanner, below)
+        rows[number], kinds[number] = np.array(below)[_at_octants(kind, dim)], kind
+    return rows, kinds
 
 
 def _boundary(scanner: Scanner, dim: int) -> tuple[Ints, Ints]:
