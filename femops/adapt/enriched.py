@@ -17,6 +17,7 @@ from femops.operators import Functional, Operator, Residual
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.term import Term
+from femops.parallel.comm import check
 from femops.pointwise.sides import base_name
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import H1, L2
@@ -99,9 +100,16 @@ def check_host(space: AnySpace) -> None:
         raise OperatorError("femops.adapt works on the host: make the space without device=")
 
 
+def checked_vector(space: AnySpace, u: object, name: str = "u") -> Vector:
+    """A vector (size,), checked on all ranks before they work together. Collective."""
+    with check(space.comm):
+        check_host(space)
+        return np.asarray(space.check_vector(u, name), dtype=np.float64)
+
+
 def vector_of(function: Load, space: AnySpace, what: str) -> Vector:
     """The vector that a user's function returns for a space."""
-    return np.array(space.check_vector(function(space), what), dtype=np.float64)
+    return checked_vector(space, function(space), what).copy()
 
 
 def parts_of(space: AnySpace) -> Mapping[str, Space]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from femops.adapt.enriched import (
     AnySpace,
+    checked_vector,
     embedded,
     enriched,
     equation_of,
@@ -106,7 +107,7 @@ def goal(
     """
     equation = equation_of(F)
     V = equation.space
-    u = np.asarray(V.check_vector(u), dtype=np.float64)
+    u = checked_vector(V, u)
     W = enriched(V)
     rich = embedded(V, u, W)
     slope = _derivative(J, V, W, rich)

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from femops.adapt.enriched import (
     AnySpace,
     broken,
-    check_host,
+    checked_vector,
     embedded,
     enriched,
     mesh_of,
@@ -102,8 +102,7 @@ def recovered(A: Operator | Residual | Space | Product, u: Vector) -> Floats:
         raise OperatorError(
             f"the energy is that of {shown(A)}: give an operator, a residual or a space"
         )
-    check_host(space)
-    u = np.asarray(space.check_vector(u), dtype=np.float64)
+    u = checked_vector(space, u)
     apart = broken(enriched(space))
     fields = space.split(u) if isinstance(space, Product) else (u,)
     spaces = zip(parts_of(space).values(), fields, parts_of(apart).values(), strict=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from femops.adapt.enriched import (
     broken,
+    checked_vector,
     embedded,
     enriched,
     equation_of,
@@ -82,7 +83,7 @@ def residual(F: Any, u: Vector, *, norm: Operator | None = None) -> Floats:
     ((16,), True)
     """
     equation = equation_of(F)
-    u = np.asarray(equation.space.check_vector(u), dtype=np.float64)
+    u = checked_vector(equation.space, u)
     if norm is not None and (not isinstance(norm, Operator) or norm.space is not equation.space):
         raise OperatorError(
             "norm is an operator on the equation's space: femops.diffusion(V) + femops.mass(V)"

@@ -10,7 +10,7 @@ from typing import Any, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.adapt.enriched import AnySpace, check_host, parts_of
+from femops.adapt.enriched import AnySpace, check_host, checked_vector, parts_of
 from femops.adapt.solving import solved
 from femops.basis import Basis1D
 from femops.errors import SpaceError
@@ -74,10 +74,9 @@ def transfer(
     >>> bool(np.allclose(femops.adapt.transfer(w, W, V), u))
     True
     """
-    check_host(V_from)
+    u = checked_vector(V_from, u)
     check_host(V_to)
     check_same(V_to.comm, "femops.adapt.transfer", {"how": how})
-    u = np.asarray(V_from.check_vector(u), dtype=np.float64)
     if not isinstance(V_from, Product) and not isinstance(V_to, Product):
         return _transferred(u, V_from, V_to, how)
     old, new = parts_of(V_from), parts_of(V_to)

@@ -680,20 +680,19 @@ class Mesh:
             If a name refers to an attribute that the mesh does not have, or a predicate returns
             something else, chooses nothing, or is true at outer faces that the mesh does not list.
         """
-        elements = self.element_names if elements is None else elements
-        inside, names = named_parts(elements, self.element_attributes, self.element_centers)
-        outside, boundary_names = named_parts(
-            self.boundary_names if boundary is None else boundary,
-            self.boundary_attributes,
-            lambda: face_centers(self.coordinates, self.topology.boundary_faces),
-            lambda: face_centers(self.coordinates, self.topology.unlisted_faces()),
-        )
-        return self._replaced(
-            element_attributes=inside,
-            element_names=names,
-            boundary_attributes=outside,
-            boundary_names=boundary_names,
-        )
+        changes: dict[str, Any] = {}
+        if elements is not None:
+            inside = named_parts(elements, self.element_attributes, self.element_centers)
+            changes |= zip(("element_attributes", "element_names"), inside, strict=True)
+        if boundary is not None:
+            outside = named_parts(
+                boundary,
+                self.boundary_attributes,
+                lambda: face_centers(self.coordinates, self.topology.boundary_faces),
+                lambda: face_centers(self.coordinates, self.topology.unlisted_faces()),
+            )
+            changes |= zip(("boundary_attributes", "boundary_names"), outside, strict=True)
+        return self._replaced(**changes)
 
     def with_coarser(self, coarser: Coarsening | None) -> "Mesh":
         """Return a copy of the mesh that remembers the coarser mesh it refines."""

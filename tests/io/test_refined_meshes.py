@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import femops
+import femops_meshes
 from femops.errors import CheckpointError, SpaceError
 from femops.io.plots.sampling import boundary_faces
 from femops.parallel.mesh import checksum
@@ -119,6 +120,45 @@ def test_states_keep_other_meshes_on_demand(tmp_path):
     assert again.forest is None
     assert np.array_equal(again.file_elements, mesh.file_elements)
     same_mesh(mesh.refined([1]), again.refined([1]))
+
+
+def turned_boundary():
+    """Boundary entries that begin at any corner and look inwards, as in files."""
+    mesh = femops.box((2, 1, 1))
+    points = np.zeros((mesh.num_vertices, 3))
+    points[mesh.elements] = mesh.coordinates
+    turned = mesh.boundary[:, [2, 0, 3, 1]]
+    return femops_meshes.Mesh.from_arrays(points, mesh.elements, boundary=turned)
+
+
+def lost_names():
+    """The elements and faces of the attribute 2 give way to their parents."""
+    mesh = femops.box((2, 2)).refined([0])
+    numbers = (np.arange(k) == 1 for k in (mesh.num_elements, mesh.num_boundary))
+    mesh = mesh.with_attributes(*(1 + one.astype(int) for one in numbers))
+    return mesh.with_names({"a": 1, "b": 2, "c": [1, 2]}, {"d": 2}).coarsened()
+
+
+def inverted():
+    """The map of one element is inverted next to a corner, which only halves have points near."""
+    bent = femops.box((1, 1)).mapped(lambda x: x - 1.05 * x * (1 - x[::-1]) * (1 - x), 3)
+    return bent.refine().refined([0]).refined([0])
+
+
+@pytest.mark.parametrize("make", [turned_boundary, lost_names, inverted])
+def test_states_keep_whatever_mesh_a_program_has(tmp_path, make):
+    mesh = make()
+    V, path = femops.H1(mesh, 1), tmp_path / "u.state"
+    femops.io.save_state(path, {"u": (V, V.zeros())}, keep_mesh=True)
+    again = femops.read_mesh(path)
+    same_mesh(mesh, again)
+    assert femops.io.load_state(path, {"u": femops.H1(again, 1)}).vectors["u"].shape == (V.size,)
+
+
+def test_states_refuse_meshes_of_a_degree_that_none_reads(tmp_path):
+    V = femops.H1(femops.box((1,)).curved(33), 1)
+    with pytest.raises(CheckpointError, match=r"degree 33, .* at most degree 32: .*=False"):
+        femops.io.save_state(tmp_path / "u.state", {"u": (V, V.zeros())}, keep_mesh=True)
 
 
 def test_a_state_keeps_one_mesh(tmp_path):

@@ -1,6 +1,7 @@
 """Checkpoints with right checksums and contents that nobody saved: our error, or a state."""
 
 import json
+import os
 import random
 import tracemalloc
 import zlib
@@ -146,6 +147,16 @@ def test_as_it_was_written_it_is_read(tmp_path, whole):
     version, length, _ = _REST.unpack(whole[_PREFIX.size : FIXED])
     text, table = whole[FIXED : FIXED + length], whole[FIXED + length : FIXED + length + 4]
     assert sealed(version, text, table, whole[FIXED + length + 4 :]) == whole
+
+
+def test_names_of_vectors_hold_no_escapes(tmp_path, whole):
+    length = _REST.unpack(whole[_PREFIX.size : FIXED])[1]
+    tree = json.loads(whole[FIXED : FIXED + length])
+    tree["vectors"] = {"\x1b]0;mine\x07": tree["vectors"]["u"]}
+    path = _written(tmp_path / "run.state", sealed(1, json.dumps(tree).encode(), bytes(4), b"x"))
+    os.truncate(path, len(whole))
+    with pytest.raises(CheckpointError, match=r"before '\\x1b\]0;mine\\x07' are not zeros"):
+        femops.io.load_state(path)
 
 
 @pytest.fixture(scope="module")

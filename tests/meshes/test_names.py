@@ -254,3 +254,10 @@ def test_the_largest_attribute_cannot_be_divided():
     assert mesh.with_names({"all": lambda x: x[0] > 0.0}).element_attributes[0] == 2**31 - 1
     with pytest.raises(MeshArgumentError, match="give the mesh smaller attributes"):
         mesh.with_names({"left": lambda x: x[0] < 1.0})
+
+
+def test_names_of_attributes_that_were_coarsened_away_stay():
+    mesh = box((2, 2)).refined([0])
+    mesh = mesh.with_attributes(1 + (np.arange(mesh.num_elements) == 1).astype(int))
+    mesh = mesh.with_names({"a": 1, "b": 2}).coarsened()
+    assert mesh.with_names(boundary={"c": 1}).element_names == {"a": (1,), "b": (2,)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.errors import CommunicatorError, OperatorError, RankError, SpaceError
+from femops.errors import CommunicatorError, OperatorError, RankError, SpaceError, VectorError
 from femops.parallel import Serial
 from femops.parallel.comm import gathered
 from femops.parallel.mesh import checksum
@@ -368,7 +368,20 @@ BAD_CALLS = {
             max_cycles=2,
         )
     ],
+    "vector to transfer": lambda mesh, _: femops.adapt.transfer(
+        vector(mesh), femops.H1(mesh, 1), femops.H1(mesh, 2)
+    ),
+    "vector to recover": lambda mesh, _: femops.adapt.recovered(femops.H1(mesh, 1), vector(mesh)),
+    "vector of a residual": lambda mesh, _: femops.adapt.residual(poisson(mesh), vector(mesh)),
+    "vector of a goal": lambda mesh, _: femops.adapt.goal(
+        poisson(mesh), vector(mesh), femops.load(femops.H1(mesh, 1), 1.0)
+    ),
 }
+
+
+def vector(mesh):
+    u = femops.H1(mesh, 1).zeros()
+    return of_ranks(mesh.comm, u, np.zeros(u.size + 1))
 
 
 def poisson(mesh):
@@ -381,7 +394,7 @@ def poisson(mesh):
 @pytest.mark.parametrize("name", BAD_CALLS)
 def test_no_rank_waits_for_one_with_bad_arguments(comm, name):
     mesh = femops.box((4, 4), comm=comm)
-    with pytest.raises((*FAILED, OperatorError)):
+    with pytest.raises((*FAILED, OperatorError, VectorError)):
         BAD_CALLS[name](mesh, mesh.mesh.num_elements)
     assert comm.sum(1) == comm.size
 

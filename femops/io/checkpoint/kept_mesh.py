@@ -25,7 +25,7 @@ from femops_meshes.topology.topology import Topology
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
-_LARGEST_DEGREE = 32
+LARGEST_DEGREE = 32
 """Largest degree of coordinates, as in MFEM's files."""
 
 _LARGEST_BLOCK = 2**24
@@ -73,7 +73,8 @@ TYPES = {"roots": "<i8", "leaves": "<i8", "boundary": "<i8", "nodes": "<f8"}
 
 - roots (nr, 3**dim): vertices, edges and faces of the elements that were never halved;
 - leaves (ne, 4): root, level, path (see `Forest`) and attribute of each element;
-- boundary (nb, 3): element, code of the face and attribute of each boundary entry;
+- boundary (nb, 3 + 2**(dim - 1)): element, code of the face, attribute and vertices of each
+  boundary entry: those of a file may begin at any corner, and look inwards;
 - nodes (ne, (g + 1)**dim * dim): coordinates.
 """
 
@@ -115,7 +116,8 @@ class KeptMesh:
         found = cls(checksum, local, (inside, outside), tables)
         dims = [dim for dim in (1, 2, 3) if 3**dim == tables["roots"].ncomp]
         expect(dims and found.degree, "a mesh with rows of other lengths")
-        expect(tables["leaves"].ncomp == 4 and tables["boundary"].ncomp == 3, "other rows")
+        side = 3 + 2 ** (found.dim - 1)
+        expect(tables["leaves"].ncomp == 4 and tables["boundary"].ncomp == side, "other rows")
         expect(tables["leaves"].dofs == tables["nodes"].dofs, "elements without nodes")
         return found
 
@@ -138,7 +140,7 @@ class KeptMesh:
     def degree(self) -> int:
         """Degree of the coordinates; 0 if the rows have another length."""
         wanted = self.tables["nodes"].ncomp
-        degrees = range(1, _LARGEST_DEGREE + 1)
+        degrees = range(1, LARGEST_DEGREE + 1)
         return next((g for g in degrees if (g + 1) ** self.dim * self.dim == wanted), 0)
 
     def mesh(self, tables: Mapping[str, Array]) -> Mesh:
@@ -155,15 +157,20 @@ class KeptMesh:
             raise MeshTopologyError("boundary entries are at no faces of elements")
         elements, num_vertices = forest.elements
         coordinates = tables["nodes"].reshape(count, -1, dim)
-        checks.geometry(coordinates)
+        checks.magnitude(coordinates)  # a halved element may be inverted, where its parent was not
+        boundary = tables["boundary"][:, 3:].copy()
+        due = np.sort(outward_corners(elements, sides), axis=1)
+        if not np.array_equal(np.sort(boundary, axis=1), due):
+            raise MeshTopologyError("boundary entries have other vertices than their faces")
         mesh = Mesh(
             elements,
             coordinates,
             checks.attribute_array(attributes, count, "element_attributes"),
-            outward_corners(elements, sides),
+            boundary,
             checks.attribute_array(marks, len(marks), "boundary_attributes"),
             num_vertices,
             forest.file_elements,
+            *self.names,
             forest=forest if self.local else None,
         )
         if self.local:
@@ -171,16 +178,19 @@ class KeptMesh:
         found = f"{checksum(mesh, np.arange(count), np.arange(num_vertices)):016x}"
         if found != self.checksum:
             raise MeshTopologyError(f"the mesh has the checksum {found}, {self.checksum} is due")
-        inside, outside = self.names
-        return mesh.with_names(inside, outside) if inside or outside else mesh
+        return mesh
 
 
 def _names(given: Any) -> Names:
-    """Names of attributes, with escapes for characters that a terminal obeys."""
+    """Names of attributes, with escapes for characters that a terminal obeys.
+
+    A mesh that was coarsened may have names of attributes that none of its elements has any more.
+    """
     found = {}
     for name, numbers in given.items():
-        good = isinstance(numbers, list) and all(type(one) is int for one in numbers)
-        expect(good, f"a name of {shown(numbers)}")
+        good = isinstance(numbers, list) and name and numbers
+        good = good and all(type(one) is int and 0 < one < 2**31 for one in numbers)
+        expect(good and numbers == sorted({*numbers}), f"a name of {shown(numbers)}")
         found[printable(name)] = tuple(numbers)
     return found
 
@@ -192,10 +202,11 @@ def tables_of(mesh: Mesh) -> dict[str, Array]:
         forest = whole_trees(mesh.elements, mesh.topology, None, mesh.file_elements)
     order = np.lexsort((sides[:, 1], sides[:, 0]))
     columns = forest.root, forest.level, forest.path, mesh.element_attributes
+    entries = np.column_stack([sides, mesh.boundary_attributes, mesh.boundary])
     return {
         "roots": forest.base.entity,
         "leaves": np.stack([one.astype(np.int64) for one in columns], axis=1),
-        "boundary": np.column_stack([sides, mesh.boundary_attributes])[order].astype(np.int64),
+        "boundary": entries[order].astype(np.int64),
         "nodes": mesh.coordinates.reshape(mesh.num_elements, -1),
     }
 

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 
 from femops.errors import CheckpointError, FemopsError, FileError, SpaceError
 from femops.io.atomic import checked_path, refused, replacing, to_disk
-from femops.io.checkpoint.kept_mesh import TYPES, KeptMesh, Rows, Table, expect, tables_of
+from femops.io.checkpoint.kept_mesh import (
+    LARGEST_DEGREE,
+    TYPES,
+    KeptMesh,
+    Rows,
+    Table,
+    expect,
+    tables_of,
+)
 from femops.numbering import touch_order
 from femops.parallel.comm import Communicator, Serial, check, check_same
 from femops.parallel.mesh import checksum
@@ -177,8 +185,8 @@ class Contents:
 
 
 def _vector(name: str) -> str:
-    """Key of a vector among the tables."""
-    return f"'{name}'"
+    """Key of a vector among the tables, and its name in errors: no terminal obeys it."""
+    return repr(name)
 
 
 def _table(name: str) -> str:
@@ -628,8 +636,9 @@ def load_mesh(path: Path) -> Mesh:
         kept = reader.contents.mesh
         if kept is None:
             raise CheckpointError(
-                f"'{path}' has no mesh, as its vectors were on one that was not refined locally: "
-                "make the mesh as when it was saved, or save with keep_mesh=True"
+                f"'{path}' has no mesh, as its vectors were on one that was not refined locally "
+                "(or keep_mesh=False): make the mesh as when it was saved, or save with "
+                "keep_mesh=True"
             )
         tables = {name: reader.whole_table(_table(name)) for name in kept.tables}
     try:
@@ -669,7 +678,7 @@ def _kept_mesh(
     spaces: Sequence[Space], keep: bool | None, comm: Communicator
 ) -> tuple[KeptMesh | None, dict[str, Array]]:
     """The mesh that the file has, and on rank 0 its tables. Collective."""
-    if keep is False:
+    if keep is not None and not keep:  # False, or NumPy's
         return None, {}
     meshes = {_checksum(V): V for V in spaces if keep or _refined_locally(V)}
     with check(comm):
@@ -685,6 +694,11 @@ def _kept_mesh(
     found: tuple[KeptMesh | None, dict[str, Array]] = None, {}
     with check(comm):
         if whole is not None:
+            if whole.order > LARGEST_DEGREE:
+                raise CheckpointError(
+                    f"the mesh has coordinates of degree {whole.order}, and a file keeps at most "
+                    f"degree {LARGEST_DEGREE}: give keep_mesh=False"
+                )
             tables = tables_of(whole)
             rows = {
                 name: Table(
