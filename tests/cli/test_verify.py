@@ -223,7 +223,12 @@ def test_a_request_to_terminate_ends_the_repeated_run(run, recorded, tmp_path, m
     changed(path, arguments=[*arguments, "--t-final", "1000", "--max-steps", "1000000000"])
     command = [sys.executable, "-m", "femops", "verify", str(path), "--threads", "1"]
     environment = os.environ | {"TMPDIR": str(temporary)}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509
+    )
     while not any(temporary.iterdir()):
         assert process.poll() is None
         time.sleep(0.01)

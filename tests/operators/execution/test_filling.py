@@ -43,10 +43,10 @@ def test_sweeps_compute_what_numpy_keeps_of_linear_forms(name, sweeps, monkeypat
 
 def test_numbers_whose_sum_overflows_are_those_of_the_sweep(sweeps, monkeypatch):
     """A rank with fewer elements has a finite sum, and all must take the same numbers."""
-    made = []
+    made, points = [], host.filled_points
 
     def filled(*given):
-        made.append(host.filled_points(*given))
+        made.append(points(*given))
         return made[-1]
 
     monkeypatch.setattr(host, "filled_points", filled)
