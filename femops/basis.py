@@ -302,7 +302,7 @@ class PointRule(Rule):
 
 
 def grid_rule(rule: Rule, what: str) -> Quadrature1D:
-    """The rule, if its points are a grid; else raise and say that ``what`` needs one."""
+    """Return the rule if its points are a grid. Else raise: ``what`` needs a grid."""
     if not isinstance(rule, Quadrature1D):
         raise BasisError(
             f"{what} needs the same points in each direction, and {rule} is a list: take "

@@ -214,7 +214,7 @@ def _distinct(table: Floats) -> tuple[Ints, Floats]:
 
 
 def _counted(numbers: Ints) -> tuple[Ints, Floats]:
-    """The distinct numbers of each row (n, k), padded with one of them, and how often they are."""
+    """Distinct numbers of each row (n, k), padded with the first, and the count of each."""
     numbers = np.sort(numbers, axis=1)
     new = np.ones(numbers.shape, dtype=np.bool_)
     new[:, 1:] = numbers[:, 1:] != numbers[:, :-1]
@@ -287,7 +287,7 @@ class _Fit:
         return np.asarray(at.swapaxes(1, 2) @ found), unknown
 
     def _tables(self, x: Floats, degree: int) -> tuple[Floats, Floats]:
-        """Polynomials of x, and products of those of the other directions, up to a degree."""
+        """Legendre polynomials in x, and products of those in the other directions."""
         tables = [_legendre(line, degree) for line in x]
         lines = [other for other in self._lines if sum(other) <= degree]
         others = np.ones((x.shape[1], len(lines), x.shape[2]))

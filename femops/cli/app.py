@@ -22,7 +22,7 @@ from femops.cli.hydro.command import hydro
 from femops.cli.options import INTERRUPTED, WrongUsage
 from femops.cli.output import printable, tell
 from femops.cli.ranks import one_voice, refuse_ranks
-from femops.cli.remap.command import remap
+from femops.cli.remap import remap
 
 ERROR = 1
 """Exit code of an error that femops explains. Wrong usage has exit code 2."""

@@ -593,8 +593,8 @@ def _check_numbers(scanner: Scanner, numbers: list[int]) -> None:
 def _at_octants(kind: int, dim: int) -> list[int]:
     """Number of the child at each octant, lexicographic, in MFEM's order of children.
 
-    ``kind`` has a bit for each direction in which the element is halved. Children go round, but
-    not those of y and z.
+    ``kind`` has a bit for each direction in which the element is halved. Four children go round the
+    element, but those of y and z are in rows.
     """
     along = [d for d in range(dim) if kind >> d & 1]
     places = range(4) if along == [1, 2] else VTK_CORNERS[len(along)]

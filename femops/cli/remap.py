@@ -1,4 +1,4 @@
-"""Command ``femops remap``."""
+"""Command ``femops remap``: options, runs, and the published runs of Remhos."""
 
 from __future__ import annotations
 

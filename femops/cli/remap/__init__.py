@@ -1,1 +1,0 @@
-"""Command ``femops remap``: options, runs, and the published runs of Remhos."""
