@@ -19,12 +19,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import BasisError
 from femops_common.arguments import checked, numbers_of, whole_numbers
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import (
     gauss_legendre,
     gauss_lobatto,
     lagrange_derivative_matrix,
     lagrange_matrix,
 )
+from femops_meshes.topology.entities import SIMPLICES, Cell
 
 Floats = NDArray[np.float64]
 
@@ -166,7 +168,21 @@ class Rule(ABC):
 
     @abstractmethod
     def cell_weights(self, dim: int) -> Floats:
-        """Weights (count,) of the points of a cell; they sum to 1."""
+        """Weights (count,) of the points of a cell; they sum to its volume."""
+
+    @property
+    def simplex(self) -> bool:
+        """True if the points are those of a triangle or tetrahedron."""
+        return False
+
+    def check_cell(self, cell: Cell) -> None:
+        """Raise if the points are not those of such a cell."""
+        if self.simplex != cell.simplex:
+            raise BasisError(
+                f"{self!r} has points of another cell than {cell.plural} have: give the number n "
+                "of Gauss points, for a rule of the same degree, or take "
+                "femops.basis.simplex_rule(dim, degree) for triangles and tetrahedra"
+            )
 
 
 @final
@@ -240,7 +256,7 @@ class Quadrature1D(Rule):
 @checked(BasisError)
 @dataclass(frozen=True, eq=False)
 class PointRule(Rule):
-    """Quadrature rule whose points are a list, no grid: cubature on a square or cube.
+    """Quadrature rule whose points are a list, no grid: cubature on a square, cube or simplex.
 
     Such a rule may have fewer points than Gauss' of the same degree. Forms over elements take it,
     at the levels that store numbers at the points; kernels multiply by tables.
@@ -248,11 +264,13 @@ class PointRule(Rule):
     Attributes
     ----------
     points : (n, dim) float64
-        Points in [0, 1]**dim. Read-only.
+        Points in [0, 1]**dim, of a simplex with a sum of coordinates of at most 1. Read-only.
     weights : (n,) float64
-        Weights that sum to 1. Read-only.
+        Weights that sum to 1, of a triangle to 1/2, of a tetrahedron to 1/6. Read-only.
     name : str
         A name for messages.
+    simplex : bool
+        Whether the points are those of a triangle or tetrahedron.
 
     Raises
     ------
@@ -263,6 +281,7 @@ class PointRule(Rule):
     points: Floats
     weights: Floats
     name: str = "points"
+    simplex: bool = False
 
     def __post_init__(self) -> None:
         points, weights = _read_only(self.points), _read_only(self.weights)
@@ -273,10 +292,13 @@ class PointRule(Rule):
             )
         if not (np.all(points >= 0) and np.all(points <= 1)):
             raise BasisError("points of a rule must lie in [0, 1]**dim, the reference element")
-        if not abs(weights.sum() - 1.0) < 1e-12:
+        if self.simplex and points.size and points.sum(axis=1).max() > 1.0 + 1e-12:
+            raise BasisError("coordinates of points of a simplex must sum to at most 1")
+        parts = math.factorial(points.shape[1]) if self.simplex else 1
+        if not abs(weights.sum() * parts - 1.0) < 1e-12:
             raise BasisError(
                 f"weights of a rule sum to {weights.sum()}: they must sum to 1, the volume of "
-                "[0, 1]**dim"
+                "[0, 1]**dim, or 1/2 and 1/6 for triangles and tetrahedra (simplex=True)"
             )
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "weights", weights)
@@ -314,6 +336,37 @@ def grid_rule(rule: Rule, what: str) -> Quadrature1D:
 @lru_cache(maxsize=128)
 def _gauss(n: int) -> Quadrature1D:
     return Quadrature1D(*gauss_legendre(n), "gauss")
+
+
+@lru_cache(maxsize=128)
+def rule_of(cell: Cell, n: int) -> Rule:
+    """Rule of a cell for polynomials of degree 2n - 1, as n Gauss points are."""
+    return _simplex(cell, 2 * n - 1) if cell.simplex else _gauss(n)
+
+
+@lru_cache(maxsize=128)
+def _simplex(cell: Cell, degree: int) -> PointRule:
+    points, weights = simplices.rule(cell, degree)
+    volume = 1.0 / math.factorial(cell.dim)
+    return PointRule(points, weights * volume, f"{cell.name}, degree {degree}", simplex=True)
+
+
+@checked(BasisError)
+def simplex_rule(
+    dim: Annotated[int, whole_numbers(2, 3)], degree: Annotated[int, whole_numbers(0, 40)]
+) -> PointRule:
+    """Rule of a triangle (``dim=2``) or tetrahedron (3) with positive weights, exact to a degree.
+
+    Up to degree 30 (triangles) and 15 (tetrahedra) it is one of Xiao and Gimbutas ("A numerical
+    algorithm for the construction of efficient quadrature rules in two and higher dimensions",
+    2010), else a product of Gauss and Jacobi.
+
+    Raises
+    ------
+    BasisError
+        dim is not 2 or 3, or the degree is not a whole number from 0 to 40.
+    """
+    return _simplex(SIMPLICES[int(dim)], int(degree))
 
 
 @lru_cache(maxsize=128)

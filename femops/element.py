@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from femops.basis import Basis1D
 from femops.errors import SpaceError
 from femops_kernels.simd.runs import DofRuns
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import table_of_lines, tensor_apply
+from femops_meshes.topology.entities import CUBES, Cell
 
 Floats = NDArray[np.float64]
 Grid = ArrayLike | Sequence[ArrayLike]
@@ -22,12 +24,13 @@ array (n, dim) of points that are no grid."""
 
 
 class Element(ABC):
-    """Functions on a reference segment, square or cube.
+    """Functions on a reference cell.
 
     Element vectors have the shape (n, size[, ncomp]). Points of a grid are lexicographic, x
     fastest. See `Grid` for points that are none.
     """
 
+    cell: Cell
     dim: int
     size: int  # number of functions
     order: int  # highest degree in a direction
@@ -43,8 +46,8 @@ class Element(ABC):
 
     @property
     @abstractmethod
-    def nodes(self) -> list[Floats]:
-        """Grid of the nodes, whose values determine a function."""
+    def nodes(self) -> list[Floats] | Floats:
+        """Grid, or list (size, dim), of the nodes, whose values determine a function."""
 
     @abstractmethod
     def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
@@ -82,6 +85,7 @@ class TensorElement(Element):
     def __init__(self, bases: Sequence[Basis1D], closed: Sequence[bool]) -> None:
         """``closed``: for each direction, whether neighbours share the functions at its ends."""
         self.bases, self.closed, self.dim = tuple(bases), tuple(closed), len(bases)
+        self.cell = CUBES[self.dim]
         self.shape = tuple(basis.p1d for basis in bases)
         self.size, self.order = math.prod(self.shape), max(basis.p for basis in bases)
         self.is_nodal = all(basis.is_nodal for basis in bases)
@@ -162,7 +166,7 @@ class TableElement(Element):
     ) -> None:
         """Shapes: `coefficients` (products, functions), square and regular; `parity` as above."""
         self._products, self._coefficients = products, coefficients
-        self.dim, self.size = products.dim, coefficients.shape[1]
+        self.cell, self.dim, self.size = products.cell, products.dim, coefficients.shape[1]
         self.order, self.broken, self.parity = products.order, products.broken, parity
 
     def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
@@ -197,6 +201,53 @@ class TableElement(Element):
 
     def _in_products(self, e_vec: Floats) -> Floats:
         return np.asarray(np.einsum("ij,nj...->ni...", self._coefficients, e_vec))
+
+
+@final
+class SimplexElement(Element):
+    """Lagrange's functions of degree p on a triangle or tetrahedron, by tables."""
+
+    is_nodal = True
+
+    def __init__(self, cell: Cell, order: int, *, closed: bool) -> None:
+        self.cell, self.dim, self.order, self.broken = cell, cell.dim, order, not closed
+        self.size = cell.size(order) if order else 1
+
+    def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
+        sizes = (self.cell.inside(kind, self.order) for kind, _ in self.cell.entities)
+        return DofRuns(
+            (self.size,), (not self.broken,), single, layers, () if self.broken else tuple(sizes)
+        )
+
+    @property
+    def nodes(self) -> Floats:
+        return simplices.nodes(self.cell, self.order)
+
+    def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
+        return _by_table(self._tables(grid)[0 if slope is None else slope + 1], e_vec)
+
+    def sums(self, grid: Grid, values: Floats, slope: int | None = None) -> Floats:
+        return _by_table(self._tables(grid)[0 if slope is None else slope + 1].T, values)
+
+    def _tables(self, grid: Grid) -> Floats:
+        """Values and derivatives (1 + dim, points, size)."""
+        if not _is_list(grid):
+            raise SpaceError(
+                f"{self.cell.plural} have no grid of points: give a list of points (n, {self.dim})"
+            )
+        return simplices.tables(self.cell, self.order, grid)
+
+    def from_nodal(self, values: Floats) -> Floats:
+        return values
+
+    def weights_at(self, points: Floats) -> Floats:
+        return np.asarray(self._tables(points)[0])
+
+    def values_at(self, points: Floats, e_vec: Floats) -> Floats:
+        return np.asarray(np.einsum("nj,nj...->n...", self.weights_at(points), e_vec))
+
+    def slopes_at(self, points: Floats, e_vec: Floats) -> list[Floats]:
+        return [np.einsum("nj,nj...->n...", table, e_vec) for table in self._tables(points)[1:]]
 
 
 def _is_list(grid: Grid) -> TypeGuard[Floats]:

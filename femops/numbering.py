@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.cpu.in_order import in_order
 from femops_kernels.exclusive import Derived
+from femops_meshes.topology.entities import Cell
 from femops_meshes.topology.topology import Topology, entity_permutation
 
 Ints = NDArray[np.int64]
@@ -56,13 +57,19 @@ def local_nodes(digits: tuple[int, ...], p: int, closed: bool = False) -> Ints:
     return nodes
 
 
-def touch_order(dim: int, p: int) -> Ints:
+def by_dimension(cell: Cell) -> list[tuple[int, int]]:
+    """Code and dimension of all entities of a cell, by dimension, then by code."""
+    kinds = [(code, kind) for code, (kind, _) in enumerate(cell.entities)]
+    return sorted(kinds, key=lambda item: item[::-1])
+
+
+def touch_order(cell: Cell, p: int) -> Ints:
     """Local nodes (n,) of an element, in the order in which it numbers the dofs of an H1 space."""
-    return np.concatenate([local_nodes(digits, p) for _, digits in ternary_codes(dim)])
+    return np.concatenate([cell.lattice(code, p) for code, _ in by_dimension(cell)])
 
 
 def h1_numbering(topology: Topology, p: int, parity: Ints | None = None) -> tuple[Ints, int, Flips]:
-    """Dofs (ne, (p + 1)**dim) of the elements of an H1 space of degree p, their count, their flips.
+    """Dofs (ne, nodes) of the elements of an H1 space of degree p, their count, their flips.
 
     For ``parity`` see `femops.element.Element`.
     """
@@ -90,7 +97,7 @@ def first_touch(
     if nonowned is not None:
         owned = ~nonowned[met]
         met, kind, orientation = met[owned], kind[owned], orientation[owned]
-    sizes = ((p - 1) ** np.arange(topology.dim + 1))[kind]
+    sizes = np.array([topology.cell.inside(k, p) for k in range(topology.dim + 1)])[kind]
     starts = np.zeros(sum(topology.num_entities), dtype=np.int64)
     ends = np.cumsum(sizes)
     starts[met] = ends - sizes
@@ -108,9 +115,9 @@ def _touch(topology: Topology) -> tuple[NDArray[Any], Codes, Codes]:
 
     Shapes: `met`, `kind`, `orientation` (n,).
     """
-    codes = ternary_codes(topology.dim)
+    codes = by_dimension(topology.cell)
     columns = [code for code, _ in codes]
-    kinds = np.array([digits.count(1) for _, digits in codes], dtype=np.uint8)
+    kinds = np.array([kind for _, kind in codes], dtype=np.uint8)
     offsets = entity_offsets(topology)
     kept = np.int32 if offsets[-1] < 2**31 else np.int64
     entity, orientation = topology.carrying
@@ -123,20 +130,18 @@ def _touch(topology: Topology) -> tuple[NDArray[Any], Codes, Codes]:
 def node_dofs(
     topology: Topology, p: int, starts: Ints, seen: Codes, parity: Ints | None = None
 ) -> tuple[Ints, Flips]:
-    """Dof (ne, (p + 1)**dim) of every local node, and flips, if each entity has consecutive dofs.
+    """Dof (ne, nodes) of every local node, and flips, if each entity has consecutive dofs.
 
     Shapes: `starts`, `seen` (n,).
     """
-    dim, offsets = topology.dim, entity_offsets(topology)
+    cell, offsets = topology.cell, entity_offsets(topology)
     carrying = topology.carrying
-    indices = np.empty((len(topology.entity), (p + 1) ** dim), dtype=np.int64)
-    relative = {kind: _relative_permutations(kind, p - 1, parity) for kind in range(1, dim)}
+    indices = np.empty((len(topology.entity), cell.size(p)), dtype=np.int64)
+    turned = range(1, 1 if cell.simplex else cell.dim)
+    relative = {kind: _relative_permutations(kind, p - 1, parity) for kind in turned}
     flipped = None if parity is None else np.zeros(indices.shape, dtype=np.bool_)
-    parts = [
-        (code, digits.count(1), local_nodes(digits, p))
-        for code, digits in ternary_codes(dim)
-        if p > 1 or digits.count(1) == 0
-    ]
+    parts = [(code, kind, cell.lattice(code, p)) for code, kind in by_dimension(cell)]
+    parts = [part for part in parts if len(part[2])]
     step = max(1, _TOGETHER // indices.shape[1])
 
     def fill(begin: int) -> None:
@@ -184,12 +189,11 @@ def _relative_permutations(
     return places, minus ^ np.take_along_axis(minus[:, np.newaxis], places, axis=2)
 
 
-def boundary_nodes(faces: Ints, dim: int, p: int, indices: Ints) -> Ints:
-    """Ascending dofs (k,) on faces (nf, 2), which are elements and ternary codes."""
+def boundary_nodes(faces: Ints, cell: Cell, p: int, indices: Ints) -> Ints:
+    """Ascending dofs (k,) on faces (nf, 2), which are elements and codes."""
     found = [
-        indices[faces[faces[:, 1] == code, 0][:, None], local_nodes(digits, p, closed=True)]
-        for code, digits in ternary_codes(dim)
-        if digits.count(1) == dim - 1
+        indices[faces[faces[:, 1] == code, 0][:, None], cell.closed_lattice(code, p)]
+        for code in cell.face_codes
     ]
     return distinct(np.concatenate([dofs.ravel() for dofs in found]))
 

@@ -14,10 +14,11 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Quadrature1D, Rule, grid_rule
-from femops.element import Element, tensor_element
+from femops.basis import Basis1D, Rule, grid_rule
+from femops.element import Element, SimplexElement, tensor_element
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.domain import BATCH, Domain, DomainGeometry, FaceBlock, Nodal, size_of_groups
+from femops.geometry.jacobians import oriented
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
 from femops_common.arguments import as_list, checked, number_of, shown
@@ -180,6 +181,13 @@ def values_on_faces(
     1)[, ncomp]).
     """
     dim = element.dim
+    if element.cell.simplex:
+        places = points if points.ndim == 2 else points[:, np.newaxis]
+        result = np.empty((len(codes), len(points), *e_vec.shape[2:]))
+        for code in element.cell.face_codes:
+            mine = codes == code
+            result[mine] = element.values(element.cell.on_face(code, places), e_vec[mine], slope)
+        return result
     result = np.empty((len(codes), len(points) ** (dim - 1), *e_vec.shape[2:]))
     for code, digits in face_digits(dim):
         mine = codes == code
@@ -218,7 +226,7 @@ class BoundaryFaces(Domain):
         if not reproducible:
             group = np.searchsorted(self.group_start[1:], np.arange(count), side="right")
             faces = faces[np.lexsort((faces[:, 1], group))]
-        self.mesh, self.order = mesh, mesh.order
+        self.mesh, self.order, self.cell = mesh, mesh.order, mesh.cell.face
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)
         self.num_elements = count
 
@@ -238,7 +246,7 @@ class BoundaryFaces(Domain):
         self.group_start = np.append(cuts, len(elements))
 
     def geometry(self, rule: Rule) -> BoundaryGeometry:
-        return BoundaryGeometry(self.mesh, grid_rule(rule, "an integral over faces"), self)
+        return BoundaryGeometry(self.mesh, rule, self)
 
 
 def _chosen_faces(
@@ -278,7 +286,8 @@ class BoundaryGeometry(DomainGeometry):
     Parameters
     ----------
     mesh : Mesh or DistributedMesh
-    quadrature : Quadrature1D
+    quadrature : Quadrature1D or PointRule
+        On faces of tetrahedra the points of triangles.
     attributes : int, name, or several, optional
         Boundary attributes or their names. By default all outer faces: those of one element.
 
@@ -306,16 +315,19 @@ class BoundaryGeometry(DomainGeometry):
     def __init__(
         self,
         mesh: Mesh | DistributedMesh,
-        quadrature: Quadrature1D,
+        quadrature: Rule,
         attributes: Attributes | BoundaryFaces = None,
     ) -> None:
         given = attributes
         self.faces = given if isinstance(given, BoundaryFaces) else BoundaryFaces(mesh, given)
         self.domain, mesh = self.faces, self.faces.mesh
+        quadrature.check_cell(self.faces.cell)
+        if not mesh.cell.simplex:
+            grid_rule(quadrature, "an integral over faces")
         self.mesh, self.dim, self.quadrature = mesh, mesh.dim, quadrature
         self.num_elements = self.faces.num_elements
-        self.num_points = quadrature.q1d ** (mesh.dim - 1)
-        self.weights = quadrature.tensor_weights(mesh.dim - 1)
+        self.num_points = quadrature.count(mesh.dim - 1)
+        self.weights = quadrature.cell_weights(mesh.dim - 1)
 
     def block(self, start: int, stop: int) -> BoundaryBlock:
         """Geometry of the faces start <= f < stop, computed when first used."""
@@ -332,7 +344,11 @@ class BoundaryGeometry(DomainGeometry):
     def _coordinates(self, start: int, stop: int, slope: int | None = None) -> Floats:
         part, faces = slice(start, stop), self.faces
         nodes = self.mesh.coordinates[faces.elements[part]]
-        element = tensor_element(Basis1D("gll", self.mesh.order), self.dim)
+        element: Element
+        if self.mesh.cell.simplex:
+            element = SimplexElement(self.mesh.cell, self.mesh.order, closed=True)
+        else:
+            element = tensor_element(Basis1D("gll", self.mesh.order), self.dim)
         points = self.quadrature.places
         return values_on_faces(element, points, faces.codes[part], nodes, slope)
 
@@ -373,13 +389,18 @@ class BoundaryBlock(FaceBlock):
     def _vectors(self) -> Floats:
         """Outer normals times surface elements: (n, nq, dim)."""
         geometry, codes, jacobian = self.geometry, self._codes, self._jacobian
-        rows = adjugates(jacobian)
+        rows, cell = adjugates(jacobian), geometry.mesh.cell
         result = np.empty(jacobian.shape[:-1])
-        for code, digits in face_digits(geometry.dim):
+        for code, digits in () if cell.simplex else face_digits(geometry.dim):
             fixed = next(d for d, digit in enumerate(digits) if digit != 1)
             mine = codes == code
             result[mine] = (digits[fixed] - 1) * rows[mine][:, :, fixed]
-        bad = ~np.all((determinants(jacobian) > 0.0) & np.any(result, axis=-1), axis=1)
+        for code in cell.face_codes if cell.simplex else ():
+            mine = codes == code
+            result[mine] = cell.normal(code) @ rows[mine]
+        if cell.simplex:
+            result *= np.sign(determinants(jacobian))[..., np.newaxis]
+        bad = ~np.all((oriented(jacobian, cell) > 0.0) & np.any(result, axis=-1), axis=1)
         if bad.any():
             elements = geometry.faces.elements[self.start : self.stop][bad]
             names = ", ".join(str(e) for e in np.unique(elements)[:5])
@@ -395,6 +416,8 @@ class BoundaryBlock(FaceBlock):
         self._vectors  # noqa: B018  (refuses inverted elements)
         jacobian = self._jacobian
         inverse = adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis]
+        if self.geometry.mesh.cell.simplex:
+            return inverse
         return turned(self._codes, inverse.swapaxes(-1, -2)).swapaxes(-1, -2)
 
     def values(self, element: Element, nodal: Nodal) -> Floats:
@@ -403,6 +426,8 @@ class BoundaryBlock(FaceBlock):
 
     def slopes(self, element: Element, nodal: Nodal) -> Floats:
         along = [self._values(element, nodal, d) for d in range(self.geometry.dim)]
+        if self.geometry.mesh.cell.simplex:
+            return np.stack(along, axis=-1)
         return turned(self._codes, np.stack(along, axis=-1))
 
     def _values(self, element: Element, nodal: Nodal, slope: int | None = None) -> Floats:

@@ -17,6 +17,7 @@ from femops.basis import Rule
 from femops.element import Element
 from femops_kernels.cpu.in_order import computed_once
 from femops_meshes.mesh import Mesh
+from femops_meshes.topology.entities import Cell
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,6 +29,7 @@ class Domain(ABC):
     """Domain of an integral: the elements of a mesh, its boundary's faces, or faces inside."""
 
     mesh: Mesh  # the mesh, or this rank's part of a distributed mesh
+    cell: Cell  # of the elements, or faces
     num_elements: int  # number of elements, or of faces
     order: int  # degree of the mesh
     # True if each dof of a space on the mesh is in an element of the domain. Then a sweep may

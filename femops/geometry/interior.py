@@ -39,7 +39,7 @@ from femops_kernels.cpu.in_order import computed_once
 from femops_kernels.exclusive import Derived
 from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
-from femops_meshes.mesh import Mesh
+from femops_meshes.mesh import Mesh, check_cubes
 from femops_meshes.topology.entities import entity_permutation
 from femops_meshes.topology.topology import Topology
 
@@ -83,7 +83,8 @@ class InteriorFaces(Domain):
     def __init__(
         self, mesh: Mesh, near: Neighbours | None = None, *, reproducible: bool = False
     ) -> None:
-        self.mesh, self.order = mesh, mesh.order
+        check_cubes(mesh, "an integral over faces between elements", SpaceError)
+        self.mesh, self.order, self.cell = mesh, mesh.order, mesh.cell.face
         self.around = mesh if near is None else near.mesh
         self.numbers = np.arange(mesh.num_elements) if near is None else near.numbers
         topology = self.around.topology

@@ -25,6 +25,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops_common.arguments import check_memory, checked
 from femops_kernels.cpu.in_order import computed_once, in_order
 from femops_kernels.exclusive import Derived
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import (
     adjugates,
     determinants,
@@ -36,6 +37,7 @@ from femops_meshes.coordinates.mapping import (
     tensor_apply,
 )
 from femops_meshes.mesh import Mesh
+from femops_meshes.topology.entities import Cell
 
 Floats = NDArray[np.float64]
 
@@ -96,6 +98,8 @@ def negligible(
 
 def _look(mesh: Mesh) -> tuple[bool, int]:
     """True if all elements are affine, and the lowest degree that represents all maps."""
+    if mesh.cell.simplex:
+        return _affine_simplices(mesh), mesh.order
     degrees = mode_degrees(mesh.order, mesh.dim)
     affine, degree = True, 1
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
@@ -108,6 +112,27 @@ def _look(mesh: Mesh) -> tuple[bool, int]:
         ):
             degree += 1
     return affine, degree
+
+
+def _affine_simplices(mesh: Mesh) -> bool:
+    """True if all nodes are where the corners put them."""
+    if mesh.order == 1:
+        return True
+    places = simplices.nodes(mesh.cell, mesh.order)
+    linear = np.column_stack([1.0 - places.sum(axis=1), places])
+    for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
+        x = mesh.coordinates[start:stop]
+        corners = x[:, : mesh.dim + 1]
+        gap = np.abs(linear @ corners - x).max(axis=1)
+        if not (gap <= EXACT * np.ptp(x, axis=1) + _ROUND_OFF * np.abs(x).max(axis=1)).all():
+            return False
+    return True
+
+
+def oriented(jacobian: Floats, cell: Cell) -> Floats:
+    """Determinants (n, points), positive for a valid element: a simplex may be mirrored."""
+    det = determinants(jacobian)
+    return det * np.sign(det[:, :1]) if cell.simplex else det
 
 
 @final
@@ -191,6 +216,7 @@ class Cells(Domain):
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh, self.num_elements, self.order = mesh, mesh.num_elements, mesh.order
+        self.cell = mesh.cell
 
     def __reduce__(self) -> tuple[Any, ...]:
         return cells, (self.mesh,)
@@ -230,6 +256,7 @@ class Geometry(DomainGeometry):
 
     def __init__(self, mesh: Mesh | DistributedMesh, quadrature: Rule) -> None:
         self.mesh = mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+        quadrature.check_cell(mesh.cell)
         self.domain, self.quadrature = cells(mesh), quadrature
         self.dim, self.num_elements = mesh.dim, mesh.num_elements
         self.num_points = quadrature.count(mesh.dim)
@@ -262,13 +289,15 @@ class Geometry(DomainGeometry):
     def _look(self) -> None:
         mesh, points = self.mesh, self.quadrature.places
         # the bound costs less, or nothing
-        if _determinant_points(mesh) ** mesh.dim < self.num_points or _doubtful.known(mesh):
+        if mesh.cell.simplex:
+            rest = np.arange(mesh.num_elements)
+        elif _determinant_points(mesh) ** mesh.dim < self.num_points or _doubtful.known(mesh):
             rest = _doubtful.get(mesh, partial(_without_bound, mesh))
         else:
             rest = np.arange(mesh.num_elements)
 
         def valid(ends: tuple[int, int]) -> bool:
-            found = determinants(jacobians(mesh.coordinates[rest[slice(*ends)]], points))
+            found = oriented(jacobians(mesh.coordinates[rest[slice(*ends)]], points), mesh.cell)
             return bool(np.all(found >= _LEAST))
 
         if not all(in_order(valid, element_blocks(len(rest), self.num_points))):
@@ -337,7 +366,7 @@ class GeometryBlock(DomainBlock):
     @computed_once
     def det(self) -> Floats:
         """Determinants (n, q1d**dim) of J, checked to be positive."""
-        det = determinants(self.jacobian)
+        det = oriented(self.jacobian, self.geometry.mesh.cell)
         if not np.all(det >= _LEAST):
             raise _inverted(self.geometry)
         return det
@@ -366,6 +395,8 @@ class GeometryBlock(DomainBlock):
         """Inverse Jacobians (n, q1d**dim, dim, dim): [..., j, i] = dxi_j / dx_i."""
         # determinants come first: they raise an error for inverted elements before a division by 0
         det = self.det
+        if self.geometry.mesh.cell.simplex:
+            det = determinants(self.jacobian)
         return np.asarray(adjugates(self.jacobian) / det[..., None, None])
 
     @property
@@ -398,7 +429,8 @@ def physical_gradient(slopes: Floats, inverse: Floats) -> Floats:
 def _centers(mesh: Mesh) -> Floats:
     """Jacobians (ne, 1, dim, dim) at the centers of elements, read-only."""
     blocks = element_blocks(mesh.num_elements, mesh.coordinates.shape[1])
-    found = [jacobians(mesh.coordinates[start:stop], [0.5]) for start, stop in blocks]
+    center = mesh.cell.center
+    found = [jacobians(mesh.coordinates[start:stop], center) for start, stop in blocks]
     whole = np.concatenate(found) if found else np.empty((0, 1, mesh.dim, mesh.dim))
     whole.flags.writeable = False
     return whole
@@ -438,7 +470,7 @@ def _inverted(geometry: Geometry) -> GeometryError:
     """Make the error that counts and names the elements with a determinant <= 0, or too small."""
     found: list[int] = []
     for start, stop in geometry.blocks():
-        bad = ~np.all(determinants(geometry.jacobian(start, stop)) > 0.0, axis=1)
+        bad = ~np.all(oriented(geometry.jacobian(start, stop), geometry.mesh.cell) > 0.0, axis=1)
         found.extend(int(e) for e in start + np.flatnonzero(bad))
     if not found:
         return GeometryError(

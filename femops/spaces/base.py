@@ -21,9 +21,10 @@ from femops.basis import (
     Quadrature1D,
     Rule,
     gauss,
+    rule_of,
     whole_number,
 )
-from femops.element import Element, tensor_element
+from femops.element import Element, SimplexElement, tensor_element
 from femops.errors import ProbeError, SpaceError
 from femops.geometry.boundary import Attributes, chosen
 from femops.geometry.domain import element_blocks
@@ -72,20 +73,24 @@ def values_of_field(source: Any, vector: Any, target: Any, places: Ints, x: Floa
 
 
 def places_of_nodes(
-    source: Mesh, target: Mesh, owners: tuple[Ints, Ints], nodes: list[Floats], x: Floats
+    source: Mesh, target: Mesh, owners: tuple[Ints, Ints], nodes: list[Floats] | Floats, x: Floats
 ) -> tuple[Ints, Floats]:
     """Find the element (n,) of `source` and reference coordinates (n, dim) of `target`'s nodes.
 
     If `target` is known to be a refinement of `source`, the result is exact. Else the nodes are
     located by position.
 
-    Shapes: `owners` (n,), `nodes` (functions,) for each direction, `x` (n, dim).
+    Shapes: `owners` (n,), `nodes` (functions,) for each direction or (functions, dim), `x` (n,
+    dim).
     """
     parents = parents_of(target, source)
     if parents is not None:
         elements, local = owners
-        grid = np.stack(np.meshgrid(*nodes[::-1], indexing="ij")[::-1], axis=-1)
-        points = grid.reshape(-1, target.dim)[local]
+        points = nodes
+        if isinstance(nodes, list):
+            grid = np.stack(np.meshgrid(*nodes[::-1], indexing="ij")[::-1], axis=-1)
+            points = grid.reshape(-1, target.dim)
+        points = points[local]
         reference = parents.low[elements] + parents.width[elements] * points
         return parents.elements[elements], reference
     found, reference, _ = locate(source, x)
@@ -141,7 +146,7 @@ def field_table(field: Any) -> str:
 
 def as_table(space: Any) -> str:
     """HTML table that describes a space."""
-    shape = ("segments", "quadrilaterals", "hexahedra")[space.dim - 1]
+    shape = space.mesh.cell.plural
     rows = [
         ("order", f"{space.order}, basis {space.families}"),
         ("mesh", f"{space.mesh.num_elements} {shape} of degree {space.mesh.order}"),
@@ -169,6 +174,24 @@ def dofs_of_elements(
     if space.halo is not None:  # elements of other ranks have nodes that this rank owns
         nodes = space.halo.marked(nodes)
     return np.asarray(np.add.outer(nodes * space.ncomp, picked).ravel())
+
+
+_MOST_SIMPLEX_ORDER = 8
+
+
+def _simplex_order(order: int, family: Family) -> int:
+    """Return the order of a space on triangles or tetrahedra, or raise if there is none such."""
+    if order > _MOST_SIMPLEX_ORDER:
+        raise SpaceError(
+            f"spaces on triangles and tetrahedra have order {_MOST_SIMPLEX_ORDER} at most, got "
+            f"{order}"
+        )
+    if family not in ("gll", "gauss"):
+        raise SpaceError(
+            f"spaces on triangles and tetrahedra have functions by nodes, no {family!r} basis: "
+            "leave out family"
+        )
+    return order
 
 
 AnyMesh = Mesh | DistributedMesh
@@ -263,6 +286,9 @@ class Space(DomainSpace, ABC):
 
     def _element(self, family: Family) -> Element:
         """Element of the space."""
+        cell = self.mesh.cell
+        if cell.simplex:
+            return SimplexElement(cell, _simplex_order(self.order, family), closed=self.continuous)
         return tensor_element(Basis1D(family, self.order), self.dim, closed=self.continuous)
 
     @property
@@ -288,6 +314,13 @@ class Space(DomainSpace, ABC):
             names = [known for known in {*vars(self), *dir(type(self))} if known[0] != "_"]
             hint = "" if name.startswith("_") else did_you_mean(name, sorted(names), 0.75)
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
+
+    @property
+    def has_ends(self) -> bool:
+        """True if functions on a face are determined by nodes on the face."""
+        if self.mesh.cell.simplex:
+            return self.continuous
+        return self.basis.family != "gauss"
 
     volume = property(lambda self: self)
     signed = property(lambda self: self.restriction.flipped is not None)  # elements have minus dofs
@@ -605,6 +638,9 @@ class Space(DomainSpace, ABC):
     def quadrature(self, q1d: Points | Rule | None = None) -> Rule:
         """Return the rule of q1d Gauss points (default p + 2). An existing rule is only checked.
 
+        On triangles and tetrahedra it is a rule of the same degree, 2 q1d - 1, by default 2p + 1,
+        on curved meshes 2p + 3.
+
         Raises
         ------
         SpaceError
@@ -613,8 +649,18 @@ class Space(DomainSpace, ABC):
         BasisError
             If the points of a list are in another dimension.
         """
-        count = self.order + 2 if q1d is None else q1d
-        rule = count if isinstance(count, Rule) else gauss(count)
+        cell = self.mesh.cell
+        if q1d is None:
+            q1d = self.order + (1 + (self.mesh.order > 1) if cell.simplex else 2)
+        if cell.simplex and not isinstance(q1d, Rule):
+            if q1d <= self.order:
+                raise SpaceError(
+                    f"a rule for degree {2 * q1d - 1} cannot integrate order {self.order}: "
+                    f"use at least {self.order + 1}, for degree {2 * self.order + 1}"
+                )
+            return rule_of(cell, q1d)
+        rule = q1d if isinstance(q1d, Rule) else gauss(q1d)
+        rule.check_cell(cell)
         if not isinstance(rule, Quadrature1D):
             if rule.count(self.dim) < self.element.size:
                 raise SpaceError(

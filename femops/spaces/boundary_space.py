@@ -77,6 +77,12 @@ class BoundarySpace(FaceSpace):
         They are lexicographic along the face, then layer by layer.
         """
         volume, faces = self.volume, self.domain
+        cell = volume.mesh.cell
+        if cell.simplex:
+            found = np.empty((faces.num_elements, self.element.size), dtype=np.int64)
+            for code in cell.face_codes:
+                found[faces.codes == code] = cell.closed_lattice(code, volume.order)
+            return found
         result = np.empty((faces.num_elements, self.p1d**self.dim), dtype=np.int64)
         for code, digits in face_digits(volume.dim):
             result[faces.codes == code] = (
@@ -102,7 +108,7 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
     """Return the functions of a space on the faces of boundary attributes."""
     if not isinstance(space, Space):
         raise SpaceError(f"boundary integrals need a Space, got {space!r}: take one of its spaces")
-    mesh, slopes = space.distributed or space.mesh, slopes or space.basis.family == "gauss"
+    mesh, slopes = space.distributed or space.mesh, slopes or not space.has_ends
     asked = asked_attributes(attributes, mesh.boundary_names)
     chosen = None if asked is None else tuple(boundary_attributes(mesh, asked).tolist())
     faces = _faces.get(space.mesh, lambda: BoundaryFaces(mesh, chosen), chosen)

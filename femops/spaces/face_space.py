@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import Basis1D, Quadrature1D, Rule, gauss, grid_rule
-from femops.element import Element, TensorElement
+from femops.basis import Basis1D, Rule, gauss, grid_rule, rule_of
+from femops.element import Element, SimplexElement, TensorElement
 from femops.errors import SpaceError
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
@@ -98,10 +98,21 @@ class FaceSpace(DomainSpace, ABC):
         np.put_along_axis(indices, self.turned_nodes(), self.restriction.indices, 1)
         return indices
 
-    def quadrature(self, q1d: int | Rule | None = None) -> Quadrature1D:
+    def quadrature(self, q1d: int | Rule | None = None) -> Rule:
         """Return a rule for the faces. In 1-D: one point of weight 1."""
+        mesh = self.volume.mesh
+        if mesh.cell.simplex:
+            return self._of_simplices(q1d)
         rule = grid_rule(self.volume.quadrature(q1d), "an integral over faces")
         return rule if self.volume.dim > 1 else gauss(1)
+
+    def _of_simplices(self, q1d: int | Rule | None) -> Rule:
+        cell = self.volume.mesh.cell
+        if isinstance(q1d, Rule) and q1d.count(cell.dim - 1):
+            q1d.check_cell(cell.face)
+            return q1d
+        count = self.order + 2 if q1d is None else q1d
+        return rule_of(cell.face, count)
 
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Return a new vector (size,) of zeros; see `Space.zeros`."""
@@ -110,6 +121,16 @@ class FaceSpace(DomainSpace, ABC):
 
 def _behind(volume: Space, slopes: bool) -> Element:
     """Element of the functions on faces; the dofs on a face are shared by the element's others."""
+    cell = volume.mesh.cell
+    if cell.simplex:
+        if slopes:
+            raise SpaceError(
+                f"integrals over faces of {cell.plural} take values of functions of H1, no "
+                "derivatives and no L2 functions yet"
+            )
+        if cell.face.simplex:
+            return SimplexElement(cell.face, volume.order, closed=True)
+        return TensorElement((Basis1D("gll", volume.order),) * (cell.dim - 1), (True,))
     if slopes:
         return volume.element
     if volume.dim == 1:

@@ -143,7 +143,7 @@ class H1(Space):
         asked = asked_attributes(attributes, mesh.boundary_names)
         faces = outer_faces(mesh) if asked is None else listed_faces(mesh, asked)
         picked = chosen(components, list(range(self.ncomp)), "component", "space")
-        nodes = boundary_nodes(faces, self.dim, self.order, self.restriction.indices)
+        nodes = boundary_nodes(faces, self.mesh.cell, self.order, self.restriction.indices)
         if self.halo is not None:  # a rank may touch the boundary at an edge only
             nodes = self.halo.marked(nodes)
         if where is not None:

@@ -7,14 +7,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops_common.arguments import array_of, number_of, numbers_of, refusal, shown
-from femops_meshes.coordinates.mapping import (
-    determinants,
-    gauss_legendre,
-    geometry_degree,
-    jacobians,
-)
+from femops_meshes.coordinates import simplices
+from femops_meshes.coordinates.mapping import determinants, gauss_legendre, jacobians
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
-from femops_meshes.topology.entities import entity_corners, looks_out, outward_corners
+from femops_meshes.topology.entities import (
+    CUBES,
+    MOST_SIMPLEX_DEGREE,
+    SIMPLICES,
+    Cell,
+    cell_and_degree,
+    entity_corners,
+    looks_out,
+    outward_corners,
+)
 from femops_meshes.topology.topology import Topology, check_dangling, listed
 
 Floats = NDArray[np.float64]
@@ -73,11 +78,22 @@ def corner_array(values: ArrayLike, name: str, widths: tuple[int, ...]) -> Ints:
         allowed = " or ".join(str(width) for width in widths)
         raise MeshTopologyError(
             f"{name} has shape {rows.shape}: it must be (n, {allowed}), n >= 1, one row of vertex "
-            "numbers per entry (2 corners for a segment, 4 for a quadrilateral, 8 for a hexahedron)"
+            "numbers per entry (2 corners for a segment, 3 for a triangle, 4 for a quadrilateral "
+            "or tetrahedron, 8 for a hexahedron)"
         )
     if rows.dtype.kind not in "iu":
         raise MeshTopologyError(f"{name} holds {rows.dtype}: vertex numbers must be integers")
     return rows.astype(np.int64)
+
+
+def simplex_degree(degree: int) -> int:
+    """Return the degree of a simplex's coordinates, or raise if there is none such."""
+    if degree > MOST_SIMPLEX_DEGREE:
+        raise MeshArgumentError(
+            f"coordinates of triangles and tetrahedra have degree {MOST_SIMPLEX_DEGREE} at most, "
+            f"got {degree}"
+        )
+    return degree
 
 
 def attribute_array(values: ArrayLike | None, count: int, name: str) -> NDArray[np.int32]:
@@ -98,16 +114,17 @@ def attribute_array(values: ArrayLike | None, count: int, name: str) -> NDArray[
 
 
 def node_coordinates(
-    vertices: ArrayLike | None, coordinates: ArrayLike | None, elements: Ints
+    vertices: ArrayLike | None, coordinates: ArrayLike | None, elements: Ints, dim: int
 ) -> Floats:
     """Copy coordinates (ne, m, dim) of the elements' nodes, or take them from the vertices."""
-    dim = elements.shape[1].bit_length() - 1
     if vertices is not None:
         points = array(vertices, "vertices", np.float64)
         if points.ndim != 2 or points.shape[1] != dim:
             raise MeshGeometryError(
                 f"vertices have shape {points.shape}, elements with {elements.shape[1]} corners "
                 f"need (nv, {dim}): surfaces in a higher dimension are not supported"
+                + "; tetrahedra need cell='tetrahedron'"
+                * (elements.shape[1] == 4 and dim == 2)
             )
         check_dangling(elements, len(points))
         if coordinates is None:
@@ -120,7 +137,12 @@ def node_coordinates(
             f"coordinates have shape {nodes.shape}, it must be ({len(elements)}, (g + 1)**{dim}, "
             f"{dim}), g >= 1"
         )
-    geometry_degree(nodes.shape[1], dim)
+    cell = cell_and_degree(nodes.shape[1], dim)[0]
+    if cell.num_corners != elements.shape[1]:
+        raise MeshGeometryError(
+            f"coordinates have the {nodes.shape[1]} nodes of {cell.plural}, but elements "
+            f"{elements.shape[1]} corners"
+        )
     return nodes
 
 
@@ -162,18 +184,47 @@ def magnitude(coordinates: Floats) -> None:
         )
 
 
+def cell_of_corners(width: int, name: str | None) -> Cell:
+    """Cell with a number of corners. Four corners are those of a tetrahedron if its name is given.
+
+    A surface of quadrilaterals in space has the same arrays as tetrahedra.
+    """
+    if name not in (None, "tetrahedron") or (name and width != 4):
+        raise MeshArgumentError(
+            f"cell is {name!r} and elements have {width} corners: give cell='tetrahedron' for four "
+            "corners, else leave it out"
+        )
+    if name:
+        return SIMPLICES[3]
+    return SIMPLICES[2] if width == 3 else CUBES[width.bit_length() - 1]
+
+
+def _least(coordinates: Floats) -> Floats:
+    """Smallest determinant (ne,) at the points of a rule; of a mirrored simplex times -1."""
+    cell, degree = cell_and_degree(*coordinates.shape[1:])
+    least = np.empty(len(coordinates))
+    points = gauss_legendre(degree + 2)[0]
+    if cell.simplex:
+        points = np.concatenate(
+            [simplices.rule(cell, 2 * degree)[0], simplices.nodes(cell, degree)]
+        )
+    count = len(points) if cell.simplex else len(points) ** cell.dim
+    for some in element_ranges(len(coordinates), count):
+        found = determinants(jacobians(coordinates[some], points))
+        if cell.simplex:
+            found *= np.sign(found[:, :1])
+        least[some] = found.min(axis=1)
+    return least
+
+
 def geometry(coordinates: Floats, cure: str = "") -> None:
     """Check that coordinates (ne, m, dim) are finite and no element is inverted.
 
-    An element counts as inverted if det J <= 0 at a point of the (g + 2)**dim Gauss points. The
-    message about it ends with ``cure``.
+    An element counts as inverted if det J <= 0 at a point of the (g + 2)**dim Gauss points, and a
+    simplex if det J is zero or changes its sign. The message about it ends with ``cure``.
     """
     magnitude(coordinates)
-    dim = coordinates.shape[2]
-    points = gauss_legendre(geometry_degree(coordinates.shape[1], dim) + 2)[0]
-    least = np.empty(len(coordinates))
-    for some in element_ranges(len(coordinates), len(points) ** dim):
-        least[some] = determinants(jacobians(coordinates[some], points)).min(axis=1)
+    least = _least(coordinates)
     bad = np.flatnonzero(least <= 0)
     if len(bad):
         raise MeshGeometryError(
@@ -188,6 +239,9 @@ def folds(elements: Ints, coordinates: Floats, topology: Topology) -> None:
 
     The elements are not inverted, and have the same positions on common faces.
     """
+    if topology.cell.simplex:
+        _folded_simplices(coordinates, topology)
+        return
     folded_faces(elements, topology)
     bad = _overlaps(elements, coordinates, topology)
     if len(bad):
@@ -210,6 +264,29 @@ def folded_faces(elements: Ints, topology: Topology) -> None:
     first = outward_corners(elements, np.stack([faces[:, 0], codes[:, 0]], axis=1))
     looks = looks_out(elements, first, faces, codes)
     bad = faces[looks[:, 0] == looks[:, 1]]
+    if len(bad):
+        raise MeshGeometryError(
+            f"elements overlap: both elements of {len(bad)} face(s) lie on the same side of it, "
+            f"elements {bad[0, 0]} and {bad[0, 1]} the first (counted from 0): correct the numbers "
+            "of their corners"
+        )
+
+
+def _folded_simplices(coordinates: Floats, topology: Topology) -> None:
+    """Check that simplices do not lie on the same side of a face that they share.
+
+    All see the face in the same way, so the sign of the determinant, and which vertex is opposite,
+    tell the side.
+    """
+    cell = topology.cell
+    degree = cell_and_degree(*coordinates.shape[1:])[1]
+    middle = np.full((1, cell.dim), 1.0 / (cell.dim + 1))
+    slopes = simplices.tables(cell, degree, middle)[1:]
+    sign = np.sign(np.linalg.det((slopes @ coordinates[:, np.newaxis])[:, :, 0]))
+    faces = topology.faces[topology.pairs]
+    opposite = topology.face_codes[topology.pairs] - cell.face_codes[0]
+    side = sign[faces] * (1 - 2 * (opposite % 2))
+    bad = faces[side[:, 0] == side[:, 1]]
     if len(bad):
         raise MeshGeometryError(
             f"elements overlap: both elements of {len(bad)} face(s) lie on the same side of it, "
@@ -263,7 +340,7 @@ def gaps(
     ``hanging``: the coordinates with the nodes of larger entities in the places of hanging ones,
     and those that are interpolated from these nodes. None if nothing hangs.
     """
-    n = geometry_degree(coordinates.shape[1], topology.dim)
+    n = cell_and_degree(coordinates.shape[1], topology.dim)[1]
     numbers = topology.carried_lattice(n)
     larger, interpolated = hanging or (coordinates, coordinates)
     shared = np.empty((topology.lattice_size(n), topology.dim))
@@ -282,22 +359,26 @@ def shapes(mesh: Any) -> None:
     for name, axes in _AXES.items():
         _check_array(getattr(mesh, name), name, axes)
     ne, corners = mesh.elements.shape
-    dim = corners.bit_length() - 1
-    nb = len(mesh.boundary)
+    cell = mesh.cell
+    dim, nb = cell.dim, len(mesh.boundary)
     expected: dict[str, tuple[int, ...]] = {
-        "elements": (ne, 2**dim),
+        "elements": (ne, corners),
         "coordinates": (ne, mesh.coordinates.shape[1], dim),
         "element_attributes": (ne,),
-        "boundary": (nb, 2 ** (dim - 1)),
+        "boundary": (nb, len(cell.entities[cell.face_codes[0]][1])),
         "boundary_attributes": (nb,),
         "file_elements": (ne,),
     }
     for name, shape in expected.items():
         got = getattr(mesh, name).shape
-        if got != shape or not 1 <= dim <= 3:
+        if got != shape:
             raise MeshTopologyError(
                 f"{name} has shape {got}, it must be {shape} with {ne} elements"
             )
+    if cell.simplex and not (np.diff(mesh.elements) > 0).all():
+        raise MeshTopologyError(
+            f"vertices of {cell.plural} must ascend in each element: Mesh.from_arrays sorts them"
+        )
 
 
 def _check_array(given: Any, name: str, axes: int) -> None:

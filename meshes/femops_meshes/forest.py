@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from femops_meshes.coarsening import Coarsening
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.topology.entities import (
+    CUBES,
     code_digits,
     entity_codes,
     entity_dimension,
@@ -69,7 +70,9 @@ class Entities:
         dim, counts = self.dim, self.num_entities
         sizes = [count * 3**kind for kind, count in enumerate(counts)]
         starts = [sum(sizes[:kind]) for kind in range(dim + 1)]
-        nodes = lattice_numbers(4, self.entity[chosen], self.orientation[chosen], starts, dim)
+        nodes = lattice_numbers(
+            4, self.entity[chosen], self.orientation[chosen], starts, CUBES[dim]
+        )
         children = nodes[:, _middles(dim)].reshape(-1, 3**dim)
         kinds, found = np.array(entity_dimension(dim)), []
         marks = np.zeros(sum(sizes), dtype=np.bool_)

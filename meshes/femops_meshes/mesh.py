@@ -1,5 +1,6 @@
 """The mesh: elements, their coordinates, attributes and boundary."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +14,7 @@ from femops_common.arguments import Degree, call_with_arrays, check_takes, check
 from femops_common.hints import OF_MESHES
 from femops_meshes import checks, refinement
 from femops_meshes.coarsening import Coarsening, halved
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.hanging import HangingNodes, nodal_halves, with_larger_nodes
 from femops_meshes.coordinates.mapping import (
     determinants,
@@ -28,7 +30,15 @@ from femops_meshes.coordinates.mapping import (
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.forest import CoarserLeaves, Forest, whole_trees
 from femops_meshes.names import Named, Names, listing, named_parts, where_true, with_numbers
-from femops_meshes.topology.entities import VTK_CORNERS, outward_corners
+from femops_meshes.topology.entities import (
+    CUBES,
+    SIMPLICES,
+    VTK_CORNERS,
+    Cell,
+    cell_and_degree,
+    cell_of,
+    outward_corners,
+)
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
 Floats = NDArray[np.float64]
@@ -42,7 +52,7 @@ Parts = int | str | Iterable[int | str] | None
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Mesh:
-    """An immutable mesh of segments, quadrilaterals or hexahedra.
+    """An immutable mesh of segments, quadrilaterals, hexahedra, triangles or tetrahedra.
 
     It conforms, unless elements were refined locally, by `refined`: then elements may be half as
     large as their neighbours.
@@ -54,14 +64,16 @@ class Mesh:
     Attributes
     ----------
     elements
-        Shape (ne, 2**dim) int64: vertex numbers, lexicographic corners (x fastest).
+        Shape (ne, corners) int64: vertex numbers, of lexicographic corners (x fastest), or of a
+        simplex ascending.
     coordinates
-        Shape (ne, (g + 1)**dim, dim) float64: nodal at Gauss-Lobatto points of degree g,
-        lexicographic; any unit of length.
+        Shape (ne, nodes, dim) float64: nodal at the (g + 1)**dim Gauss-Lobatto points of degree g,
+        lexicographic; of a simplex at the nodes of `femops_meshes.coordinates.simplices`. Any unit
+        of length.
     element_attributes
         Shape (ne,) int32, positive.
     boundary
-        Shape (nb, 2**(dim-1)) int64: vertex numbers of boundary faces, lexicographic corners.
+        Shape (nb, corners) int64: vertex numbers of boundary faces, lexicographic corners.
     boundary_attributes
         Shape (nb,) int32, positive.
     num_vertices
@@ -126,6 +138,7 @@ class Mesh:
         boundary_attributes: ArrayLike | None = None,
         coordinates: ArrayLike | None = None,
         corner_order: Literal["lexicographic", "vtk"] = "lexicographic",
+        cell: Literal["tetrahedron"] | None = None,
     ) -> "Mesh":
         """Make a mesh from arrays, which are copied and checked.
 
@@ -134,19 +147,23 @@ class Mesh:
         vertices
             Shape (nv, dim): positions of the vertices; may be None if `coordinates` are given.
         elements
-            Shape (ne, 2**dim): vertex numbers, counted from 0. Vertices of no element are dropped;
-            the others keep their order.
+            Shape (ne, 2**dim), or (ne, dim + 1) of triangles and tetrahedra: vertex numbers,
+            counted from 0. Vertices of no element are dropped; the others keep their order. Rows
+            of simplices are sorted.
         element_attributes, boundary_attributes
             Positive whole numbers, one per element and one per boundary entry; None for all 1.
         boundary
-            Shape (nb, 2**(dim-1)): vertex numbers; None for all exterior faces. An entry between
-            two elements belongs to the element that its corners look out of.
+            Shape (nb, 2**(dim-1)), or (nb, dim) of simplices: vertex numbers; None for all exterior
+            faces. An entry between two elements belongs to the element that its corners look out
+            of, between two simplices to that with the lower number.
         coordinates
-            Shape (ne, (g + 1)**dim, dim): nodal at GLL points of degree g, lexicographic; None for
-            straight elements.
+            Shape (ne, nodes, dim), see `Mesh`; None for straight elements.
         corner_order
             "lexicographic" (x fastest) or "vtk" (around the quadrilateral, bottom before top), for
             elements and boundary.
+        cell
+            "tetrahedron" if elements with four corners are tetrahedra. By default they are
+            quadrilaterals.
 
         Raises
         ------
@@ -155,27 +172,32 @@ class Mesh:
         MeshGeometryError
             If coordinates are not finite or elements are inverted.
         MeshArgumentError
-            If `corner_order` is unknown, `vertices` and `coordinates` are both None, or rows differ
-            in length.
+            If `corner_order` or `cell` is unknown, `vertices` and `coordinates` are both None, or
+            rows differ in length.
         """
-        cells = checks.corner_array(elements, "elements", (2, 4, 8))
-        dim = cells.shape[1].bit_length() - 1
+        cells = checks.corner_array(elements, "elements", (2, 3, 4, 8))
+        shape = checks.cell_of_corners(cells.shape[1], cell)
+        dim = shape.dim
         if corner_order not in ("lexicographic", "vtk"):
             raise MeshArgumentError(
                 f'corner_order is "lexicographic" or "vtk", got {corner_order!r}'
             )
         faces = None
         if boundary is not None:
-            faces = checks.corner_array(boundary, "boundary", (2 ** (dim - 1),))
-        if corner_order == "vtk":
+            width = len(shape.entities[shape.face_codes[0]][1])
+            faces = checks.corner_array(boundary, "boundary", (width,))
+        if corner_order == "vtk" and not shape.simplex:
             cells = cells[:, VTK_CORNERS[dim]]
             faces = faces if faces is None or dim == 1 else faces[:, VTK_CORNERS[dim - 1]]
-        nodes = checks.node_coordinates(vertices, coordinates, cells)
+        nodes = checks.node_coordinates(vertices, coordinates, cells, dim)
         cells, used = checks.compress_vertices(cells)
+        if shape.simplex:
+            cells, nodes = simplices.ascending(cells, nodes)
         faces = None if faces is None else checks.compress_boundary(faces, used)
         mesh = cls.assemble(cells, nodes, len(used), element_attributes, faces, boundary_attributes)
         around = "; corners that go around a quadrilateral need corner_order='vtk'"
-        checks.geometry(mesh.coordinates, around * (corner_order == "lexicographic" and dim > 1))
+        plain = corner_order == "lexicographic" and dim > 1 and not shape.simplex
+        checks.geometry(mesh.coordinates, around * plain)
         if coordinates is None:
             checks.folds(mesh.elements, mesh.coordinates, mesh.topology)
         return mesh
@@ -203,7 +225,8 @@ class Mesh:
             If elements don't fit together or the attributes' shapes are wrong.
         """
         if topology is None:
-            topology = Topology.build(elements, num_vertices, boundary)
+            cell = cell_of(elements.shape[1], coordinates.shape[2])
+            topology = Topology.build(elements, num_vertices, boundary, cell)
         if boundary is None:
             boundary = exterior_boundary(elements, topology)
         mesh = cls(
@@ -236,7 +259,12 @@ class Mesh:
     @property
     def order(self) -> int:
         """Degree g of the coordinates."""
-        return geometry_degree(self.coordinates.shape[1], self.dim)
+        return cell_and_degree(self.coordinates.shape[1], self.dim)[1]
+
+    @property
+    def cell(self) -> Cell:
+        """Reference cell of the elements: its name and its entities."""
+        return cell_of(self.elements.shape[1], self.dim)
 
     @cached_property
     def topology(self) -> Topology:
@@ -244,7 +272,7 @@ class Mesh:
         if self.forest is not None:
             known = self.__dict__.get("_sides")
             return self.forest.topology(self.elements, self.num_vertices, self.boundary, known)
-        return Topology.build(self.elements, self.num_vertices, self.boundary)
+        return Topology.build(self.elements, self.num_vertices, self.boundary, self.cell)
 
     @cached_property
     def _sides(self) -> Ints:
@@ -261,7 +289,12 @@ class Mesh:
         return not checks.gaps(self.coordinates, self.topology, hanging).any()
 
     def _check_trees(self) -> None:
-        """Raise if the mesh is a rank's part of a locally refined mesh, without whole trees."""
+        """Raise if elements have no trees: simplices, and parts of locally refined meshes."""
+        if self.cell.simplex:
+            raise MeshArgumentError(
+                f"{self.cell.plural} are not refined locally yet: mesh.refine() splits all, and "
+                "femops.read_mesh(path, split=True) makes meshes that can be"
+            )
         known = self.__dict__.get("topology")
         if self.forest is None and known is not None and known.carriers is not None:
             raise MeshArgumentError(
@@ -305,19 +338,23 @@ class Mesh:
 
     def volume(self) -> float:
         """Length, area or volume. The quadrature is exact for the polynomial geometry."""
-        points, weights = gauss_legendre((self.dim * self.order + 1) // 2)
+        if self.cell.simplex:
+            points, product = simplices.rule(self.cell, self.dim * (self.order - 1))
+            product = product / math.factorial(self.dim)
+        else:
+            points, weights = gauss_legendre((self.dim * self.order + 1) // 2)
+            product = weights
+            for _ in range(self.dim - 1):
+                product = np.multiply.outer(weights, product).ravel()
         total = 0.0
-        product: Floats = weights
-        for _ in range(self.dim - 1):
-            product = np.multiply.outer(weights, product).ravel()
         for some in checks.element_ranges(self.num_elements, len(product)):
             J = jacobians(self.coordinates[some], points)
-            total += float((determinants(J) @ product).sum())
+            total += float(np.abs(determinants(J) @ product).sum())
         return total
 
     def element_centers(self) -> Floats:
         """Physical position (ne, dim) of the middle of each reference element."""
-        return positions(self.coordinates, np.array([0.5]))[:, 0]
+        return positions(self.coordinates, self.cell.center)[:, 0]
 
     @checked(MeshArgumentError)
     def refine(self, times: int = 1) -> "Mesh":
@@ -338,11 +375,70 @@ class Mesh:
             mesh = mesh._refined_once()
         return mesh
 
+    def simplices(self) -> "Mesh":
+        """Split quadrilaterals into two triangles, or hexahedra into six tetrahedra.
+
+        No vertices are added. The vertex with the lowest number of each face is on its diagonal.
+        Coordinates keep their degree: on curved elements the interpolant at the new nodes takes the
+        place of the map. Parts of an element follow each other, and inherit its attribute.
+
+        Raises
+        ------
+        MeshArgumentError
+            If the mesh has segments or simplices, is refined locally, or its degree is above 6.
+        """
+        if self.dim == 1 or self.cell.simplex or not self.conforming:
+            raise MeshArgumentError(
+                "simplices() takes meshes of quadrilaterals or hexahedra that conform"
+            )
+        cell, degree = SIMPLICES[self.dim], checks.simplex_degree(self.order)
+        local, owner = refinement.pulled(self.elements, self.dim)
+        numbers = np.take_along_axis(self.elements[owner], local, axis=1)
+        order = np.argsort(numbers, axis=1)
+        local = np.take_along_axis(local, order, axis=1)
+        inner = simplices.nodes(cell, degree)
+        nodes = np.empty((len(local), len(inner), self.dim))
+        keys = local @ 8 ** np.arange(self.dim + 1)
+        for key in np.unique(keys):
+            some = np.flatnonzero(keys == key)
+            x = self.cell.corners[local[some[0]]]
+            places = x[0] + inner @ (x[1:] - x[0])
+            nodes[some] = positions(self.coordinates[owner[some]], places)
+        sides, parents = refinement.pulled(self.boundary, self.dim - 1)
+        count = len(owner) // max(self.num_elements, 1)
+        mesh = replace(
+            self,
+            elements=np.take_along_axis(numbers, order, axis=1),
+            coordinates=nodes,
+            element_attributes=self.element_attributes[owner],
+            boundary=np.take_along_axis(self.boundary[parents], sides, axis=1),
+            boundary_attributes=self.boundary_attributes[parents],
+            file_elements=self.file_elements[owner] * count + np.arange(len(owner)) % max(count, 1),
+            coarser=None,
+            forest=None,
+        )
+        checks.geometry(mesh.coordinates)
+        return mesh
+
     def _refined_once(self) -> "Mesh":
+        count = 2**self.dim
+        if self.cell.simplex:
+            lattice = self.topology.lattice(2)
+            elements, nodes = simplices.halved(self.elements, self.coordinates, lattice)
+            boundary, parents = refinement.split_simplex_boundary(self.topology)
+            return replace(
+                self,
+                elements=elements,
+                coordinates=nodes,
+                element_attributes=np.repeat(self.element_attributes, count),
+                boundary=boundary,
+                boundary_attributes=self.boundary_attributes[parents],
+                num_vertices=self.topology.lattice_size(2),
+                file_elements=(self.file_elements[:, None] * count + np.arange(count)).ravel(),
+            )
         self._check_trees()
         if self.forest is not None:
             return self._halved(np.ones(self.num_elements, dtype=np.bool_))
-        count = 2**self.dim
         boundary, parents = refinement.split_boundary(self.topology, 2)
         return replace(
             self,
@@ -568,6 +664,9 @@ class Mesh:
             )
         if order == self.order:
             return self._replaced(coordinates=self.coordinates)
+        if self.cell.simplex:
+            places = simplices.nodes(self.cell, checks.simplex_degree(int(order)))
+            return self._replaced(coordinates=positions(self.coordinates, places))
         raised = lagrange_matrix(gauss_lobatto(self.order + 1)[0], gauss_lobatto(int(order) + 1)[0])
         nodes = tensor_apply([raised] * self.dim, self.coordinates)
         return self._replaced(coordinates=nodes)
@@ -716,7 +815,7 @@ class Mesh:
         MeshGeometryError
             If coordinates are not finite, or elements are inverted; the message lists them.
         """
-        Topology.build(self.elements, self.num_vertices, self.boundary)
+        Topology.build(self.elements, self.num_vertices, self.boundary, self.cell)
         checks.geometry(self.coordinates)
         if self.forest is not None:
             elements, count = self.forest.elements
@@ -794,6 +893,16 @@ def check_conforming(mesh: Any, what: str, error: type[Exception] = MeshArgument
         )
 
 
+def check_cubes(mesh: Any, what: str, error: type[Exception] = MeshArgumentError) -> None:
+    """Raise on triangles and tetrahedra. ``what`` begins the message."""
+    if mesh.cell.simplex:
+        cure = SIMPLEX_CURE.format(CUBES[mesh.dim].plural)
+        raise error(f"{what} does not take {mesh.cell.plural} yet: {cure}")
+
+
+SIMPLEX_CURE = "take a mesh of {}, as femops.read_mesh(path, split=True) makes"
+
+
 def _levels(forest: Forest) -> str:
     """Levels of the elements of trees, and whether nodes hang."""
     least, most = int(forest.level.min(initial=forest.depth)), forest.depth
@@ -805,7 +914,7 @@ def _levels(forest: Forest) -> str:
 def _contents(mesh: Mesh) -> list[tuple[str, str]]:
     """Names and values of a small table of the mesh's contents."""
     lower, upper = mesh.bounding_box()
-    shape = ("segments", "quadrilaterals", "hexahedra")[mesh.dim - 1]
+    shape = mesh.cell.plural
     spans = " x ".join(f"[{a:.6g}, {b:.6g}]" for a, b in zip(lower, upper, strict=True))
     if not mesh.num_elements:
         spans = "nothing"

@@ -17,7 +17,12 @@ from femops_meshes.coordinates.mapping import (
     tensor_apply,
 )
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.topology.entities import entity_codes, entity_corners, outward_order
+from femops_meshes.topology.entities import (
+    CUBES,
+    entity_codes,
+    entity_corners,
+    outward_order,
+)
 from femops_meshes.topology.topology import Topology
 
 Floats = NDArray[np.float64]
@@ -38,6 +43,44 @@ def split_elements(topology: Topology, m: int) -> Ints:
     """Vertex numbers (ne * m**dim, 2**dim) of the parts. An element's parts are consecutive."""
     lattice = topology.lattice(m)
     return lattice[:, _lattice_children(topology.dim, m)].reshape(-1, 2**topology.dim)
+
+
+def pulled(corners: Ints, dim: int) -> tuple[Ints, Ints]:
+    """Local corners (parts, dim + 1) of simplices in squares or cubes, and each one's element.
+
+    A simplex is spanned by the vertex of its element with the lowest number and a simplex in a side
+    without this vertex. So elements agree on the diagonal of a face that they share.
+
+    Shapes: `corners` (n, 2**dim), lexicographic; parts of an element follow each other.
+    """
+    if dim == 1:
+        return np.tile(np.array([[0, 1]]), (len(corners), 1)), np.arange(len(corners))
+    cell, lowest = CUBES[dim], corners.argmin(axis=1)
+    parts, owners = [], []
+    for code in cell.face_codes:
+        side = np.array(cell.entities[code][1])
+        some = np.flatnonzero(~np.isin(lowest, side))
+        inner, owner = pulled(corners[some][:, side], dim - 1)
+        owner = some[owner]
+        parts.append(np.column_stack([lowest[owner], side[inner]]))
+        owners.append(owner)
+    owner = np.concatenate(owners)
+    order = np.argsort(owner, kind="stable")
+    return np.concatenate(parts)[order], owner[order]
+
+
+def split_simplex_boundary(topology: Topology) -> tuple[Ints, Ints]:
+    """Corners (nb * 2**(dim-1), dim) of the boundary's parts, and the parent of each."""
+    cell, sides = topology.cell, topology.boundary_faces
+    lattice = topology.lattice(2)
+    parts = [[0, 1], [1, 2]] if cell.dim == 2 else [[0, 4, 5], [1, 3, 5], [2, 3, 4], [3, 4, 5]]
+    found = np.empty((len(sides), len(parts), cell.dim), dtype=np.int64)
+    for code in cell.face_codes:
+        mine = np.flatnonzero(sides[:, 1] == code)
+        nodes = cell.closed_lattice(code, 2)[parts]
+        found[mine] = lattice[sides[mine, 0]][:, nodes]
+    count = len(parts)
+    return found.reshape(-1, cell.dim), np.repeat(np.arange(len(sides)), count)
 
 
 def split_boundary(topology: Topology, m: int) -> tuple[Ints, Ints]:

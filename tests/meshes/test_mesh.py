@@ -67,7 +67,7 @@ def test_boundary_faces_outwards(dim):
 
 def test_bad_arrays_are_refused():
     for change, error, message in (
-        ({"elements": [[0, 1, 2]]}, MeshTopologyError, "shape"),
+        ({"elements": [[0, 1, 2, 3, 4]]}, MeshTopologyError, "shape"),
         ({"elements": [[0.0, 1, 2, 3]]}, MeshTopologyError, "integers"),
         ({"elements": np.zeros((0, 4), int)}, MeshTopologyError, "shape"),
         ({"elements": [[0, 2, 1, 3]]}, MeshGeometryError, "inverted"),

@@ -732,7 +732,7 @@ def _order(space: Space) -> SerialOrder:
         assert space.distributed is not None
         nodes = np.arange(space.element.size)
         if isinstance(space, H1):
-            nodes = touch_order(space.dim, space.order)
+            nodes = touch_order(space.mesh.cell, space.order)
         return SerialOrder(space.numbering, nodes, space.distributed.part, space.halo, space.comm)
 
     return _ORDERS.get(space, make)

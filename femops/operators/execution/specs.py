@@ -86,7 +86,8 @@ def of_term(
 def point_spec(term: KernelTerm) -> PointSpec:
     """Specification of the kernel that works at the points of a term's rule."""
     rule, code = term.quadrature, term.qfunction.code
-    if term.tabulated and (term.domain.has_normals or term.minima or term.sums):
+    turned = term.domain.has_normals and term.trial.has_end
+    if term.tabulated and (turned or term.minima or term.sums):
         raise OperatorError(
             "elements by tables, and rules of points, have no integrals over faces and no "
             "functionals yet"

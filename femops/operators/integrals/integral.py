@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D, Rule, gauss
+from femops.basis import Quadrature1D, Rule, gauss, rule_of
 from femops.errors import LawError, OperatorError
 from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
 from femops.geometry.jacobians import LegendreGeometry
@@ -300,7 +300,9 @@ class Integral:
     @cached_property
     def center(self) -> DomainGeometry:
         """Geometry at one point of each element, with the weight 1."""
-        return self.domain.geometry(gauss(1))
+        geometry = self.domain.geometry(rule_of(self.domain.cell, 1))
+        geometry.weights = np.ones(1)
+        return geometry
 
     @property
     def looks(self) -> bool:

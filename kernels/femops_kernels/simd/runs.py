@@ -51,6 +51,9 @@ class DofRuns:
     # the face. Its nodes are those of the layers, in the order of the element, and are one run. 0
     # for all nodes.
     layers: int = 0
+    # lengths of the runs of an element whose nodes have no directions: those inside each entity,
+    # which follow each other, the inside of the element last. Its shape is (nodes,).
+    sizes: tuple[int, ...] = ()
 
     @property
     def dim(self) -> int:
@@ -100,6 +103,8 @@ class DofRuns:
     @cached_property
     def _codes(self) -> NDArray[np.int64]:
         """Ternary code of each node: of a direction without shared ends, all nodes are inside."""
+        if self.sizes:
+            return np.repeat(np.arange(len(self.sizes)), self.sizes)
         codes = np.zeros((), dtype=np.int64)
         for d, (count, closed) in enumerate(zip(self.shape, self.closed, strict=True)):
             digits = np.ones(count, dtype=np.int64)
@@ -109,11 +114,16 @@ class DofRuns:
         return codes.ravel()
 
     @property
+    def _inner(self) -> int:
+        """Code of the inside of the element."""
+        return len(self.sizes) - 1 if self.sizes else 3**self.dim // 2
+
+    @property
     def inside(self) -> NDArray[np.int64]:
         """Lexicographic numbers of the nodes that no other element has; see `own_pieces`."""
         if self.single:
             return np.zeros(0, dtype=np.int64)
-        return np.flatnonzero(self._codes == 3**self.dim // 2)
+        return np.flatnonzero(self._codes == self._inner)
 
     @property
     def longest(self) -> int:
@@ -144,7 +154,7 @@ class DofRuns:
         if self.single:
             total = len(self.pieces(n, ncomp, width))
             return total, total, total
-        before = np.unique(self._codes) < 3**self.dim // 2
+        before = np.unique(self._codes) < self._inner
         own = int(before.sum()) if self.inside.size else len(self.nodes)
         runs = [run for run, _ in self.pieces(n, ncomp, width)]
         return int(np.searchsorted(runs, own)), int(np.searchsorted(runs, own + 1)), len(runs)

@@ -11,7 +11,9 @@ from math import pi
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from femops_meshes.coordinates import simplices
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError
+from femops_meshes.topology.entities import CUBES, cell_and_degree
 
 Floats = NDArray[np.float64]
 
@@ -175,13 +177,14 @@ _MOST_POINTS = 4096  # most points of an element for matrices over all its point
 
 
 def geometry_degree(num_nodes: int, dim: int) -> int:
-    """Degree g with (g + 1)**dim == num_nodes."""
-    g: int = round(num_nodes ** (1.0 / dim)) - 1
-    if g < 1 or (g + 1) ** dim != num_nodes:
+    """Degree g with (g + 1)**dim == num_nodes, of segments, quadrilaterals and hexahedra."""
+    cell, degree = cell_and_degree(num_nodes, dim)
+    if cell.simplex:
         raise MeshGeometryError(
-            f"{num_nodes} nodes per element, but in {dim}-D it must be (g + 1)**{dim}, g >= 1"
+            f"this is not done for {cell.plural} yet: take a mesh of "
+            f"{CUBES[dim].plural}, as femops.read_mesh(path, split=True) makes"
         )
-    return g
+    return degree
 
 
 def positions(coordinates: ArrayLike, points_1d: ArrayLike | list[Floats]) -> Floats:
@@ -227,7 +230,9 @@ def _table(coordinates: Floats, points: Floats) -> Floats:
     dim = coordinates.shape[2]
     if points.shape[1] != dim:
         raise MeshArgumentError(f"points have {points.shape[1]} coordinates in a {dim}-D mesh")
-    degree = geometry_degree(coordinates.shape[1], dim)
+    cell, degree = cell_and_degree(coordinates.shape[1], dim)
+    if cell.simplex:
+        return simplices.tables(cell, degree, points)
     lines = [_matrices(degree, _bytes(x)) for x in points.T]
     return np.stack([table_of_lines(lines, along) for along in (None, *range(dim))])
 
@@ -341,6 +346,14 @@ def adjugates(jacobian: Floats) -> Floats:
 def face_centers(coordinates: Floats, faces: Ints) -> Floats:
     """Physical positions (n, dim) of the middles of faces."""
     element, code = faces.T
+    cell, degree = cell_and_degree(*coordinates.shape[1:])
+    if cell.simplex:
+        middle = np.full((1, cell.dim - 1), 1.0 / cell.dim)
+        places = np.zeros((len(cell.entities), cell.dim))
+        for each in cell.face_codes:
+            places[each] = cell.on_face(each, middle)[0]
+        values = simplices.tables(cell, degree, places)[0]
+        return np.asarray(np.einsum("nk,nkd->nd", values[code], coordinates[element]))
     used, place = np.unique(element, return_inverse=True)
     lattice = positions(coordinates[used], np.array([0.0, 0.5, 1.0]))  # points by ternary code
     return np.asarray(lattice[place, code])

@@ -16,7 +16,7 @@ from femops_meshes.errors import MeshArgumentError
 from femops_meshes.formats.scanner import Scanner, printable, shorten
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import Names
-from femops_meshes.topology.entities import VTK_CORNERS
+from femops_meshes.topology.entities import CUBES, VTK_CORNERS
 from femops_meshes.topology.topology import (
     Topology,
     entity_codes,
@@ -77,7 +77,7 @@ def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) 
         entity[:, codes] = rank[entity[:, codes]]
     sizes = [count * (p - 1) ** kind for kind, count in enumerate(topology.num_entities)]
     offsets = [sum(sizes[:kind]) for kind in range(dim + 1)]
-    return lattice_numbers(p, entity, orientation, offsets, dim), sum(sizes)
+    return lattice_numbers(p, entity, orientation, offsets, CUBES[dim]), sum(sizes)
 
 
 def tree_vertices(mesh: Mesh) -> Ints:

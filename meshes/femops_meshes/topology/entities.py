@@ -1,17 +1,25 @@
-"""Sub-entities of one element: codes, corners, nodes, orientations, and sides of faces.
+"""Reference cells, and their entities: codes, corners, nodes, orientations, and sides of faces.
 
-The codes and orientations are those of `femops_meshes.topology.topology`.
+The codes and orientations of squares and cubes are those of `femops_meshes.topology.topology`.
+Codes of simplices count vertices, edges and faces, each in the order of basix, in which an edge or
+face comes before those with a lower vertex. Vertices of a simplex have ascending numbers. So all
+elements see an edge or face in the same way, and none is turned, but determinants of maps may be
+negative.
 """
 
+import math
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import product
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import combinations, product
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.errors import MeshTopologyError
+from femops_meshes.errors import MeshGeometryError, MeshTopologyError
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]
 FaceCodes = NDArray[np.int8]
@@ -80,24 +88,6 @@ def quad_orientation(corners: Ints, origin: Ints, toward: Ints) -> Codes:
     return orientation
 
 
-def lattice_numbers(
-    p: int, entity: Ints, orientation: Codes, offsets: Sequence[int], dim: int
-) -> Ints:
-    """Global number of each node of a lattice with p + 1 nodes per direction on every element."""
-    numbers = np.empty((len(entity), (p + 1) ** dim), dtype=np.int64)
-    for code, kind in enumerate(entity_dimension(dim)):
-        local = list(entity_lattice(dim, code, p))
-        if not local:
-            continue
-        start = offsets[kind] + entity[:, code] * len(local)
-        if kind in (0, dim):
-            numbers[:, local] = start[:, None] + np.arange(len(local))
-        else:
-            table = [entity_permutation(o, p - 1, kind) for o in range(2 ** (2 * kind - 1))]
-            numbers[:, local] = start[:, None] + np.array(table)[orientation[:, code]]
-    return numbers
-
-
 Flags = NDArray[np.bool_]
 _REFLECTED = np.array([code.bit_count() % 2 == 1 for code in range(8)])
 """True for each orientation of a quadrilateral that turns it over."""
@@ -113,25 +103,195 @@ def outward_order(dim: int, code: int) -> list[int]:
     return [1, 0] if dim == 2 else [0, 2, 1, 3]
 
 
-def outward_corners(elements: Ints, faces: Ints) -> Ints:
-    """Corners (n, 2**(dim-1)) of faces, ordered to look outwards.
+MOST_SIMPLEX_DEGREE = 6
+"""Highest degree of the coordinates of a simplex: more nodes could be those of a square."""
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """A reference cell."""
+
+    name: str
+    plural: str
+    dim: int
+    simplex: bool
+
+    @cached_property
+    def corners(self) -> Floats:
+        """Reference coordinates (corners, dim); those of squares and cubes are lexicographic."""
+        if self.simplex:
+            return np.asarray(np.concatenate([np.zeros((1, self.dim)), np.eye(self.dim)]))
+        grid = np.indices((2,) * self.dim).reshape(self.dim, -1)[::-1].T
+        return grid.astype(np.float64)
+
+    @property
+    def center(self) -> Floats:
+        """Middle of the cell, a point (1, dim)."""
+        return np.asarray(self.corners.mean(axis=0, keepdims=True))
+
+    @property
+    def num_corners(self) -> int:
+        """Number of vertices."""
+        return self.dim + 1 if self.simplex else int(2**self.dim)
+
+    @cached_property
+    def entities(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """Dimension and local corners of each entity, by code."""
+        if not self.simplex:
+            kinds = entity_dimension(self.dim)
+            return tuple((kind, entity_corners(self.dim, c)) for c, kind in enumerate(kinds))
+        every = range(self.dim + 1)
+        vertices = [(0, (k,)) for k in every]
+        others = [
+            (kind, corners)
+            for kind in every[1:]
+            for corners in reversed([*combinations(every, kind + 1)])
+        ]
+        return (*vertices, *others)
+
+    def codes(self, kind: int) -> tuple[int, ...]:
+        """Codes of the entities of a dimension, ascending."""
+        return tuple(code for code, (k, _) in enumerate(self.entities) if k == kind)
+
+    @property
+    def face(self) -> "Cell":
+        """Cell of the faces; a segment of a segment, whose faces are points."""
+        return TRIANGLE if self is TETRAHEDRON else CUBES[max(self.dim - 1, 1)]
+
+    @property
+    def face_codes(self) -> tuple[int, ...]:
+        """Codes of the faces, whose dimension is one less than the cell's."""
+        return self.codes(self.dim - 1)
+
+    def inside(self, kind: int, p: int) -> int:
+        """Number of nodes inside an entity of a dimension, of a lattice with p intervals."""
+        return math.comb(p - 1, kind) if self.simplex else int((p - 1) ** kind)
+
+    def size(self, p: int) -> int:
+        """Number of nodes of a lattice with p intervals."""
+        return math.comb(p + self.dim, self.dim) if self.simplex else int((p + 1) ** self.dim)
+
+    def lattice(self, code: int, p: int) -> Ints:
+        """Local nodes inside an entity. The nodes of simplices follow each other by code."""
+        if not self.simplex:
+            return np.array(entity_lattice(self.dim, code, p), dtype=np.int64)
+        sizes = [self.inside(kind, p) for kind, _ in self.entities]
+        return sum(sizes[:code]) + np.arange(sizes[code])
+
+    def closed_lattice(self, code: int, p: int) -> Ints:
+        """Local nodes on an entity and its boundary, as a cell of that shape numbers them."""
+        if not self.simplex:
+            digits = code_digits(code, self.dim)
+            lines = [np.arange(p + 1) if t == 1 else np.array([p * t // 2]) for t in digits]
+            nodes = np.zeros(1, dtype=np.int64)
+            for d, line in enumerate(lines):
+                nodes = np.add.outer(line * (p + 1) ** d, nodes).ravel()
+            return nodes
+        kind, corners = self.entities[code]
+        if kind == 1:  # lexicographic
+            ends = [self.lattice(corner, p) for corner in corners]
+            return np.concatenate([ends[0], self.lattice(code, p), ends[1]])
+        parts = [(k, at) for k, at in enumerate(self.entities) if {*at[1]} <= {*corners}]
+        # as a cell of its own: by dimension, and in each from the highest corners to the lowest
+        parts.sort(key=lambda part: (part[1][0], self._place(corners, part[1])))
+        return np.concatenate([self.lattice(k, p) for k, _ in parts])
+
+    @staticmethod
+    def _place(corners: tuple[int, ...], entity: tuple[int, tuple[int, ...]]) -> tuple[int, ...]:
+        kind, some = entity
+        local = tuple(corners.index(corner) for corner in some)
+        return local if kind == 0 else tuple(-k for k in local)
+
+    def outward(self, code: int) -> list[int]:
+        """Permutation of a face's ascending corners after which they look out of the element."""
+        return list(range(self.dim)) if self.simplex else outward_order(self.dim, code)
+
+    def on_face(self, code: int, points: Floats) -> Floats:
+        """Reference points (n, dim) of a simplex from points (n, dim - 1) of a face."""
+        x = self.corners[list(self.entities[code][1])]
+        return np.asarray(x[0] + points @ (x[1:] - x[0]))
+
+    def normal(self, code: int) -> Floats:
+        """Outer normal (dim,) of a face of a simplex, times the size of its image of a simplex."""
+        (apex,) = {*range(self.num_corners)} - {*self.entities[code][1]}
+        return np.ones(self.dim) if apex == 0 else -np.eye(self.dim)[apex - 1]
+
+
+SEGMENT = Cell("segment", "segments", 1, simplex=False)
+QUADRILATERAL = Cell("quadrilateral", "quadrilaterals", 2, simplex=False)
+HEXAHEDRON = Cell("hexahedron", "hexahedra", 3, simplex=False)
+TRIANGLE = Cell("triangle", "triangles", 2, simplex=True)
+TETRAHEDRON = Cell("tetrahedron", "tetrahedra", 3, simplex=True)
+CUBES = {1: SEGMENT, 2: QUADRILATERAL, 3: HEXAHEDRON}
+SIMPLICES = {2: TRIANGLE, 3: TETRAHEDRON}
+
+
+def cell_of(num_corners: int, dim: int) -> Cell:
+    """Cell of a dimension with a number of corners."""
+    for kinds in (CUBES, SIMPLICES):
+        if dim in kinds and kinds[dim].num_corners == num_corners:
+            return kinds[dim]
+    raise MeshGeometryError(f"no cell of {dim}-D has {num_corners} corners")
+
+
+@lru_cache
+def cell_and_degree(num_nodes: int, dim: int) -> tuple[Cell, int]:
+    """Cell and degree of a map with a number of nodes."""
+    degree = round(num_nodes ** (1.0 / dim)) - 1
+    if degree >= 1 and (degree + 1) ** dim == num_nodes:
+        return CUBES[dim], degree
+    for degree in range(1, MOST_SIMPLEX_DEGREE + 1) if dim in SIMPLICES else ():
+        if SIMPLICES[dim].size(degree) == num_nodes:
+            return SIMPLICES[dim], degree
+    raise MeshGeometryError(
+        f"{num_nodes} nodes per element, but in {dim}-D it must be (g + 1)**{dim}, g >= 1"
+    )
+
+
+def lattice_numbers(
+    p: int, entity: Ints, orientation: Codes, offsets: Sequence[int], cell: Cell
+) -> Ints:
+    """Global number of each node of a lattice with p + 1 nodes per direction on every element."""
+    numbers = np.empty((len(entity), cell.size(p)), dtype=np.int64)
+    for code, (kind, _) in enumerate(cell.entities):
+        local = cell.lattice(code, p)
+        if not len(local):
+            continue
+        start = offsets[kind] + entity[:, code] * len(local)
+        if kind in (0, cell.dim) or cell.simplex:
+            numbers[:, local] = start[:, None] + np.arange(len(local))
+        else:
+            table = [entity_permutation(o, p - 1, kind) for o in range(2 ** (2 * kind - 1))]
+            numbers[:, local] = start[:, None] + np.array(table)[orientation[:, code]]
+    return numbers
+
+
+def outward_corners(elements: Ints, faces: Ints, cell: Cell | None = None) -> Ints:
+    """Corners (n, corners) of faces, ordered to look outwards; ascending on simplices.
 
     ``faces`` (n, 2) has an element and a code in each row.
     """
-    dim = elements.shape[1].bit_length() - 1
-    corners = np.empty((len(faces), 2 ** (dim - 1)), dtype=np.int64)
-    for code in entity_codes(dim, dim - 1):
+    cell = cell or CUBES[elements.shape[1].bit_length() - 1]
+    first = cell.face_codes[0]
+    corners = np.empty((len(faces), len(cell.entities[first][1])), dtype=np.int64)
+    for code in cell.face_codes:
         mine = faces[:, 1] == code
-        local = np.array(entity_corners(dim, code))[outward_order(dim, code)]
+        local = np.array(cell.entities[code][1])[cell.outward(code)]
         corners[mine] = elements[faces[mine, 0]][:, local]
     return corners
 
 
-def chosen_faces(elements: Ints, boundary: Ints, faces: Ints, face_codes: FaceCodes) -> Ints:
-    """Element and face code (nb, 2) to which each entry of the boundary belongs."""
+def chosen_faces(
+    elements: Ints, boundary: Ints, faces: Ints, face_codes: FaceCodes, cell: Cell
+) -> Ints:
+    """Element and face code (nb, 2) to which each entry of the boundary belongs.
+
+    On simplices it is the element with the lower number.
+    """
     second = np.zeros(len(boundary), dtype=np.int64)
     two = np.flatnonzero(faces[:, 1] >= 0)
-    if len(two):
+    if len(two) and not cell.simplex:
         out = looks_out(elements, boundary[two], faces[two], face_codes[two])
         second[two] = out[:, 1] & ~out[:, 0]
     rows = np.arange(len(boundary))

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from femops_meshes.errors import MeshTopologyError
 from femops_meshes.topology.entities import (
+    CUBES,
+    Cell,
     chosen_faces,
     code_digits,
     entity_codes,
@@ -150,7 +152,7 @@ def _intrinsic_orientation(corners: Ints) -> Codes:
 
 
 def _group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
-    """Number the vertex sets of the rows (n, 2 or 4): equal sets have one number. Count the sets.
+    """Number the vertex sets of the rows (n, 2 to 4): equal sets have one number. Count the sets.
 
     Return the number (n,) of each row's set, and the count.
     """
@@ -159,8 +161,11 @@ def _group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
     else:
         ordered = np.sort(corners, axis=1)
     number, count = _ranked(ordered[:, 0] * num_vertices + ordered[:, 1])
-    if corners.shape[1] == 4:
-        rest, others = _ranked(ordered[:, 2] * num_vertices + ordered[:, 3])
+    if corners.shape[1] > 2:
+        keys = ordered[:, 2]
+        if corners.shape[1] == 4:
+            keys = keys * num_vertices + ordered[:, 3]
+        rest, others = _ranked(keys)
         number, count = _ranked(number * others + rest)
     return number, count
 
@@ -204,9 +209,9 @@ def orientations(elements: Ints) -> Codes:
 class Topology:
     """The sub-entities of all elements. `Topology.build` makes it. Arrays are read-only."""
 
-    dim: int  # dimension of the elements
-    # shape (ne, 3**dim) int64: number of each sub-entity within its dimension, by ternary code. A
-    # vertex keeps its vertex number, a cell its element number.
+    cell: Cell  # of all elements
+    # shape (ne, 3**dim) int64: number of each sub-entity within its dimension, by ternary code, or
+    # by the codes of a simplex. A vertex keeps its vertex number, a cell its element number.
     entity: Ints
     # shape (ne, 3**dim) uint8: the flips and the swap that lead from the element's order to the
     # entity's own order. For edges, 1 is a flip. For quadrilaterals bit 0 is a flip of the
@@ -229,24 +234,38 @@ class Topology:
     # shape (n,): ascending numbers of the faces of larger elements that smaller ones share
     divided: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
+    @property
+    def dim(self) -> int:
+        """Dimension of the elements."""
+        return self.cell.dim
+
     @classmethod
-    def build(cls, elements: Ints, num_vertices: int, boundary: Ints | None = None) -> "Topology":
-        """Find all entities of a mesh."""
-        dim = elements.shape[1].bit_length() - 1
+    def build(
+        cls,
+        elements: Ints,
+        num_vertices: int,
+        boundary: Ints | None = None,
+        cell: Cell | None = None,
+    ) -> "Topology":
+        """Find all entities of a mesh, by default of segments, quadrilaterals or hexahedra."""
+        cell = cell or CUBES[elements.shape[1].bit_length() - 1]
         _check_numbers(elements, num_vertices)
-        orientation = np.zeros((len(elements), 3**dim), dtype=np.uint8)
-        found = translated_entities(elements, num_vertices, boundary)
+        orientation = np.zeros((len(elements), len(cell.entities)), dtype=np.uint8)
+        found = None
+        if not cell.simplex:
+            found = translated_entities(elements, num_vertices, boundary)
         if found is None:
-            found = _sorted_entities(elements, num_vertices, boundary, orientation)
+            found = _sorted_entities(elements, num_vertices, boundary, orientation, cell)
         entity, counts, entries = found
-        faces, face_codes = _pair_faces(elements, entity, dim, counts[dim - 1])
+        faces, face_codes = _pair_faces(elements, entity, cell, counts[cell.dim - 1])
         if boundary is None:
             entries = np.flatnonzero((faces[:, 0] >= 0) & (faces[:, 1] < 0))
             boundary_faces = np.stack([faces[entries, 0], face_codes[entries, 0]], axis=1)
         else:
             _check_boundary(boundary, entries, faces)
-            boundary_faces = chosen_faces(elements, boundary, faces[entries], face_codes[entries])
-        return cls._frozen(dim, entity, orientation, counts, faces, face_codes, boundary_faces)
+            sides = faces[entries], face_codes[entries]
+            boundary_faces = chosen_faces(elements, boundary, *sides, cell)
+        return cls._frozen(cell, entity, orientation, counts, faces, face_codes, boundary_faces)
 
     @classmethod
     def of_entities(
@@ -260,19 +279,21 @@ class Topology:
     ) -> "Topology":
         """Make the topology of known entities; find the faces of the boundary if they are not."""
         dim = len(counts) - 1
-        faces, codes = _pair_faces(elements, entity, dim, counts[dim - 1])
+        cell = CUBES[dim]
+        faces, codes = _pair_faces(elements, entity, cell, counts[dim - 1])
         if boundary_faces is None:
             some = np.flatnonzero(faces[:, 0] >= 0)
             sides = np.stack([faces[some, 0], codes[some, 0]], axis=1)
-            rows = np.concatenate([outward_corners(elements, sides), boundary])
+            rows = np.concatenate([outward_corners(elements, sides, cell), boundary])
             number, count = (rows[:, 0], counts[0]) if dim == 1 else _group_rows(rows, counts[0])
             place = np.full(count, -1, dtype=np.int64)
             place[number[: len(some)]] = some
             entries = place[number[len(some) :]]
             _check_listed(boundary, np.flatnonzero(entries < 0))
             _check_entries_twisted(rows, place[number], len(boundary))
-            boundary_faces = chosen_faces(elements, boundary, faces[entries], codes[entries])
-        return cls._frozen(dim, entity, orientation, counts, faces, codes, boundary_faces)
+            beside = faces[entries], codes[entries]
+            boundary_faces = chosen_faces(elements, boundary, *beside, cell)
+        return cls._frozen(cell, entity, orientation, counts, faces, codes, boundary_faces)
 
     @classmethod
     def of_leaves(
@@ -301,12 +322,12 @@ class Topology:
         return _with_carriers(plain, carriers, joined)
 
     @classmethod
-    def _frozen(cls, dim: int, *arrays: Any) -> "Topology":
+    def _frozen(cls, cell: Cell, *arrays: Any) -> "Topology":
         """Make a topology, and its arrays read-only."""
         for array in arrays:
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
-        return cls(dim, *arrays)
+        return cls(cell, *arrays)
 
     @property
     def carrying(self) -> tuple[Ints, Codes]:
@@ -315,24 +336,24 @@ class Topology:
         return of.entity, of.orientation
 
     def lattice(self, p: int) -> Ints:
-        """Global numbers (ne, (p + 1)**dim) of a lattice with p intervals per direction.
+        """Global numbers (ne, nodes) of a lattice with p intervals per direction.
 
         Vertices come first (their numbers are the vertex numbers), then edges, faces and cells.
         """
-        return lattice_numbers(p, self.entity, self.orientation, self._offsets(p), self.dim)
+        return lattice_numbers(p, self.entity, self.orientation, self._offsets(p), self.cell)
 
     def carried_lattice(self, p: int) -> Ints:
         """The numbers of `lattice`, with those of larger entities in the places of hanging ones."""
-        return lattice_numbers(p, *self.carrying, self._offsets(p), self.dim)
+        return lattice_numbers(p, *self.carrying, self._offsets(p), self.cell)
 
     def _offsets(self, p: int) -> list[int]:
         """First number of the lattice's nodes in entities of each dimension."""
-        sizes = [count * (p - 1) ** kind for kind, count in enumerate(self.num_entities)]
+        sizes = [n * self.cell.inside(kind, p) for kind, n in enumerate(self.num_entities)]
         return [sum(sizes[:kind]) for kind in range(self.dim + 1)]
 
     def lattice_size(self, p: int) -> int:
         """Count the nodes of `lattice` (p)."""
-        return sum(count * (p - 1) ** kind for kind, count in enumerate(self.num_entities))
+        return sum(n * self.cell.inside(kind, p) for kind, n in enumerate(self.num_entities))
 
     @property
     def pairs(self) -> Ints:
@@ -360,34 +381,36 @@ class Topology:
         return np.stack([self.faces[left, 0], self.face_codes[left, 0]], axis=1)
 
     def __repr__(self) -> str:
-        names = ("vertices", "edges", "quads", "hexes")
+        names = ("vertices", "edges", *(("faces",) if self.dim > 2 else ()), self.cell.plural)
+        names = ("vertices", self.cell.plural) if self.dim == 1 else names
         counts = zip(self.num_entities, names, strict=False)
         return "Topology(" + ", ".join(f"{count} {name}" for count, name in counts) + ")"
 
 
 def _sorted_entities(
-    elements: Ints, num_vertices: int, boundary: Ints | None, orientation: Codes
+    elements: Ints, num_vertices: int, boundary: Ints | None, orientation: Codes, cell: Cell
 ) -> tuple[Ints, tuple[int, ...], Ints]:
     """Numbers of the entities of any elements, by sorting their vertices.
 
     Returned as by `translated_entities`. The orientations are stored in ``orientation``.
     """
-    dim = elements.shape[1].bit_length() - 1
+    dim = cell.dim
     _check_elements(elements)
-    entity = np.zeros((len(elements), 3**dim), dtype=np.int64)
+    entity = np.zeros((len(elements), len(cell.entities)), dtype=np.int64)
     counts = [num_vertices, *[0] * (dim - 1), len(elements)]
-    entity[:, entity_codes(dim, 0)] = elements
-    entity[:, entity_codes(dim, dim)] = np.arange(len(elements))[:, None]
+    entity[:, cell.codes(0)] = elements
+    entity[:, cell.codes(dim)] = np.arange(len(elements))[:, None]
     entries = boundary[:, 0] if dim == 1 and boundary is not None else np.zeros(0, np.int64)
     for kind in range(1, dim):
-        codes = list(entity_codes(dim, kind))
-        corners = elements[:, [entity_corners(dim, code) for code in codes]]
-        orientation[:, codes] = _intrinsic_orientation(corners)
-        rows = corners.reshape(-1, 2**kind)
+        codes = list(cell.codes(kind))
+        corners = elements[:, [cell.entities[code][1] for code in codes]]
+        if not cell.simplex:
+            orientation[:, codes] = _intrinsic_orientation(corners)
+        rows = corners.reshape(-1, corners.shape[-1])
         if kind == dim - 1 and boundary is not None:
             rows = np.concatenate([rows, boundary])
         number, counts[kind] = _group_rows(rows, num_vertices)
-        if kind == 2:
+        if kind == 2 and not cell.simplex:
             _check_twisted(rows, number, len(elements))
         inside = len(elements) * len(codes)
         entity[:, codes], entries = number[:inside].reshape(-1, len(codes)), number[inside:]
@@ -418,7 +441,7 @@ def exterior_boundary(elements: Ints, topology: Topology) -> Ints:
 
     See `femops_meshes.topology.entities`.
     """
-    return outward_corners(elements, topology.boundary_faces)
+    return outward_corners(elements, topology.boundary_faces, topology.cell)
 
 
 def listed(numbers: Ints) -> str:
@@ -466,17 +489,17 @@ def _check_elements(elements: Ints) -> None:
 
 
 def _pair_faces(
-    elements: Ints, entity: Ints, dim: int, num_faces: int
+    elements: Ints, entity: Ints, cell: Cell, num_faces: int
 ) -> tuple[Ints, NDArray[np.int8]]:
     """Elements and codes on both sides of each face, both (num_faces, 2)."""
-    codes = np.array(entity_codes(dim, dim - 1), dtype=np.int8)
+    codes = np.array(cell.face_codes, dtype=np.int8)
     number = entity[:, codes].ravel()
     uses = np.bincount(number, minlength=num_faces)
     if uses.max(initial=0) > 2:
         face = int(np.argmax(uses > 2))
         where = np.flatnonzero(number == face)
         element, code = where // len(codes), int(codes[where[0] % len(codes)])
-        corners = elements[element[0], list(entity_corners(dim, code))]
+        corners = elements[element[0], list(cell.entities[code][1])]
         raise MeshTopologyError(
             f"{int((uses > 2).sum())} face(s) belong to more than two elements: that with vertices "
             f"{corners.tolist()} to the elements {listed(element)} (counted from 0): "

@@ -1,0 +1,165 @@
+"""Functions, nodes and quadrature rules of simplices, tabulated by basix: the only door to it.
+
+The nodes on an edge are Gauss-Lobatto points, as those of squares and cubes. Inside they are by
+Isaac's recursion (T. Isaac, "Recursive, parameter-free, explicitly defined interpolation nodes for
+simplices", 2020).
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.errors import MeshExtraError
+from femops_meshes.topology.entities import Cell, cell_and_degree
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MOST_RULE = 40
+"""Highest degree of a rule."""
+
+
+def _basix() -> Any:
+    try:
+        import basix
+    except ImportError as error:
+        raise MeshExtraError(
+            f"triangles and tetrahedra need the package basix ({error}): pip install fenics-basix"
+        ) from error
+    return basix
+
+
+def _cell(name: str) -> Any:
+    return getattr(_basix().CellType, name)
+
+
+@lru_cache(maxsize=64)
+def _element(name: str, degree: int, broken: bool) -> Any:
+    basix = _basix()
+    return basix.create_element(
+        basix.ElementFamily.P,
+        _cell(name),
+        degree,
+        basix.LagrangeVariant.gll_isaac if degree else basix.LagrangeVariant.gll_warped,
+        discontinuous=broken,
+    )
+
+
+def nodes(cell: Cell, degree: int) -> Floats:
+    """Reference points (size, dim) of the nodes, in the order of the entities."""
+    return np.array(_element(cell.name, degree, degree == 0).points)
+
+
+def tables(cell: Cell, degree: int, points: Floats) -> Floats:
+    """Values, then derivatives along each direction, at points (n, dim): (1 + dim, n, size)."""
+    given = np.ascontiguousarray(points, dtype=np.float64)
+    if given.size > _MOST_KEPT:
+        return _tables(cell, degree, given)
+    return _kept(cell, degree, given.shape, given.tobytes())
+
+
+_MOST_KEPT = 2**13  # coordinates of points of which tables are kept
+
+
+@lru_cache(maxsize=256)
+def _kept(cell: Cell, degree: int, shape: tuple[int, int], points: bytes) -> Floats:
+    return _tables(cell, degree, np.frombuffer(points).reshape(shape))
+
+
+def _tables(cell: Cell, degree: int, x: Floats) -> Floats:
+    found = np.array(_element(cell.name, degree, degree == 0).tabulate(1, x)[..., 0])
+    found[np.abs(found) < 1e-14] = 0.0  # round-off
+    found[1:] -= found[1:].mean(axis=2, keepdims=True)  # a constant has no derivative
+    found.setflags(write=False)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _seen_from(cell: Cell, degree: int, order: tuple[int, ...]) -> Ints:
+    """Nodes (size,) of a simplex in the order in which they are seen with permuted vertices."""
+    given = nodes(cell, degree)
+    weights = np.column_stack([1.0 - given.sum(axis=1), given])
+    wanted = weights @ cell.corners[list(order)]
+    gaps = np.abs(wanted[:, np.newaxis] - given).max(axis=2)
+    return np.asarray(gaps.argmin(axis=1))
+
+
+def ascending(elements: Ints, coordinates: Floats) -> tuple[Ints, Floats]:
+    """Elements (ne, dim + 1) with ascending vertices, and their nodes in the order that follows."""
+    order = np.argsort(elements, axis=1, kind="stable")
+    cell, degree = cell_and_degree(*coordinates.shape[1:])
+    result = coordinates.copy()
+    keys = order @ 10 ** np.arange(order.shape[1])
+    for key in np.unique(keys):
+        some = np.flatnonzero(keys == key)
+        seen = _seen_from(cell, degree, tuple(order[some[0]].tolist()))
+        result[some] = coordinates[some[:, np.newaxis], seen]
+    return np.take_along_axis(elements, order, axis=1), result
+
+
+_IN_TWO = {
+    2: (((0, 5, 4), (1, 5, 3), (2, 4, 3), (3, 4, 5)),),
+    3: tuple(
+        (
+            *((0, 9, 8, 7), (1, 9, 6, 5), (2, 8, 6, 4), (3, 7, 5, 4)),
+            *((*ends, *sides) for sides in pairs),
+        )
+        for ends, pairs in (
+            ((4, 9), ((8, 7), (7, 5), (5, 6), (6, 8))),
+            ((5, 8), ((9, 7), (7, 4), (4, 6), (6, 9))),
+            ((6, 7), ((9, 8), (8, 4), (4, 5), (5, 9))),
+        )
+    ),
+}
+"""Vertices of the parts of a halved simplex among its nodes of degree 2, for each diagonal."""
+
+
+def halved(elements: Ints, coordinates: Floats, lattice: Ints) -> tuple[Ints, Floats]:
+    """Split simplices into 2**dim with halved edges, tetrahedra along their shortest diagonal.
+
+    Shapes: `lattice` (ne, nodes of degree 2), numbers of the new vertices; returned (ne * 2**dim,
+    dim + 1) and the nodes of the parts, which follow each other for each element.
+    """
+    cell, degree = cell_and_degree(*coordinates.shape[1:])
+    second, way = nodes(cell, 2), np.zeros(len(elements), dtype=np.int64)
+    if cell.dim == 3:
+        x = tables(cell, degree, second)[0] @ coordinates
+        ends = np.array([parts[4][:2] for parts in _IN_TWO[3]])
+        lengths = np.linalg.norm(x[:, ends[:, 0]] - x[:, ends[:, 1]], axis=2)
+        way = lengths.argmin(axis=1)
+    count = 2**cell.dim
+    corners = np.empty((len(elements), count, cell.num_corners), dtype=np.int64)
+    result = np.empty((len(elements), count, *coordinates.shape[1:]))
+    inner = nodes(cell, degree)
+    for number, parts in enumerate(_IN_TWO[cell.dim]):
+        some = np.flatnonzero(way == number)
+        corners[some] = lattice[some][:, np.array(parts)]
+        for k, part in enumerate(parts):
+            x = second[list(part)]
+            places = x[0] + inner @ (x[1:] - x[0])
+            result[some, k] = tables(cell, degree, places)[0] @ coordinates[some]
+    return ascending(
+        corners.reshape(-1, cell.num_corners), result.reshape(-1, *coordinates.shape[1:])
+    )
+
+
+@lru_cache(maxsize=64)
+def rule(cell: Cell, degree: int) -> tuple[Floats, Floats]:
+    """Points (n, dim) and positive weights (n,) that sum to 1, exact to a degree.
+
+    Rules of Xiao and Gimbutas (2010) as far as they go, then products of Gauss and Jacobi.
+    """
+    basix = _basix()
+    for kind in (basix.QuadratureType.xiao_gimbutas, basix.QuadratureType.gauss_jacobi):
+        try:
+            points, weights = basix.make_quadrature(_cell(cell.name), max(degree, 1), rule=kind)
+        except RuntimeError:
+            continue  # no rule of this degree
+        if (weights > 0).all():
+            break
+    points, weights = np.array(points), np.array(weights) / np.sum(weights)
+    for array in (points, weights):
+        array.setflags(write=False)
+    return points, weights
