@@ -271,6 +271,8 @@ class PointRule(Rule):
         A name for messages.
     simplex : bool
         Whether the points are those of a triangle or tetrahedron.
+    degree : int
+        Degree of the polynomials that the rule is known to integrate exactly; 0 if none is given.
 
     Raises
     ------
@@ -282,6 +284,7 @@ class PointRule(Rule):
     weights: Floats
     name: str = "points"
     simplex: bool = False
+    degree: int = 0
 
     def __post_init__(self) -> None:
         points, weights = _read_only(self.points), _read_only(self.weights)
@@ -348,7 +351,8 @@ def rule_of(cell: Cell, n: int) -> Rule:
 def _simplex(cell: Cell, degree: int) -> PointRule:
     points, weights = simplices.rule(cell, degree)
     volume = 1.0 / math.factorial(cell.dim)
-    return PointRule(points, weights * volume, f"{cell.name}, degree {degree}", simplex=True)
+    name = f"{cell.name}, degree {degree}"
+    return PointRule(points, weights * volume, name, simplex=True, degree=degree)
 
 
 @checked(BasisError)

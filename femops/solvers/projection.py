@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D
+from femops.basis import Quadrature1D, Rule
+from femops.element import TensorElement, table_of
 from femops.errors import OperatorError, SpaceError, TraceError
 from femops.forms import load, mass
 from femops.forms.form import check_names
@@ -53,7 +54,7 @@ def project(
     u: Any = None,
     /,
     *,
-    quadrature: int | Quadrature1D | None = None,
+    quadrature: int | Rule | None = None,
     rtol: Fraction | None = None,
     **given: Any,
 ) -> NDArray[Any]:
@@ -74,7 +75,7 @@ def project(
         Space of the field that is the first argument of f, or of the fields that f takes by name.
     u : (size,) array, optional
         A vector of that space.
-    quadrature : int or Quadrature1D, optional
+    quadrature : int or rule, optional
         Number of Gauss points in each direction, or a rule. The default is p + 2 points, where p is
         the highest order of Q and the fields.
     rtol : float, optional
@@ -135,7 +136,7 @@ def project(
     _check_meshes(Q, fields)
     orders = [Q, *(own for own, _ in fields.values())]
     rule = max(orders, key=lambda one: one.order).quadrature(quadrature)
-    nodal = Q if Q.basis.is_nodal else _nodal(Q)  # other mass matrices are ill-conditioned
+    nodal = Q if Q.element.is_nodal else _nodal(Q)  # other mass matrices are ill-conditioned
     if fields:
         right = _right_side(nodal, f, fields, coefficients, rule)
     else:
@@ -237,7 +238,7 @@ def _right_side(
     f: FormFunction,
     fields: Mapping[str, tuple[Space, NDArray[Any]]],
     given: Mapping[str, Any],
-    rule: Quadrature1D,
+    rule: Rule,
 ) -> NDArray[Any]:
     """Integral of f times the test functions, (Q.size,). Collective."""
     check_names(f, len(fields), project)
@@ -302,8 +303,10 @@ def _values(f: FormFunction, fields: Sequence[str], Q: Space) -> FormFunction:
 # --- the mass matrix of an L2 space ---------------------------------------------------------------
 
 
-def _by_elements(Q: L2, right: NDArray[Any], rule: Quadrature1D) -> NDArray[Any]:
+def _by_elements(Q: L2, right: NDArray[Any], rule: Rule) -> NDArray[Any]:
     """Multiply the inverse mass matrix by a vector (size,), element by element."""
+    if not isinstance(rule, Quadrature1D) or not isinstance(Q.element, TensorElement):
+        return _by_tables(Q, right, rule)
     interpolation = Q.basis.interpolation(rule.points)
     e_vec = Q.restriction.gather(Q.l_vec(right)).astype(np.float64)
     e_vec = e_vec.reshape(*e_vec.shape[:2], Q.ncomp)
@@ -322,6 +325,20 @@ def _by_elements(Q: L2, right: NDArray[Any], rule: Quadrature1D) -> NDArray[Any]
                 interpolation, geometry.block(start, stop).weighted_det, Q.dim
             )
             e_vec[start:stop] = np.linalg.solve(matrices, e_vec[start:stop])
+    return Q.restriction.assigned(e_vec.astype(right.dtype, copy=False)).reshape(-1)
+
+
+def _by_tables(Q: L2, right: NDArray[Any], rule: Rule) -> NDArray[Any]:
+    """Multiply by the inverse mass matrix where functions are no products, or points no grid."""
+    table = table_of(Q.element, rule.places)[0]
+    pairs = (table[:, :, np.newaxis] * table[:, np.newaxis]).reshape(len(table), -1)
+    e_vec = Q.restriction.gather(Q.l_vec(right)).astype(np.float64)
+    e_vec = e_vec.reshape(*e_vec.shape[:2], Q.ncomp)
+    geometry, n = Geometry(Q.mesh, rule), table.shape[1]
+    for start, stop in element_blocks(Q.mesh.num_elements, -(-(n**2) // 32)):
+        weights = geometry.block(start, stop).weighted_det
+        matrices = (weights @ pairs).reshape(-1, n, n)
+        e_vec[start:stop] = np.linalg.solve(matrices, e_vec[start:stop])
     return Q.restriction.assigned(e_vec.astype(right.dtype, copy=False)).reshape(-1)
 
 

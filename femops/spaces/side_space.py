@@ -155,12 +155,13 @@ def sides_turn(space: Space) -> bool:
 
 
 def _look(space: Space) -> bool:
-    mesh, comm, dim = space.mesh, space.comm, space.dim
-    nodes = [(mesh.order + 1) ** d * mesh.order for d in range(dim)]
-    ends = np.array([sum(n for d, n in enumerate(nodes) if a >> d & 1) for a in range(2**dim)])
+    mesh, comm = space.mesh, space.comm
+    cell, carrier = mesh.cell, mesh.topology.carrying[0]
+    vertices = list(cell.codes(0))
+    ends = np.concatenate([cell.lattice(code, mesh.order) for code in vertices])
     corners = mesh.coordinates[:, ends]
-    carrier, vertices = mesh.topology.carrying[0], entity_codes(dim, 0)
-    own = carrier == mesh.topology.entity
+    # those of degree 2 have a node each
+    own = (carrier == mesh.topology.entity)[:, : cell.size(2)]
     if not _torn(space, corners, own[:, vertices]):
         return False
     along = _edges(mesh, mesh.elements, corners)
@@ -188,16 +189,18 @@ def _larger_corners(space: Space, corners: Floats) -> Floats:
 
 
 def _edges(mesh: Mesh, vertices: NDArray[np.int64], corners: Floats) -> Floats:
-    """Vector (ne, 3**dim, dim) along each edge, from its lower to its higher vertex; else zero."""
-    dim = mesh.dim
-    along = np.zeros((mesh.num_elements, 3**dim, dim))
-    for _, digits in ternary_codes(dim):
-        if digits.count(1) == 1:
-            d, low = digits.index(1), sum(1 << k for k, digit in enumerate(digits) if digit == 2)
-            first, last = vertices[:, low], vertices[:, low | 1 << d]
-            sign = np.where(first < last, 1.0, -1.0)  # parts number vertices in the same order
-            edge = corners[:, low | 1 << d] - corners[:, low]
-            along[:, local_nodes(digits, 2)[0]] = sign[:, np.newaxis] * edge
+    """Vector (ne, n, dim) along each edge, from its lower to its higher vertex; else zero.
+
+    The n nodes are those of degree 2.
+    """
+    cell = mesh.cell
+    along = np.zeros((mesh.num_elements, cell.size(2), cell.dim))
+    for code in cell.codes(1) if cell.dim > 1 else (1,):
+        low, high = cell.entities[code][1]
+        first, last = vertices[:, low], vertices[:, high]
+        sign = np.where(first < last, 1.0, -1.0)  # parts number vertices in the same order
+        edge = corners[:, high] - corners[:, low]
+        along[:, cell.lattice(code, 2)[0]] = sign[:, np.newaxis] * edge
     return along
 
 

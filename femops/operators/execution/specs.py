@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D, grid_rule
+from femops.basis import PointRule, Quadrature1D, grid_rule, simplex_rule
 from femops.element import table_of
 from femops.errors import OperatorError
 from femops.geometry.domain import element_blocks
@@ -24,6 +25,7 @@ from femops.spaces.domain_space import DomainSpace
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
 from femops_kernels.spec import (
+    KernelSpec,
     Map1D,
     MatrixSpec,
     PointSpec,
@@ -33,6 +35,7 @@ from femops_kernels.spec import (
     Side,
     scaling,
 )
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import lagrange_derivative_matrix
 
 Floats = NDArray[np.float64]
@@ -87,10 +90,9 @@ def point_spec(term: KernelTerm) -> PointSpec:
     """Specification of the kernel that works at the points of a term's rule."""
     rule, code = term.quadrature, term.qfunction.code
     turned = term.domain.has_normals and term.trial.has_end
-    if term.tabulated and (turned or term.minima or term.sums):
+    if term.tabulated and turned:
         raise OperatorError(
-            "elements by tables, and rules of points, have no integrals over faces and no "
-            "functionals yet"
+            "elements by tables, and rules of points, have no derivatives on faces yet"
         )
     if isinstance(rule, Quadrature1D) and not term.tabulated:
         weights, d1d = rule.weights, lagrange_derivative_matrix(rule.points, rule.points)
@@ -168,7 +170,7 @@ _ROUND_OFF = 1e-13
 _NO_MAP = np.empty((0, 0), dtype=object)
 
 
-def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableSpec, Data] | None:
+def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[KernelSpec, Data] | None:
     """Specification and data of a separable term, or None if the term is not separable.
 
     A term is separable if D is constant in each element except for the quadrature weights, and is
@@ -179,10 +181,12 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableSpec, D
     reproducible mesh.
     """
     qfunction = term.qfunction
+    if term.tabulated:
+        return _in_modes(term)
     numbers, (slots, mixed) = qfunction.numbers, _slots(qfunction)
     if term.several or numbers.point or numbers.mapped or not numbers.weight or not slots:
         return None
-    if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end or term.tabulated:
+    if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end:
         return None
     width, ne = term.width, term.domain.num_elements
     if not ne:
@@ -204,6 +208,45 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableSpec, D
     spec = _spec(term)
     points = np.zeros((len(factors), spec.target.num_nodes, 0, width), term.dtype)
     return spec, replace(term.data, points=points, elements=factors[:, 0])
+
+
+def _in_modes(term: KernelTerm) -> tuple[PointSpec, Data] | None:
+    """Specification and data of a term on affine simplices whose D is constant in each element.
+
+    Its integrals are sums of products of coefficients in an orthonormal basis. They take the place
+    of values at the points of a rule that is exact for these products, and are fewer.
+    """
+    numbers, code = term.qfunction.numbers, term.qfunction.code
+    if numbers.point or numbers.mapped or not numbers.weight or not term.domain.covers:
+        return None
+    cell, rule = term.domain.cell, term.quadrature
+    spaces = [*term.fields.spaces.values(), *term.tests.spaces.values()]
+    order = max(space.order for space in spaces)
+    exact = isinstance(rule, PointRule) and rule.degree >= 2 * order
+    if not (cell.simplex and exact) or term.minima or term.sums:
+        return None
+    degree = order - (not (code.value_in or code.value_out))
+    fine = simplex_rule(cell.dim, 2 * order)
+    modes = simplices.modes(cell, degree, fine.points)  # orthonormal for weights that sum to 1
+    change = modes.T * (fine.weights * math.factorial(cell.dim))
+    made = {
+        space: np.einsum("mq,kqn->kmn", change, table_of(space.element, fine.points))
+        for space in {*spaces}
+    }
+    for table in made.values():
+        table[np.abs(table) < 1e-14] = 0.0
+    spec = point_spec(term)
+    volume = 1.0 / math.factorial(cell.dim)
+    sides = [[], []]
+    for found, given, among in zip(
+        sides, (term.fields, term.tests), (spec.sources, spec.targets), strict=True
+    ):
+        for space, side in zip(given.spaces.values(), among, strict=True):
+            found.append(replace(side, table=made[space]))
+    weights = np.full(len(change), volume)
+    points = np.zeros((len(term.data.elements), len(change), 0, term.width), term.dtype)
+    spec = replace(spec, sources=tuple(sides[0]), targets=tuple(sides[1]), weights=weights)
+    return spec, replace(term.data, points=points)
 
 
 def _slots(qfunction: QFunction) -> tuple[list[int], bool]:

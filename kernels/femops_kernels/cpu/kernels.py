@@ -16,7 +16,7 @@ from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.simd.addresses import PLACE_BYTES
 from femops_kernels.simd.lanes import Lane
-from femops_kernels.simd.matrix import Matrix1D
+from femops_kernels.simd.matrix import Matrix1D, Tiles
 from femops_kernels.simd.runs import DofRuns
 from femops_kernels.simd.sides import ElementSide
 from femops_kernels.spec import (
@@ -400,7 +400,12 @@ class TableKernel(OperatorKernel):
 
     def _constants(self) -> dict[str, object]:
         spec, code = self.spec, self.spec.qfunction
+        tested = sum(side.ncomp for side in spec.targets)
+        ends = tested + spec.minima, tested + spec.functionals
         return self.sizes() | {
+            "NCOMP_OUT": ends[1],
+            "MINIMA": tuple(range(tested, ends[0])),
+            "SUMS": tuple(range(*ends)),
             "Q1D": 1,
             "POINTS": len(spec.weights),
             **code.numbers.named(),
@@ -412,23 +417,27 @@ class TableKernel(OperatorKernel):
             "GRAD_IN": code.gradient_in,
             "GRAD_OUT": code.gradient_out,
             "PREFETCH": False,
-            "TABLES_IN": _padded(spec.sources, code.value_in, code.gradient_in, turned=False),
-            "TABLES_OUT": _padded(spec.targets, code.value_out, code.gradient_out, turned=True),
+            "TABLES_IN": _tiled(spec.sources, code.value_in, code.gradient_in, turned=False),
+            "TABLES_OUT": _tiled(spec.targets, code.value_out, code.gradient_out, turned=True),
         }
 
 
-def _padded(
+def _tiled(
     sides: Sequence[Side], valued: bool, sloped: bool, *, turned: bool
-) -> tuple[Matrix1D, ...]:
-    """Used rows of each table, or their transpose, with zeros up to a multiple of four rows."""
+) -> tuple[Tiles, ...]:
+    """Used rows of each table, or their transpose, in tiles, column by column; see ``multiply``."""
     made = []
     for side in sides:
         table = side.table
         assert table is not None
         rows = table[0 if valued else 1 : None if sloped else 1].reshape(-1, table.shape[2])
         rows = rows.T if turned else rows
-        made.append(Matrix1D(np.pad(rows, ((0, -len(rows) % 4), (0, 0)))))
+        size = min(range(1, _MOST_ROWS + 1), key=lambda n: (-(-len(rows) // n) * (n + 2), -n))
+        made.append(Tiles.of(rows, size))
     return tuple(made)
+
+
+_MOST_ROWS = 12  # of a tile: more sums than this, and a number, do not fit into 16 registers
 
 
 @final

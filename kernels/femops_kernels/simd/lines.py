@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import Lane, address_of, load_at, multiply_add, splat, store_at
-from femops_kernels.simd.matrix import Matrix1D
+from femops_kernels.simd.matrix import Matrix1D, Tiles
 from femops_kernels.simd.number_tables import constant_table, variable_table
 from femops_kernels.simd.values import (
     FLOAT64,
@@ -179,7 +179,7 @@ def dot_row(matrix: Matrix1D, k: Any, line: Line, part: int) -> Traced:
     return Traced(lane, splat(lane, 0.0) if total is None else total)
 
 
-def fill_entry(lane: Lane, matrix: Matrix1D, k: Any) -> Traced:
+def fill_entry(lane: Lane, matrix: Matrix1D | Tiles, k: Any) -> Traced:
     """``fill_entry(LANE, B, k)``: lane vector whose slots are all the k-th entry of B, by rows."""
     pointer = constant_table(lane, np.array(matrix.rows))
     return Traced(lane, splat(lane, build().load(build().gep(pointer, [as_word(k)]))))
@@ -215,6 +215,7 @@ def call_driver(driver: Any, *arguments: Any) -> None:
 
 __all__ = [
     "Matrix1D",
+    "Tiles",
     "call_chunk",
     "call_driver",
     "contract",

@@ -108,6 +108,29 @@ class Matrix1D:
         return f"Matrix1D(({body},))"
 
 
+@final
+class Tiles:
+    """A table that is known when a kernel is compiled, in tiles of some of its rows.
+
+    Shapes: `rows` (tiles * columns, rows of a tile): a tile follows the other, column by column.
+    """
+
+    def __init__(self, rows: Any, columns: int) -> None:
+        self.rows = tuple(tuple(float(v) for v in row) for row in rows)
+        self.columns, self.count, self.size = columns, len(self.rows) // columns, len(self.rows[0])
+
+    @classmethod
+    def of(cls, table: NDArray[np.float64], size: int) -> "Tiles":
+        """Tiles of a table (rows, columns), with rows of zeros that complete the last one."""
+        table = np.pad(table, ((0, -len(table) % size), (0, 0)))
+        tiles = table.reshape(-1, size, table.shape[1]).swapaxes(1, 2)
+        return cls(tiles.reshape(-1, size), table.shape[1])
+
+    def __repr__(self) -> str:
+        body = ", ".join("(" + ", ".join(repr(v) for v in row) + ",)" for row in self.rows)
+        return f"Tiles(({body},), {self.columns})"
+
+
 def _split_products(m: int, n: int, symmetry: int) -> int:
     products = (m // 2) * n
     if m % 2:

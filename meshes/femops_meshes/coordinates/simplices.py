@@ -5,6 +5,7 @@ Isaac's recursion (T. Isaac, "Recursive, parameter-free, explicitly defined inte
 simplices", 2020).
 """
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -60,6 +61,14 @@ def tables(cell: Cell, degree: int, points: Floats) -> Floats:
     return _kept(cell, degree, given.shape, given.tobytes())
 
 
+def modes(cell: Cell, degree: int, points: Floats) -> Floats:
+    """Values (n, size) of polynomials that are orthonormal for a mean over the cell, by degree."""
+    basix = _basix()
+    kind = basix.PolynomialType.legendre
+    found = basix.tabulate_polynomials(kind, _cell(cell.name), degree, points)
+    return np.asarray(found.T / math.sqrt(math.factorial(cell.dim)))
+
+
 _MOST_KEPT = 2**13  # coordinates of points of which tables are kept
 
 
@@ -70,8 +79,8 @@ def _kept(cell: Cell, degree: int, shape: tuple[int, int], points: bytes) -> Flo
 
 def _tables(cell: Cell, degree: int, x: Floats) -> Floats:
     found = np.array(_element(cell.name, degree, degree == 0).tabulate(1, x)[..., 0])
-    found[np.abs(found) < 1e-14] = 0.0  # round-off
     found[1:] -= found[1:].mean(axis=2, keepdims=True)  # a constant has no derivative
+    found[np.abs(found) < 1e-14] = 0.0  # round-off
     found.setflags(write=False)
     return found
 
