@@ -44,6 +44,7 @@ from femops_common import html
 from femops_common.arguments import checked, names_checked, whole_numbers
 from femops_common.hints import did_you_mean
 from femops_kernels.device import Device
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.hanging import nodal_halves
 from femops_meshes.coordinates.mapping import equispaced, positions
 from femops_meshes.mesh import Mesh
@@ -713,13 +714,15 @@ class Space(DomainSpace, ABC):
     def sample(
         self, u: Any, n: Annotated[int, whole_numbers(2, MOST_POINTS)]
     ) -> tuple[Floats, Floats]:
-        """Positions and values of u at an equispaced grid of n**dim points in each element.
+        """Positions and values of u at an equispaced grid of n points in each direction.
 
         Returns
         -------
-        positions : (ne, n**dim, dim) float64
-        values : (ne, n**dim[, ncomp]) float64
-            Lexicographic, x fastest. The points include the element's corners.
+        positions : (ne, points, dim) float64
+        values : (ne, points[, ncomp]) float64
+            The n**dim points are lexicographic, x fastest. On triangles and tetrahedra they are
+            those of `femops_meshes.coordinates.simplices.equispaced`, with n along each edge. The
+            points include the element's corners.
 
         Raises
         ------
@@ -728,7 +731,8 @@ class Space(DomainSpace, ABC):
         SpaceError
             n < 2.
         """
-        grid = equispaced(int(n))
+        cell, count = self.mesh.cell, int(n)
+        grid = simplices.equispaced(cell, count - 1) if cell.simplex else equispaced(count)
         values = self._at_points(u, grid)
         where = np.empty((*values.shape[:2], self.dim))
         for start, stop in element_blocks(*values.shape[:2]):

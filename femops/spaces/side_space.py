@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from femops.errors import SpaceError
 from femops.geometry.domain import element_blocks
 from femops.geometry.interior import InteriorFaces, interior_faces
-from femops.numbering import local_nodes, ternary_codes
 from femops.parallel.comm import gathered
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
@@ -23,7 +22,6 @@ from femops_kernels.cpu.in_order import in_order
 from femops_kernels.exclusive import Derived
 from femops_meshes.coordinates.hanging import HangingNodes, with_larger_nodes
 from femops_meshes.mesh import Mesh
-from femops_meshes.topology.entities import entity_codes
 
 
 @final

@@ -28,11 +28,19 @@ from femops.spaces.h1_l2 import H1, L2, Space
 from femops.spaces.product import Product
 from femops.spaces.vectors import any_vector, has_complex
 from femops_common.arguments import checked, type_name
-from femops_meshes.coordinates.mapping import equispaced, positions
+from femops_meshes.coordinates import simplices
+from femops_meshes.coordinates.mapping import determinants, equispaced, jacobians, positions
 from femops_meshes.mesh import Mesh
+from femops_meshes.topology.entities import Cell
 
-CELL_TYPES = {1: 68, 2: 70, 3: 72}
-"""VTK_LAGRANGE_CURVE, VTK_LAGRANGE_QUADRILATERAL, VTK_LAGRANGE_HEXAHEDRON by dimension."""
+CELL_TYPES = {
+    "segment": 68,
+    "triangle": 69,
+    "quadrilateral": 70,
+    "tetrahedron": 71,
+    "hexahedron": 72,
+}
+"""VTK_LAGRANGE_CURVE, _TRIANGLE, _QUADRILATERAL, _TETRAHEDRON and _HEXAHEDRON."""
 
 # Where an entity lies in each direction: at the low end, in the interior, at the high end.
 _L, _I, _H = 0, 1, 2
@@ -72,6 +80,51 @@ def vtk_order(dim: int, degree: int, *, in_memory: bool = False) -> NDArray[np.i
         for index in product(*(ends[place] for place in reversed(entity)))
     ]
     result = np.array(order, dtype=np.int64)
+    result.setflags(write=False)
+    return result
+
+
+_FACES = {3: ((0, 1, 3), (2, 3, 1), (0, 3, 2), (0, 2, 1))}
+_EDGES = {2: ((0, 1), (1, 2), (2, 0)), 3: ((0, 1), (1, 2), (2, 0), (0, 3), (1, 3), (2, 3))}
+
+
+def _simplex_nodes(dim: int, degree: int) -> list[tuple[int, ...]]:
+    """Barycentric indices of the nodes of a simplex of VTK: corners, edges, faces, inside."""
+    if degree == 0:
+        return [(0,) * (dim + 1)]
+    corners = [tuple(degree * (k == j) for k in range(dim + 1)) for j in range(dim + 1)]
+    if dim == 0 or degree < 0:
+        return corners if degree >= 0 else []
+    nodes = list(corners)
+    for a, b in _EDGES[dim]:
+        nodes += [
+            tuple((degree - j) * (k == a) + j * (k == b) for k in range(dim + 1))
+            for j in range(1, degree)
+        ]
+    inner = degree - dim - 1
+    if dim == 3:
+        for face in _FACES[dim]:
+            for row in _simplex_nodes(2, degree - 3) if degree > 2 else []:
+                shares = dict(zip(face, row, strict=True))
+                nodes.append(tuple(shares[k] + 1 if k in shares else 0 for k in range(4)))
+    if inner >= 0:
+        nodes += [tuple(n + 1 for n in row) for row in _simplex_nodes(dim, inner)]
+    return nodes
+
+
+@lru_cache
+def simplex_order(cell: Cell, degree: int, *, mirrored: bool) -> NDArray[np.int64]:
+    """Index (size,) of each node in VTK's order among those of `simplices.lattice`.
+
+    A mirrored simplex has its first two corners exchanged.
+    """
+    place = {tuple(row): k for k, row in enumerate(simplices.lattice(cell, degree).tolist())}
+    order = (1, 0, *range(2, cell.dim + 1)) if mirrored else (*range(cell.dim + 1),)
+    rows = [
+        tuple(row[order[k]] for k in range(cell.dim + 1))
+        for row in _simplex_nodes(cell.dim, degree)
+    ]
+    result = np.array([place[row] for row in rows], dtype=np.int64)
     result.setflags(write=False)
     return result
 
@@ -266,7 +319,7 @@ def lagrange_piece(
     spaces = [space, *(own for own, _ in fields.values())]
     degree = _degree(spaces, warn=warn)
     shared = space.mesh.continuous and all(isinstance(own, H1) for own in spaces)
-    order = vtk_order(space.dim, degree, in_memory=in_memory)
+    order = _order(space.mesh, degree, in_memory=in_memory)
     grid = _grid(space.mesh, degree, order, shared=shared)
     data = {name: _point_data(own, grid, u) for name, (own, u) in fields.items()}
     return _piece(grid, data, space.mesh.element_attributes)
@@ -274,9 +327,9 @@ def lagrange_piece(
 
 @dataclass(frozen=True)
 class _Grid:
-    """Cells and points of a file: the cells' `nodes` (ne, n), and `order` from `vtk_order`."""
+    """Cells and points of a file: the cells' `nodes` (ne, n), and `order` (n,) or (ne, n)."""
 
-    dim: int
+    mesh: Mesh
     degree: int
     points: NDArray[np.float64]
     nodes: NDArray[np.int64]
@@ -309,23 +362,41 @@ def _degree(spaces: Sequence[Space], *, warn: bool) -> int:
     return min(degree, MAX_DEGREE)
 
 
+def _order(mesh: Mesh, degree: int, *, in_memory: bool) -> NDArray[np.int64]:
+    """Index of each node of a cell in VTK's order: (n,), or (ne, n) of simplices."""
+    if not mesh.cell.simplex:
+        return vtk_order(mesh.dim, degree, in_memory=in_memory)
+    det = determinants(jacobians(mesh.coordinates, mesh.cell.center))[:, 0]
+    both = [simplex_order(mesh.cell, degree, mirrored=way) for way in (False, True)]
+    return np.stack(both)[(det < 0).astype(np.int64)]
+
+
 def _grid(mesh: Mesh, degree: int, order: NDArray[np.int64], *, shared: bool) -> _Grid:
     """Make cells with nodes in VTK's ``order``. If ``shared``, neighbours share nodes."""
     if shared:
-        nodes = mesh.topology.lattice(degree)[:, order]
+        nodes = _ordered(mesh.topology.lattice(degree), order)
         count = mesh.topology.lattice_size(degree)
     else:
-        nodes = np.arange(mesh.num_elements * len(order), dtype=np.int64).reshape(-1, len(order))
+        each = order.shape[-1]
+        nodes = np.arange(mesh.num_elements * each, dtype=np.int64).reshape(-1, each)
         count = nodes.size
     points = np.zeros((count, 3))
-    where = positions(mesh.coordinates, equispaced(degree + 1))
-    points[nodes, : mesh.dim] = where[:, order]
-    return _Grid(mesh.dim, degree, points, nodes, order)
+    grid = simplices.equispaced(mesh.cell, degree) if mesh.cell.simplex else equispaced(degree + 1)
+    points[nodes, : mesh.dim] = _ordered(positions(mesh.coordinates, grid), order)
+    return _Grid(mesh, degree, points, nodes, order)
+
+
+def _ordered(values: Array, order: NDArray[np.int64]) -> Array:
+    """Values (ne, n, ...) of elements in the order of their cells' nodes."""
+    if order.ndim == 1:
+        return values[:, order]
+    return np.asarray(values[np.arange(len(values))[:, np.newaxis], order])
 
 
 def _point_data(space: Space, grid: _Grid, u: Array) -> Array:
     """Values (nodes,) or (nodes, components) at the file's nodes, in the type of u."""
-    values = space.sample(u, grid.degree + 1)[1].astype(u.dtype, copy=False)[:, grid.order]
+    values = space.sample(u, grid.degree + 1)[1].astype(u.dtype, copy=False)
+    values = _ordered(values, grid.order)
     width = 3 if 1 < space.ncomp == space.dim else space.ncomp
     result = np.zeros((len(grid.points), width), dtype=u.dtype)
     result[grid.nodes, : space.ncomp] = values.reshape(*grid.nodes.shape, space.ncomp)
@@ -337,7 +408,7 @@ def _piece(grid: _Grid, data: dict[str, Array], attributes: Array) -> Piece:
     cells = {
         "connectivity": grid.nodes.ravel(),
         "offsets": np.arange(1, ne + 1, dtype=np.int64) * per_cell,
-        "types": np.full(ne, CELL_TYPES[grid.dim], dtype=np.uint8),
+        "types": np.full(ne, CELL_TYPES[grid.mesh.cell.name], dtype=np.uint8),
     }
     sections = {
         "PointData": data,

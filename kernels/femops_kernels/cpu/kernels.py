@@ -422,9 +422,7 @@ class TableKernel(OperatorKernel):
         }
 
 
-def _tiled(
-    sides: Sequence[Side], valued: bool, sloped: bool, *, turned: bool
-) -> tuple[Tiles, ...]:
+def _tiled(sides: Sequence[Side], valued: bool, sloped: bool, *, turned: bool) -> tuple[Tiles, ...]:
     """Used rows of each table, or their transpose, in tiles, column by column; see ``multiply``."""
     made = []
     for side in sides:

@@ -120,7 +120,7 @@ class Tiles:
         self.columns, self.count, self.size = columns, len(self.rows) // columns, len(self.rows[0])
 
     @classmethod
-    def of(cls, table: NDArray[np.float64], size: int) -> "Tiles":
+    def of(cls, table: NDArray[np.float64], size: int) -> Tiles:
         """Tiles of a table (rows, columns), with rows of zeros that complete the last one."""
         table = np.pad(table, ((0, -len(table) % size), (0, 0)))
         tiles = table.reshape(-1, size, table.shape[1]).swapaxes(1, 2)

@@ -7,6 +7,7 @@ simplices", 2020).
 
 import math
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,31 @@ def _element(name: str, degree: int, broken: bool) -> Any:
 def nodes(cell: Cell, degree: int) -> Floats:
     """Reference points (size, dim) of the nodes, in the order of the entities."""
     return np.array(_element(cell.name, degree, degree == 0).points)
+
+
+@lru_cache(maxsize=64)
+def lattice(cell: Cell, degree: int) -> Ints:
+    """Barycentric indices (size, dim + 1) of equispaced nodes, of sum `degree`, by entities.
+
+    Those inside an entity are lexicographic in its corners, the last one fastest.
+    """
+    rows = []
+    for kind, corners in cell.entities:
+        for inner in product(range(1, degree + 1), repeat=kind):
+            rest = degree - sum(inner)
+            if rest > 0:
+                row = [0] * (cell.dim + 1)
+                for corner, share in zip(corners, (rest, *inner), strict=True):
+                    row[corner] = share
+                rows.append(row)
+    found = np.array(rows, dtype=np.int64)
+    found.setflags(write=False)
+    return found
+
+
+def equispaced(cell: Cell, degree: int) -> Floats:
+    """Reference points (size, dim) of `lattice`."""
+    return np.asarray(lattice(cell, degree)[:, 1:] / degree)
 
 
 def tables(cell: Cell, degree: int, points: Floats) -> Floats:

@@ -1,8 +1,8 @@
 """One batch of elements whose functions are no products: by tables at the quadrature points.
 
-A table has a row for each value or derivative at a point, and a column for each function. It is cut
-into tiles of some rows, whose sums stay in registers while a number of an element is loaded once for
-all of them. A tile is stored column by column. Rows of zeros complete the last tile.
+A table has a row for each value or derivative at a point, and a column for each function. It is
+cut into tiles of some rows, whose sums stay in registers while a number of an element is loaded once
+for all of them. A tile is stored column by column. Rows of zeros complete the last tile.
 
 Work arrays, in lane vectors: ``nodes`` of one component, ``into`` (NCOMP_IN, kinds, POINTS) and
 ``out`` (NCOMP_OUT, kinds, POINTS), padded alike. Kinds are the value, if the q-function has it,
@@ -83,9 +83,7 @@ def functionals_at_points(functionals, out):
         store(LANE, functionals, n, load(LANE, at, 0))
         for k in range(1, POINTS):
             last, new = load(LANE, functionals, n), load(LANE, at, k)
-            store(
-                LANE, functionals, n, lane_minimum(last, new) if n < len(MINIMA) else last + new
-            )
+            store(LANE, functionals, n, lane_minimum(last, new) if n < len(MINIMA) else last + new)
 
 
 @traced
