@@ -323,6 +323,11 @@ class Space(DomainSpace, ABC):
             return self.continuous
         return self.basis.family != "gauss"
 
+    @property
+    def at_gll_nodes(self) -> bool:
+        """True if coefficients are values at nodes of Gauss and Lobatto, or those of simplices."""
+        return self.mesh.cell.simplex or self.basis.family == "gll"
+
     volume = property(lambda self: self)
     signed = property(lambda self: self.restriction.flipped is not None)  # elements have minus dofs
     have_slopes = True

@@ -377,7 +377,8 @@ def product_sweep(source: Space, target: Space, work: Work) -> Sweep:
         width = data.points.shape[-1]
     else:  # products without factors; a separable kernel reads ones
         nbatch = -(-source.domain.num_elements // width)
-        ones = placed_array((nbatch, source.ncomp, width), spec.dtype)
+        factors = source.ncomp if isinstance(spec, SeparableSpec) else 1
+        ones = placed_array((nbatch, factors, width), spec.dtype)
         ones[:] = 1.0
         data = Data(np.zeros((nbatch, spec.target.num_nodes, 0, width), spec.dtype), ones)
     none: NDArray[np.int64] = np.empty(0, dtype=np.int64)

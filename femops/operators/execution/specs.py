@@ -129,16 +129,32 @@ def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
 
 def product_spec(
     source: Space, target: Space, matrix: Floats, masked: Space, dtype: np.dtype[Any]
-) -> SeparableSpec:
+) -> KernelSpec:
     """Specification of products of element dofs with a matrix (target.p1d, source.p1d).
 
     Hanging nodes of one of the spaces, ``masked``, take no part.
     """
     each = (matrix,) * source.dim
     given = _between(source, target, dtype)
+    if source.mesh.cell.simplex:
+        return _table_product(given, matrix)
     for key, space in (("sources", source), ("targets", target)):
         given[key] = tuple(replace(side, masked=space is masked) for side in given[key])
     return SeparableSpec(**given, mass=each, stiffness=each, value=True, gradient=False)
+
+
+def _table_product(given: dict[str, Any], matrix: Floats) -> PointSpec:
+    """Specification of products of all dofs of an element with a matrix (target, source)."""
+    (source,), (target,), dim = given["sources"], given["targets"], given["dim"]
+    zeros = np.zeros((dim, *matrix.shape)), np.zeros((dim, len(matrix), len(matrix)))
+    tables = (
+        np.concatenate([[values], slopes])
+        for values, slopes in zip((matrix, np.eye(len(matrix))), zeros, strict=True)
+    )
+    sides = [replace(side, table=t) for side, t in zip((source, target), tables, strict=True)]
+    given |= {"sources": (sides[0],), "targets": (sides[1],)}
+    code = scaling(source.ncomp, QFunctionInputs(element=1))
+    return PointSpec(**given, qfunction=code, weights=np.ones(len(matrix)), d1d=np.empty((0, 0)))
 
 
 def mode_spec(space: Space, vectors: Floats, dtype: np.dtype[Any]) -> PointSpec:
