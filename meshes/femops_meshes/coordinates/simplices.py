@@ -95,6 +95,24 @@ def modes(cell: Cell, degree: int, points: Floats) -> Floats:
     return np.asarray(found.T / math.sqrt(math.factorial(cell.dim)))
 
 
+def bernstein(cell: Cell, degree: int, points: Floats) -> Floats:
+    """Values (n, size) of Bernstein's polynomials at points (n, dim), in the order of `lattice`."""
+    weights = np.column_stack([1.0 - points.sum(axis=1), points])
+    powers = lattice(cell, degree)
+    count = [
+        math.factorial(degree) / math.prod(map(math.factorial, row)) for row in powers.tolist()
+    ]
+    return np.asarray(count * np.prod(weights[:, np.newaxis] ** powers, axis=2))
+
+
+@lru_cache(maxsize=64)
+def from_nodes(cell: Cell, degree: int) -> Floats:
+    """Matrix (size, size) from values at the nodes to Bernstein's coefficients. Read-only."""
+    matrix = np.linalg.inv(bernstein(cell, degree, nodes(cell, degree)))
+    matrix.setflags(write=False)
+    return np.asarray(matrix)
+
+
 _MOST_KEPT = 2**13  # coordinates of points of which tables are kept
 
 
@@ -104,10 +122,16 @@ def _kept(cell: Cell, degree: int, shape: tuple[int, int], points: bytes) -> Flo
 
 
 def _tables(cell: Cell, degree: int, x: Floats) -> Floats:
-    found = np.array(_element(cell.name, degree, degree == 0).tabulate(1, x)[..., 0])
-    found[1:] -= found[1:].mean(axis=2, keepdims=True)  # a constant has no derivative
+    found = at_points(cell, degree, x)
     found[np.abs(found) < 1e-14] = 0.0  # round-off
     found.setflags(write=False)
+    return found
+
+
+def at_points(cell: Cell, degree: int, points: Floats) -> Floats:
+    """Like `tables`, for points that are used once: nothing is kept, or rounded to zero."""
+    found = np.array(_element(cell.name, degree, degree == 0).tabulate(1, points)[..., 0])
+    found[1:] -= found[1:].mean(axis=2, keepdims=True)  # a constant has no derivative
     return found
 
 
@@ -149,6 +173,11 @@ _IN_TWO = {
     ),
 }
 """Vertices of the parts of a halved simplex among its nodes of degree 2, for each diagonal."""
+
+
+def halves(cell: Cell) -> Floats:
+    """Corners (2**dim, dim + 1, dim) of the parts of a halved reference cell."""
+    return np.asarray(nodes(cell, 2)[np.array(_IN_TWO[cell.dim][0])])
 
 
 def halved(elements: Ints, coordinates: Floats, lattice: Ints) -> tuple[Ints, Floats]:
