@@ -31,7 +31,8 @@ def parents_of(fine: Mesh, coarse: Mesh) -> Parents | None:
 
     `fine` may be refined any number of times, including none, and its elements may have any order.
     The function reads the parents from the trees of locally refined meshes, and else from
-    `Mesh.file_elements`, and compares all coordinates. None if an element has no parent, or a mesh has simplices.
+    `Mesh.file_elements`, and compares all coordinates. None if an element has no parent, or a mesh
+    has simplices.
     """
     dim, count = coarse.dim, coarse.num_elements
     if fine is coarse:  # a part that a rank holds, too

@@ -7,7 +7,7 @@ simplices", 2020).
 
 import math
 from functools import lru_cache
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,27 @@ def lattice(cell: Cell, degree: int) -> Ints:
 def equispaced(cell: Cell, degree: int) -> Floats:
     """Reference points (size, dim) of `lattice`."""
     return np.asarray(lattice(cell, degree)[:, 1:] / degree)
+
+
+@lru_cache(maxsize=64)
+def pieces(cell: Cell, n: int) -> Ints:
+    """Nodes (n**dim, dim + 1) among those of `lattice` of the equal parts of a simplex.
+
+    The sums of the indices from one on are those of a cubic lattice, whose cubes have a simplex for
+    each path along their edges. The paths on which the sums stay in order are the parts. None is
+    mirrored.
+    """
+    sums = lattice(cell, n)[:, :0:-1].cumsum(axis=1)[:, ::-1]
+    number = np.full((n + 2,) * cell.dim, -1)
+    number[tuple(sums.T)] = np.arange(len(sums))
+    found = []
+    for axes in permutations(np.eye(cell.dim, dtype=np.int64)):
+        path = sums[:, np.newaxis] + np.cumsum([np.zeros_like(axes[0]), *axes], axis=0)
+        if np.linalg.det(axes) < 0:
+            path[:, -2:] = path[:, :-3:-1]
+        found.append(number[tuple(np.moveaxis(path, 2, 0))])
+    rows = np.concatenate(found)
+    return np.asarray(rows[(rows >= 0).all(axis=1)])
 
 
 def tables(cell: Cell, degree: int, points: Floats) -> Floats:
