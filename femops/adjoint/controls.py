@@ -174,9 +174,7 @@ def _of_field(name: str, value: Field, state: Space) -> Control:
     vector = value.vector
     if space.device is not state.device:
         made: Any = H1 if isinstance(space, H1) else L2
-        space = made(
-            _mesh(state), space.order, space.ncomp, space.basis.family, device=state.device
-        )
+        space = made(_mesh(state), space.order, space.ncomp, space.family, device=state.device)
         vector = space.memory.put(vector)
     return Control(name, "field", space, () if space.ncomp == 1 else (space.ncomp,), vector)
 

@@ -623,7 +623,8 @@ class Mesh:
         MeshArgumentError
             If `permutation` is no permutation of all elements.
         """
-        self._check_trees()
+        if not self.cell.simplex:
+            self._check_trees()
         order = np.asarray(permutation)
         if order.shape != (self.num_elements,) or not np.array_equal(
             np.sort(order), np.arange(self.num_elements)
