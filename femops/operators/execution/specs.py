@@ -129,29 +129,32 @@ def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
 
 def product_spec(
     source: Space, target: Space, matrix: Floats, masked: Space, dtype: np.dtype[Any]
-) -> KernelSpec:
+) -> SeparableSpec:
     """Specification of products of element dofs with a matrix (target.p1d, source.p1d).
 
     Hanging nodes of one of the spaces, ``masked``, take no part.
     """
     each = (matrix,) * source.dim
     given = _between(source, target, dtype)
-    if source.mesh.cell.simplex:
-        return _table_product(given, matrix)
     for key, space in (("sources", source), ("targets", target)):
         given[key] = tuple(replace(side, masked=space is masked) for side in given[key])
     return SeparableSpec(**given, mass=each, stiffness=each, value=True, gradient=False)
 
 
-def _table_product(given: dict[str, Any], matrix: Floats) -> PointSpec:
-    """Specification of products of all dofs of an element with a matrix (target, source)."""
-    (source,), (target,), dim = given["sources"], given["targets"], given["dim"]
+def transfer_spec(
+    source: Space, target: Space, matrix: Floats, masked: Space, dtype: np.dtype[Any]
+) -> KernelSpec:
+    """As `product_spec`, on simplices with a matrix (target, source) of all dofs of an element."""
+    if not source.mesh.cell.simplex:
+        return product_spec(source, target, matrix, masked, dtype)
+    given = _between(source, target, dtype)
+    (one,), (two,), dim = given["sources"], given["targets"], given["dim"]
     zeros = np.zeros((dim, *matrix.shape)), np.zeros((dim, len(matrix), len(matrix)))
     tables = (
         np.concatenate([[values], slopes])
         for values, slopes in zip((matrix, np.eye(len(matrix))), zeros, strict=True)
     )
-    sides = [replace(side, table=t) for side, t in zip((source, target), tables, strict=True)]
+    sides = [replace(side, table=t) for side, t in zip((one, two), tables, strict=True)]
     given |= {"sources": (sides[0],), "targets": (sides[1],)}
     code = scaling(source.ncomp, QFunctionInputs(element=1))
     return PointSpec(**given, qfunction=code, weights=np.ones(len(matrix)), d1d=np.empty((0, 0)))
@@ -252,16 +255,16 @@ def _in_modes(term: KernelTerm) -> tuple[PointSpec, Data] | None:
     for table in made.values():
         table[np.abs(table) < 1e-14] = 0.0
     spec = point_spec(term)
-    volume = 1.0 / math.factorial(cell.dim)
-    sides = [[], []]
-    for found, given, among in zip(
-        sides, (term.fields, term.tests), (spec.sources, spec.targets), strict=True
-    ):
-        for space, side in zip(given.spaces.values(), among, strict=True):
-            found.append(replace(side, table=made[space]))
-    weights = np.full(len(change), volume)
+    sources, targets = (
+        tuple(
+            replace(side, table=made[space])
+            for space, side in zip(given.spaces.values(), among, strict=True)
+        )
+        for given, among in ((term.fields, spec.sources), (term.tests, spec.targets))
+    )
+    weights = np.full(len(change), 1.0 / math.factorial(cell.dim))
     points = np.zeros((len(term.data.elements), len(change), 0, term.width), term.dtype)
-    spec = replace(spec, sources=tuple(sides[0]), targets=tuple(sides[1]), weights=weights)
+    spec = replace(spec, sources=sources, targets=targets, weights=weights)
     return spec, replace(term.data, points=points)
 
 

@@ -16,7 +16,7 @@ from femops.operators.execution.backend import Step, Transfer
 from femops.operators.execution.host import backend_of
 from femops.operators.execution.modes import ElementModes, looks_stretched, modes_of
 from femops.operators.execution.ranks import compiled_steps
-from femops.operators.execution.specs import mode_spec, product_spec
+from femops.operators.execution.specs import mode_spec, transfer_spec
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans
 from femops.operators.integrals.constraints import FREE
@@ -123,7 +123,7 @@ def _elementwise(
 ) -> CompiledOperator:
     """Compile products of element dofs with a matrix in each direction, summed. Collective."""
     backend = backend_of(source)
-    work = product_spec(source, target, matrix, fine, dtype), Data(np.zeros((0, 0, 0, 1), dtype))
+    work = transfer_spec(source, target, matrix, fine, dtype), Data(np.zeros((0, 0, 0, 1), dtype))
     launch = backend.launch_products(source, target, work)
     sides = Arguments.of(source), Arguments.of(target)
     return compiled_steps(backend, [Step(1.0, launch, *sides, True)], sides, FREE, dtype)
