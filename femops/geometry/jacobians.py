@@ -115,18 +115,20 @@ def _look(mesh: Mesh) -> tuple[bool, int]:
 
 
 def _affine_simplices(mesh: Mesh) -> bool:
-    """True if all nodes are where the corners put them."""
+    """True if all simplices are affine."""
     if mesh.order == 1:
         return True
+    blocks = element_blocks(mesh.num_elements, mesh.coordinates.shape[1])
+    return all(_affine(mesh, mesh.coordinates[slice(*ends)], EXACT).all() for ends in blocks)
+
+
+def _affine(mesh: Mesh, x: Floats, tol: float) -> NDArray[np.bool_]:
+    """True (n,) for simplices whose nodes are where their corners put them."""
     places = simplices.nodes(mesh.cell, mesh.order)
     linear = np.column_stack([1.0 - places.sum(axis=1), places])
-    for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
-        x = mesh.coordinates[start:stop]
-        corners = x[:, : mesh.dim + 1]
-        gap = np.abs(linear @ corners - x).max(axis=1)
-        if not (gap <= EXACT * np.ptp(x, axis=1) + _ROUND_OFF * np.abs(x).max(axis=1)).all():
-            return False
-    return True
+    gap = np.abs(linear @ x[:, : mesh.dim + 1] - x).max(axis=1)
+    most = tol * np.ptp(x, axis=1) + _ROUND_OFF * np.abs(x).max(axis=1)
+    return np.asarray((gap <= most).all(axis=1))
 
 
 def oriented(jacobian: Floats, cell: Cell) -> Floats:
@@ -493,8 +495,9 @@ def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int
     """Class (ne,) of each element of a mesh or of this rank: affine, multilinear or curved.
 
     An element is multilinear if the multilinear part of its map gives the positions of all nodes.
-    It is affine if the affine part does. Positions may differ by ``tol`` times the size of the
-    element plus the round-off of its coordinates. In a thin direction the size is the thickness.
+    It is affine if the affine part does. Triangles and tetrahedra are affine or curved. Positions
+    may differ by ``tol`` times the size of the element plus the round-off of its coordinates. In a
+    thin direction the size is the thickness.
 
     Parameters
     ----------
@@ -509,7 +512,12 @@ def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int
     mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
     result = np.empty(mesh.num_elements, dtype=np.int8)
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
-        result[start:stop] = _classify(mesh.coordinates[start:stop], mesh.order, mesh.dim, tol)
+        x = mesh.coordinates[start:stop]
+        if mesh.cell.simplex:
+            affine = _affine(mesh, x, tol)
+            result[start:stop] = np.where(affine, ElementClass.AFFINE, ElementClass.CURVED)
+        else:
+            result[start:stop] = _classify(x, mesh.order, mesh.dim, tol)
     return result
 
 
