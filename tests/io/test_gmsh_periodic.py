@@ -246,6 +246,10 @@ def test_sides_without_pairs_match_once_and_one_to_one(tmp_path):
     assert mesh.topology.num_entities == ring.topology.num_entities
     with pytest.raises(femops.errors.MeshError, match="side 2 of dimension 1 comes twice"):
         femops.read_mesh(glued(tmp_path, nodes, cells + lines, *twice, matrix=matrix))
+    for value in (1e308, -1e200, "nan", "inf"):
+        bad = [value] * 16
+        with pytest.raises(femops.errors.MeshError, match="does not list which nodes of the peri"):
+            femops.read_mesh(glued(tmp_path, nodes, cells + lines, *once, matrix=bad))
     # two vertices of a flat element have the same image, within the tolerance
     nodes[10] = (0, 1 + 1e-7, 0)
     few = lines[:3]
