@@ -23,7 +23,7 @@ class Link:
 
     dim: int  # dimension of the sides
     entities: tuple[int, int]  # gmsh's numbers of the side and of the other side
-    # shape (4, 4): map from the other side to the side. None if the file has none, or an absurd one.
+    # shape (4, 4): map from the other side to the side. None if the file has no sane one.
     affine: NDArray[np.float64] | None
     # shape (n, 2) int64: numbers of two nodes to glue, the side's node first. Empty if Gmsh
     # meshed the two sides independently, as it does for transfinite sides.
