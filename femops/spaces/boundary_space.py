@@ -19,13 +19,16 @@ from femops.geometry.boundary import (
     face_digits,
     nodes_inwards,
 )
+from femops.geometry.boundary import (
+    behind_faces as behind_nodes,
+)
 from femops.numbering import distinct, local_nodes
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.hanging import behind_faces, on_faces
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.exclusive import Derived
-from femops_meshes.mesh import Mesh, check_cubes
+from femops_meshes.mesh import Mesh
 
 _faces = Derived[Mesh, BoundaryFaces](weak=True)
 
@@ -79,10 +82,9 @@ class BoundarySpace(FaceSpace):
         volume, faces = self.volume, self.domain
         cell = volume.mesh.cell
         if cell.simplex:
-            found = np.empty((faces.num_elements, self.element.size), dtype=np.int64)
             if self.have_slopes:
-                found[...] = np.arange(self.element.size)
-                return found
+                return behind_nodes(self.element, faces.codes)
+            found = np.empty((faces.num_elements, self.element.size), dtype=np.int64)
             for code in cell.face_codes:
                 found[faces.codes == code] = cell.closed_lattice(code, volume.order)
             return found
@@ -101,8 +103,6 @@ class BoundarySpace(FaceSpace):
 
     def with_slopes(self, slopes: bool) -> BoundarySpace:
         """Return the functions on the faces with or without derivatives; see `boundary_space`."""
-        if slopes:  # forms ask for them once they know their derivatives
-            _check_simplices(self.volume)
         return boundary_space(self.volume, self.domain.attributes, slopes=slopes)
 
 
@@ -114,8 +114,6 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
     if not isinstance(space, Space):
         raise SpaceError(f"boundary integrals need a Space, got {space!r}: take one of its spaces")
     mesh, slopes = space.distributed or space.mesh, slopes or not space.has_ends
-    if not space.has_ends:
-        _check_simplices(space)
     asked = asked_attributes(attributes, mesh.boundary_names)
     chosen = None if asked is None else tuple(boundary_attributes(mesh, asked).tolist())
     faces = _faces.get(space.mesh, lambda: BoundaryFaces(mesh, chosen), chosen)
@@ -125,12 +123,6 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
         slopes = bool(space.comm.max(int(are_inner(mesh)[numbers].any())))
     made = partial(BoundarySpace, space, faces, slopes=slopes)
     return _spaces.get(space, made, chosen, slopes)
-
-
-def _check_simplices(volume: Space) -> None:
-    """Raise on triangles and tetrahedra, whose functions have no derivatives on faces yet."""
-    what = "an integral over faces with derivatives or functions of L2"
-    check_cubes(volume.mesh, what, SpaceError)
 
 
 def end_of(basis: Basis1D) -> NDArray[np.float64]:

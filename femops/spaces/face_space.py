@@ -122,12 +122,12 @@ class FaceSpace(DomainSpace, ABC):
 def _behind(volume: Space, slopes: bool) -> Element:
     """Element of the functions on faces; the dofs on a face are shared by the element's others."""
     cell = volume.mesh.cell
-    if slopes:
-        return volume.element
-    if cell.simplex:
+    if cell.simplex and not slopes:
         if cell.face.simplex:
             return SimplexElement(cell.face, volume.order, closed=True)
         return TensorElement((Basis1D("gll", volume.order),) * (cell.dim - 1), (True,))
+    if slopes:
+        return volume.element
     if volume.dim == 1:
         return TensorElement((Basis1D("gauss", 0),), (False,))
     return TensorElement(volume.tensor.bases[:-1], (True,) * (volume.dim - 1))

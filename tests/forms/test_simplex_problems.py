@@ -5,7 +5,6 @@ import pytest
 from scipy.sparse.linalg import spsolve
 
 import femops
-from femops.errors import SpaceError
 from support.cases.simplex_meshes import SIMPLEX_MESHES, renumbered
 
 NAMES = ["curved triangles", "tetrahedra", "curved tetrahedra"]
@@ -27,8 +26,6 @@ def test_boundary_forms_and_functionals(name):
     np.testing.assert_allclose(
         F.jacobian(2 * one) @ x, 12 * (femops.boundary_mass(V) @ x), atol=1e-13
     )
-    with pytest.raises(SpaceError, match=r"with derivatives .* does not take t"):
-        femops.form(lambda u, n: {"value": u.grad @ n}, V, boundary="all")
 
 
 @pytest.mark.parametrize("name", NAMES)

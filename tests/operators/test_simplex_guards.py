@@ -16,8 +16,7 @@ class Case:
 
     def __init__(self, mesh):
         self.mesh = mesh
-        self.V, self.L = femops.H1(mesh, 2), femops.L2(mesh, 1)
-        self.W = femops.L2(mesh, 1, ncomp=mesh.dim)
+        self.V = femops.H1(mesh, 2)
         self.u = self.V.zeros()
         self.A = femops.diffusion(self.V) + femops.mass(self.V)
         self.equation = self.A, lambda V: femops.load(V, 1.0)
@@ -39,7 +38,6 @@ def looped(case):
     return [*femops.adapt.loop(problem, case.mesh, 1e-3)]
 
 
-WITH_FACES = "an integral over faces "
 REFUSED = {
     "gas dynamics": (
         lambda c: femops.hydro.Lagrangian(femops.hydro.problem("sedov"), c.mesh),
@@ -63,19 +61,6 @@ REFUSED = {
     "lines": (lambda c: femops.multigrid(c.A, relaxation="lines"), SolverError),
     "patches": (lambda c: femops.multigrid(c.A, relaxation="patches"), SolverError),
     "elements": (lambda c: femops.multigrid(c.A, relaxation="elements"), SolverError),
-    "interior penalty": (lambda c: femops.interior_penalty(c.L), SpaceError),
-    "elastic": (lambda c: femops.elastic_interior_penalty(c.W), SpaceError),
-    "upwind": (lambda c: femops.upwind_convection(c.L, (1.0,) * c.mesh.dim), SpaceError),
-    "inner faces": (
-        lambda c: femops.functional(lambda u: u.jump**2, c.L, faces="interior"),
-        SpaceError,
-    ),
-    "weak values": (lambda c: femops.dirichlet_load(c.V, 1.0), SpaceError),
-    "boundary of L2": (lambda c: femops.boundary_mass(c.L), SpaceError),
-    "normal derivatives": (
-        lambda c: femops.form(lambda u, n: {"value": u.grad @ n}, c.V, boundary="all"),
-        SpaceError,
-    ),
     "values at points": (at_points, OperatorError),
     "1-D functions": (lambda c: c.V.basis, SpaceError),
     "a grid of points": (

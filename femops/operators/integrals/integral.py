@@ -152,10 +152,9 @@ class Integral:
     def of_values(self) -> Integral:
         """Copy of a form on faces without derivatives on spaces of values only; else the form."""
         step, domain = self.qfunction, self.domain
-        if not domain.has_normals:
+        if not domain.has_normals or step.trace.has_slopes:
             return self
-        slopes = step.trace.has_slopes
-        fields, tests = self.fields.with_slopes(slopes), self.tests.with_slopes(slopes)
+        fields, tests = self.fields.with_slopes(False), self.tests.with_slopes(False)
         if fields.have_slopes or tests.have_slopes:  # a basis without nodes on the face
             return self
         kept = LinearQFunction(step.trace.of_values)
