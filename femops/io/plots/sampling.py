@@ -104,10 +104,8 @@ class Sampler:
         cell = self.mesh.cell
         looks = np.zeros(len(cell.entities))
         for code in cell.face_codes:
-            first, second, third = cell.on_face(
-                code, np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-            )
-            looks[code] = np.cross(second - first, third - first) @ cell.normal(code)
+            first, second, third = cell.corners[list(cell.entities[code][1])]
+            looks[code] = np.cross(second - first, third - first) @ (first - cell.center[0])
         signs = determinants(jacobians(self.mesh.coordinates[faces[:, 0]], cell.center))[:, 0]
         return np.asarray(looks[faces[:, 1]] * signs < 0)
 
