@@ -70,6 +70,30 @@ def test_by_loads_and_boundary_values(name):
         assert found[by] @ step == pytest.approx((ends[0] - ends[1]) / (2 * STEP), rel=1e-6)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_goals_on_the_boundary(name):
+    mesh = SIMPLEX_MESHES[name]()
+    V, K = femops.H1(mesh, 2), femops.H1(mesh, 1)
+    u, kappa = (W.interpolate(lambda x: 1 + x[0] ** 2) for W in (V, K))
+    step = np.random.default_rng(0).standard_normal(K.size)
+
+    def flux(u, kappa, n):
+        return kappa**2 * (u.grad @ n) ** 2 + u * n[0]
+
+    def goal(t, space=V):
+        field = femops.GridFunction(femops.H1(space.mesh, 1), kappa + t * step)
+        return femops.functional(flux, space, boundary="all", kappa=field)
+
+    found = femops.gradient(goal(0.0), u=u, wrt="kappa")["kappa"] @ step
+    due = (goal(STEP)(u) - goal(-STEP)(u)) / (2 * STEP)
+    assert found == pytest.approx(due, rel=1e-6)
+    by_nodes = femops.gradient(goal(0.0), u=u, wrt="mesh")
+    X = by_nodes.spaces["mesh"]
+    moved = X.interpolate(lambda x: 0.5 * np.sin(2 * x[::-1] + x[:1]))
+    ends = [goal(0.0, femops.H1(femops.adjoint.moved(X, t * moved), 2))(u) for t in (STEP, -STEP)]
+    assert by_nodes["mesh"] @ moved == pytest.approx((ends[0] - ends[1]) / (2 * STEP), rel=1e-6)
+
+
 def test_a_rule_too_coarse_for_the_control():
     mesh = SIMPLEX_MESHES["triangles"]()
     V, K = femops.H1(mesh, 1), femops.L2(mesh, 4)
