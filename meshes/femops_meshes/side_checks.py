@@ -29,6 +29,8 @@ def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
     why = (
         "a point has no sides, so leave it out"
         if mesh.dim == 1
+        else "leave both sides out"
+        if mesh.cell.simplex
         else "list each side once, with its corners in the order that faces outwards (in 2-D the "
         "domain is to the left of the edge), or leave both out"
     )
@@ -48,6 +50,8 @@ def _unclear(mesh: Mesh) -> Ints:
     sides = topology.entity[topology.faces[number[two]], topology.face_codes[number[two]]]
     two = two[sides[:, 0] == sides[:, 1]]
     faces, codes = topology.faces[number[two]], topology.face_codes[number[two]]
+    if mesh.cell.simplex:  # the order of corners tells nothing
+        return np.asarray(two[_torn(mesh, two, faces)])
     out = looks_out(mesh.elements, mesh.boundary[two], faces, codes)
     _, place, times = np.unique(
         topology.boundary_faces[two], axis=0, return_inverse=True, return_counts=True
@@ -59,7 +63,7 @@ def _unclear(mesh: Mesh) -> Ints:
 
 
 def _corners(dim: int, order: int) -> Ints:
-    """Lexicographic numbers (2**dim,) of the corners among an element's nodes."""
+    """Numbers (2**dim,) of the corners among the nodes of a square or cube."""
     nodes = np.zeros(1, dtype=np.int64)
     for d in range(dim):
         nodes = (np.array([0, order])[:, None] * (order + 1) ** d + nodes).ravel()
@@ -68,7 +72,8 @@ def _corners(dim: int, order: int) -> Ints:
 
 def _torn(mesh: Mesh, entries: Ints, faces: Ints) -> Flags:
     """True where an entry's corners have different positions in its two elements."""
-    sides, nodes = [], _corners(mesh.dim, mesh.order)
+    simplex = mesh.cell.simplex
+    sides, nodes = [], np.arange(mesh.dim + 1) if simplex else _corners(mesh.dim, mesh.order)
     for side in (0, 1):
         rows = mesh.elements[faces[:, side]]
         local = (rows[:, None, :] == mesh.boundary[entries][:, :, None]).argmax(axis=2)
