@@ -306,25 +306,8 @@ def _to_parts(name: str, p: int) -> tuple[Floats, Floats]:
     for _ in range(shape.dim):
         linear = np.asarray(np.kron(line, linear))
     targets = (linear @ shape.middles[shape.parts]).reshape(-1, shape.dim)
-    return linear, _interpolation(name, p, targets)
-
-
-def _interpolation(name: str, p: int, targets: Floats) -> Floats:
-    """Matrix from values at the nodes of an element to those at points (n, dim) in it."""
-    shape = SHAPES[name]
     matrix = np.linalg.solve(shape.basis(p, shape.nodes(p)).T, shape.basis(p, targets).T).T
-    return np.asarray(matrix, dtype=np.float64)
-
-
-@cache
-def _to_nodes(name: str, p: int) -> Floats:
-    """Interpolation from Gmsh's nodes of a simplex to ours; nodes of both stay bit by bit."""
-    ours, theirs = simplices.nodes(_CELLS[name], p), SHAPES[name].nodes(p)
-    matrix = _interpolation(name, p, ours)
-    same = np.abs(ours[:, np.newaxis] - theirs).max(axis=2) < 1e-12
-    rows = same.any(axis=1)
-    matrix[rows] = same[rows]
-    return matrix
+    return linear, np.asarray(matrix, dtype=np.float64)
 
 
 @final
@@ -605,7 +588,8 @@ def _geometry(points: Floats, nodes: Ints, shape: str, degree: int) -> tuple[Int
         )
     lattice = np.ascontiguousarray(lattice[..., :dim])
     if cell.simplex:
-        coordinates = lattice if degree == 1 else _to_nodes(shape, degree) @ lattice
+        to_ours = simplices.from_points(cell, degree, SHAPES[shape].nodes(degree))
+        coordinates = to_ours @ lattice
         return simplices.ascending(nodes[:, : dim + 1], coordinates)
     to_gll = lagrange_matrix(equispaced(degree + 1), gauss_lobatto(degree + 1)[0])
     coordinates = tensor_apply([to_gll] * dim, lattice)
