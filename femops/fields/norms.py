@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D
+from femops.basis import Rule as AnyRule
+from femops.basis import rule_of
 from femops.errors import SpaceError
 from femops.fields.reproducible import rounded_sum
 from femops.geometry.boundary import BoundaryGeometry, asked_attributes
@@ -26,7 +27,7 @@ from femops.spaces.functions import Function, columns, evaluate_any, parts_of, p
 from femops_common.arguments import checked, type_name
 
 Floats = NDArray[np.float64]
-Rule = int | Quadrature1D | None
+Rule = int | AnyRule | None
 
 # Number of float64 parts into which any realistic exact sum of float64 can be split.
 _PARTS = 8
@@ -77,10 +78,13 @@ def integrate(
     >>> round(femops.integrate(V, u), 12), round(femops.integrate(V, u, boundary="all"), 12)
     (1.0, 4.0)
     """
-    rule, components = _rule(space, quadrature, space.order), _component_shape(space)
-    geometry: DomainGeometry = Geometry(space.mesh, rule)
-    if boundary is not None:
+    components = _component_shape(space)
+    geometry: DomainGeometry
+    if boundary is None:
+        geometry = Geometry(space.mesh, _rule(space, quadrature, space.order))
+    else:
         chosen = asked_attributes(boundary, space.mesh.boundary_names)
+        rule = _rule(space, quadrature, space.order, on_faces=True)
         geometry = BoundaryGeometry(space.distributed or space.mesh, rule, chosen)
     tables, shape = None, components
     if isinstance(u, np.ndarray) and u.ndim > 0:
@@ -229,20 +233,22 @@ def h1_error(
     )
 
 
-def _error_rule(space: Space, quadrature: Rule) -> Quadrature1D:
+def _error_rule(space: Space, quadrature: Rule) -> AnyRule:
     return space.quadrature(space.order + 3 if quadrature is None else quadrature)
 
 
-def _rule(space: Space, quadrature: Rule, degree: int) -> Quadrature1D:
+def _rule(space: Space, quadrature: Rule, degree: int, *, on_faces: bool = False) -> AnyRule:
     """Return the user's rule, or a rule that is exact for polynomials of `degree` times det J.
 
     In each direction det J has at most degree dim * g - 1. n Gauss points are exact for degree 2n -
     1.
     """
-    if quadrature is not None:
-        return space.quadrature(quadrature)
-    enough = (degree + space.dim * space.mesh.order) // 2 + 1
-    return space.quadrature(max(enough, space.order + 2))
+    cell, count = space.mesh.cell, quadrature
+    if count is None:
+        count = max((degree + space.dim * space.mesh.order) // 2 + 1, space.order + 2)
+    if not (cell.simplex and on_faces):
+        return space.quadrature(count)
+    return count if isinstance(count, AnyRule) else rule_of(cell.face, count)
 
 
 def _component_shape(space: Space) -> tuple[int, ...]:
@@ -272,7 +278,7 @@ def _check_no_field(space: Space, exact: Any) -> None:
 
 
 def _errors(
-    space: Space, u: Any, exact: Function, rule: Quadrature1D
+    space: Space, u: Any, exact: Function, rule: AnyRule
 ) -> Iterator[tuple[GeometryBlock, Floats]]:
     _check_no_field(space, exact)
     l_vec = space.l_vec(u)
@@ -282,7 +288,7 @@ def _errors(
 
 
 def _gradient_errors(
-    space: Space, u: Any, exact_gradient: Function, rule: Quadrature1D
+    space: Space, u: Any, exact_gradient: Function, rule: AnyRule
 ) -> Iterator[tuple[GeometryBlock, Floats]]:
     shape = (*_component_shape(space), space.dim)
     nodal = space.restriction.of(space.l_vec(u))

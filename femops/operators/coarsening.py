@@ -12,7 +12,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import grid_rule
 from femops.geometry.domain import element_blocks
-from femops.numbering import local_nodes, ternary_codes
 from femops.operators.execution.host import backend_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
@@ -45,6 +44,7 @@ def coarse_operator(
     preserves their bounds and definiteness. States of residuals are interpolated to the space.
     """
     state, kind = _StateOn(A.space, space), np.dtype(dtype)
+    exact = exact or space.mesh.cell.simplex  # rules are no grids, between which one interpolates
     used = [
         (factor, term)
         for factor, term in A.summands
@@ -116,8 +116,9 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
     held[constraints.rows] = 1.0
     by_node = fine.l_vec(held).reshape(-1, fine.ncomp) > 0.0
     nodes_of = fine.restriction.entries
-    codes = [digits for _, digits in ternary_codes(fine.dim)]
-    entities = [local_nodes(digits, fine.order) for digits in codes]
+    cell = fine.mesh.cell
+    codes = range(len(cell.entities))
+    entities = [cell.lattice(code, fine.order) for code in codes]
     firsts = np.array([nodes[0] for nodes in entities if len(nodes)])  # one node of each entity
 
     def touched(ends: tuple[int, int]) -> NDArray[np.bool_]:
@@ -128,9 +129,9 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
     touching = np.flatnonzero(np.concatenate([np.zeros(0, dtype=bool), *parts]))
     constrained = nodes_of(by_node, touching)
     flags = np.zeros((len(touching), coarse.restriction.num_nodes, coarse.ncomp), dtype=bool)
-    for digits, nodes in zip(codes, entities, strict=True):
+    for code, nodes in zip(codes, entities, strict=True):
         every = constrained[:, nodes].all(axis=1, keepdims=True)
-        flags[:, local_nodes(digits, coarse.order)] = every
+        flags[:, cell.lattice(code, coarse.order)] = every
     on_coarse = coarse.restriction.marked(flags, touching)
     rows = np.flatnonzero(on_coarse[: coarse.ndofs])
     return replace(constraints, rows=rows, columns=rows)

@@ -11,6 +11,7 @@ from femops.operators.complex_operator import ComplexOperator, of_complex_rows
 from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
 from femops_common.arguments import checked
+from femops_meshes.mesh import check_cubes
 
 
 @checked(SolverError)
@@ -67,6 +68,7 @@ def low_order(A: Operator | ComplexOperator) -> csr_array:
         )
     if A.test_space is not space:
         raise SolverError(f"{A!r} maps between two spaces: low_order needs a square operator")
+    check_cubes(space.mesh, "femops.low_order", SolverError)
     if not isinstance(space, H1) or space.basis.family != "gll":
         raise SolverError(
             f"{space!r} has no nodes that neighbours share: low_order needs an H1 space of the "

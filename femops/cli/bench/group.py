@@ -83,6 +83,44 @@ def adaptive(
     return partial(run_adaptive, mesh, order, level, **often)
 
 
+SIMPLICES = columns(
+    "cells; p: order; form; with; elements; dofs; ms: seconds_median .4g 1e3; "
+    "MDoF/s: dofs_per_second .3g 1e-6; over SciPy: over_matrix .3g"
+)
+SIMPLEX_SOLVES = columns(
+    "cells; p: order; dofs; iterations; setup s: seconds_setup .3g; solve s: seconds_solve .3g"
+)
+
+
+@benchmark(
+    "triangles and tetrahedra",
+    ("Products", "rows", SIMPLICES),
+    ("Solves of Poisson's equation", "solves", SIMPLEX_SOLVES),
+)
+def simplices(
+    order: OrdersOption = "1,2,3,4",
+    cells: Annotated[Any, name_list("Of triangles, tetrahedra.")] = "tetrahedra",
+    form: Annotated[Any, name_list("Of mass, diffusion, elasticity.")] = (
+        "mass,diffusion,elasticity"
+    ),
+    dofs: DofsOption = None,
+    curved: Annotated[bool, typer.Option("--curved", help="Bent elements, of degree 2.")] = False,
+    threads: ThreadsOption = 1,
+    rounds: RoundsOption = 5,
+) -> Measure:
+    """Measure products on triangles and tetrahedra, beside the assembled matrix.
+
+    \b
+    Examples:
+      femops bench simplices --order 2,3
+      femops bench simplices --dofs 1e5 --cells triangles,tetrahedra --json
+    """
+    from femops.bench.simplices import run_simplices
+
+    often: dict[str, Any] = {"threads": threads or 1, "rounds": rounds}
+    return partial(run_simplices, cells, order, form, dofs=dofs, curved=curved, **often)
+
+
 _QUICK: dict[str, Any] = {"orders": (2, 4), "dofs": 1e5, "solves": {2: 2e4}}
 _QUICK |= {"rounds": 1, "seconds": 0.03}
 _SAVE = "Save the result there, by processor and date."
@@ -533,5 +571,5 @@ for _name, _what in PROBLEMS.items():
 app.command("all", cls=PlotCommand)(all_problems)
 for _command in (cg, solve, scaling, multivector, gemm, eigen, gpu):
     app.command(cls=PlotCommand)(_command)
-for _plain in (adaptive, faces, machine, compare, soak):
+for _plain in (adaptive, faces, simplices, machine, compare, soak):
     app.command()(_plain)

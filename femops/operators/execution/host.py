@@ -20,7 +20,7 @@ from femops.operators.assembly.diagonal import assemble_diagonal, terms_on_diago
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.execution.backend import Backend, Ints, Sizes, Step, TermWork, Transfer, Work
 from femops.operators.execution.ranks import compiled_steps
-from femops.operators.execution.specs import mode_spec, point_spec, product_spec
+from femops.operators.execution.specs import mode_spec, point_spec, transfer_spec
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans, vector_plans
 from femops.operators.integrals.constraints import FREE, Constraints
@@ -105,7 +105,7 @@ class HostBackend(Backend):
         dtype: np.dtype[Any],
     ) -> None:
         first, width = transfers[0][0], lane_width(dtype)
-        products = [(*each[:2], product_spec(*each, dtype)) for each in transfers]
+        products = [(*each[:2], transfer_spec(*each, dtype)) for each in transfers]
 
         def needed() -> list[Parts]:
             relaxed = [(V, V, mode_spec(V, vectors, dtype)) for V, vectors in modes()]
@@ -377,7 +377,8 @@ def product_sweep(source: Space, target: Space, work: Work) -> Sweep:
         width = data.points.shape[-1]
     else:  # products without factors; a separable kernel reads ones
         nbatch = -(-source.domain.num_elements // width)
-        ones = placed_array((nbatch, source.ncomp, width), spec.dtype)
+        factors = source.ncomp if isinstance(spec, SeparableSpec) else 1
+        ones = placed_array((nbatch, factors, width), spec.dtype)
         ones[:] = 1.0
         data = Data(np.zeros((nbatch, spec.target.num_nodes, 0, width), spec.dtype), ones)
     none: NDArray[np.int64] = np.empty(0, dtype=np.int64)

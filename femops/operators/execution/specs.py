@@ -141,6 +141,25 @@ def product_spec(
     return SeparableSpec(**given, mass=each, stiffness=each, value=True, gradient=False)
 
 
+def transfer_spec(
+    source: Space, target: Space, matrix: Floats, masked: Space, dtype: np.dtype[Any]
+) -> KernelSpec:
+    """As `product_spec`, on simplices with a matrix (target, source) of all dofs of an element."""
+    if not source.mesh.cell.simplex:
+        return product_spec(source, target, matrix, masked, dtype)
+    given = _between(source, target, dtype)
+    (one,), (two,), dim = given["sources"], given["targets"], given["dim"]
+    zeros = np.zeros((dim, *matrix.shape)), np.zeros((dim, len(matrix), len(matrix)))
+    tables = (
+        np.concatenate([[values], slopes])
+        for values, slopes in zip((matrix, np.eye(len(matrix))), zeros, strict=True)
+    )
+    sides = [replace(side, table=t) for side, t in zip((one, two), tables, strict=True)]
+    given |= {"sources": (sides[0],), "targets": (sides[1],)}
+    code = scaling(source.ncomp, QFunctionInputs(element=1))
+    return PointSpec(**given, qfunction=code, weights=np.ones(len(matrix)), d1d=np.empty((0, 0)))
+
+
 def mode_spec(space: Space, vectors: Floats, dtype: np.dtype[Any]) -> PointSpec:
     """Specification of products with `ElementModes` that have the given eigenvectors (n, n)."""
     n = len(vectors)
@@ -236,16 +255,16 @@ def _in_modes(term: KernelTerm) -> tuple[PointSpec, Data] | None:
     for table in made.values():
         table[np.abs(table) < 1e-14] = 0.0
     spec = point_spec(term)
-    volume = 1.0 / math.factorial(cell.dim)
-    sides = [[], []]
-    for found, given, among in zip(
-        sides, (term.fields, term.tests), (spec.sources, spec.targets), strict=True
-    ):
-        for space, side in zip(given.spaces.values(), among, strict=True):
-            found.append(replace(side, table=made[space]))
-    weights = np.full(len(change), volume)
+    sources, targets = (
+        tuple(
+            replace(side, table=made[space])
+            for space, side in zip(given.spaces.values(), among, strict=True)
+        )
+        for given, among in ((term.fields, spec.sources), (term.tests, spec.targets))
+    )
+    weights = np.full(len(change), 1.0 / math.factorial(cell.dim))
     points = np.zeros((len(term.data.elements), len(change), 0, term.width), term.dtype)
-    spec = replace(spec, sources=tuple(sides[0]), targets=tuple(sides[1]), weights=weights)
+    spec = replace(spec, sources=sources, targets=targets, weights=weights)
     return spec, replace(term.data, points=points)
 
 

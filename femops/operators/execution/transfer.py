@@ -16,7 +16,7 @@ from femops.operators.execution.backend import Step, Transfer
 from femops.operators.execution.host import backend_of
 from femops.operators.execution.modes import ElementModes, looks_stretched, modes_of
 from femops.operators.execution.ranks import compiled_steps
-from femops.operators.execution.specs import mode_spec, product_spec
+from femops.operators.execution.specs import mode_spec, transfer_spec
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans
 from femops.operators.integrals.constraints import FREE
@@ -33,8 +33,11 @@ _PLANNED_AHEAD = 200_000  # dofs of a problem that pays for another thread
 def interpolation_matrix(coarse: Space, fine: Space) -> NDArray[np.float64]:
     """1-D matrix (fine.p1d, coarse.p1d) that interpolates coarse coefficients to fine ones.
 
-    The order of the fine space must be at least that of the coarse space.
+    On simplices it is one of the whole element. The order of the fine space must be at least that
+    of the coarse space.
     """
+    if fine.mesh.cell.simplex:
+        return coarse.element.weights_at(np.asarray(fine.element.nodes))
     at_nodes = coarse.basis.interpolation(fine.basis.nodes)
     return np.asarray(fine.basis.from_nodal @ at_nodes)
 
@@ -85,7 +88,8 @@ def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
 
     def modes() -> list[tuple[Space, NDArray[np.float64]]]:
         relaxed = [space for space in spaces if space.order > 1]
-        if not (relaxed and isinstance(first, H1) and looks_stretched(first.mesh)):
+        cubes = isinstance(first, H1) and not first.mesh.cell.simplex
+        if not (relaxed and cubes and looks_stretched(first.mesh)):
             return []  # levels will hardly relax by elements
         return [(space, modes_of(space.basis)[1]) for space in relaxed]
 
@@ -119,7 +123,7 @@ def _elementwise(
 ) -> CompiledOperator:
     """Compile products of element dofs with a matrix in each direction, summed. Collective."""
     backend = backend_of(source)
-    work = product_spec(source, target, matrix, fine, dtype), Data(np.zeros((0, 0, 0, 1), dtype))
+    work = transfer_spec(source, target, matrix, fine, dtype), Data(np.zeros((0, 0, 0, 1), dtype))
     launch = backend.launch_products(source, target, work)
     sides = Arguments.of(source), Arguments.of(target)
     return compiled_steps(backend, [Step(1.0, launch, *sides, True)], sides, FREE, dtype)

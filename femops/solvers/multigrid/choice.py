@@ -145,7 +145,8 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
         return Choice("points", "as asked")
     obstacle = _obstacle(M)
     if asked is not None:
-        if obstacle and asked != "elements":
+        simplex = M.operator.space.mesh.cell.simplex
+        if obstacle and (asked != "direct" if simplex else asked != "elements"):
             raise SolverError(f"relaxation={asked!r} {obstacle}: leave it out")
         return _forced(M, asked)
     return _measured_choice(M, obstacle)
@@ -153,6 +154,8 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
 
 def _measured_choice(M: Changeable, obstacle: str) -> Choice:
     """Measure points or elements and take the quicker. Try others where that one is slow."""
+    if M.operator.space.mesh.cell.simplex:
+        return _on_simplices(M)
     first: Relaxation = "points"
     enough, ratio, space = "they suffice", _stretching(M), M.operator.space
     stretched, scalar = ratio >= _STRETCHED, space.ncomp == 1 and isinstance(space, H1)
@@ -180,6 +183,26 @@ def _measured_choice(M: Changeable, obstacle: str) -> Choice:
     return _settled(M, best, factors[best], _compared(factors), "; ".join(failed), untried=untried)
 
 
+def _on_simplices(M: Changeable) -> Choice:
+    """Relax by points, or factor the matrix of a small problem where that takes many iterations."""
+    space = M.operator.space
+    factors: dict[Relaxation, float] = {"points": _factor(M, 0, _TRIAL)}
+    if factors["points"] > _CLEAR:
+        factors["points"] = _factor(M, 0)
+    failed = list[str]()
+    small = space.global_size <= _FACTORED[space.dim] and space.comm.size == 1
+    if iterations(factors["points"]) > _SMALL and small:
+        failed += _try(M, factors, ("direct",))
+    best = _best(M, factors)
+    reached, why = factors[best], _compared(factors)
+    if best == "points" and reached < _MANY and not failed:
+        return Choice(best, "they suffice")
+    return _settled(M, best, reached, why, "; ".join(failed), untried=not small)
+
+
+_FACTORED = {2: 200_000, 3: 20_000}  # most dofs on simplices of which factors are tried
+
+
 def _stretching(M: Changeable) -> float:
     """Largest ratio of an element's couplings. 1 if elements would not serve. Collective."""
     space = M.operator.space
@@ -201,6 +224,8 @@ def _obstacle(M: Changeable) -> str:
         return "is not possible on a device"
     if not isinstance(space, H1):
         return "needs an H1 space"
+    if space.mesh.cell.simplex:
+        return f"is not done for {space.mesh.cell.plural} yet"
     if space.comm.size > 1 and space.global_size > _ON_RANKS:
         return f"is possible up to {_ON_RANKS:,} dofs on several ranks"
     return ""
@@ -330,7 +355,7 @@ def _settled(
         return Choice(relaxation, reason)
     many = f"a solve to 1e-9 is expected to take {iterations(reached)} iterations or more"
     text = f"multigrid is slow: {many}" if reached < 1.0 else "cycles of multigrid diverge"
-    nodal = M.operator.space.basis.family == "gll"  # as factors and `femops.low_order` need
+    nodal = M.operator.space.at_gll_nodes  # as factors and `femops.low_order` need
     cure = f"try {M.higher}" if M.higher else "solve with another preconditioner"
     if untried and nodal:
         cure = "relaxation='direct' factors the matrix, which takes time and memory"
@@ -383,7 +408,7 @@ def _by_elements(M: Changeable) -> Hierarchy:
 def _factors(M: Changeable) -> Hierarchy:
     """Make a cycle that is a direct solver with A's matrix."""
     space = M.operator.space
-    if space.basis.family != "gll":
+    if not space.at_gll_nodes:
         raise SolverError("factors need a nodal basis")
     return build(M.operator, M.degree, M.asked, Coarsest(space.order, meshes=False))
 

@@ -48,6 +48,7 @@ from femops.spaces.h1_l2 import H1, L2
 from femops_kernels.cpu.freed_memory import give_back
 from femops_kernels.exclusive import Derived
 from femops_meshes.coarsening import Coarsening
+from femops_meshes.mesh import check_cubes
 
 Array = NDArray[Any]
 
@@ -261,7 +262,7 @@ def _half(space: Space) -> H1:
 
 def _nodal(space: Space) -> H1:
     """Return the space if it is H1 with Gauss-Lobatto nodes, else make that space of its order."""
-    nodal = isinstance(space, H1) and space.basis.family == "gll"
+    nodal = isinstance(space, H1) and space.at_gll_nodes
     return space if nodal else _like(space, space.order)  # type: ignore[return-value]
 
 
@@ -271,6 +272,7 @@ def _broken(A: Operator) -> Space:
     The other space is taken if the basis of A is not nodal, or if faces are stiff. Collective.
     """
     space: Space = A.space
+    check_cubes(space.mesh, "multigrid of a discontinuous space", SolverError)
     if space.basis.family == "gll" or (space.basis.is_nodal and not _stiff_faces(A)):
         return space
 

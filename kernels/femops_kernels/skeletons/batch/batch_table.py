@@ -1,8 +1,8 @@
 """One batch of elements whose functions are no products: by tables at the quadrature points.
 
 A table has a row for each value or derivative at a point, and a column for each function. It is
-cut into tiles of some rows, whose sums stay in registers while a number of an element is loaded once
-for all of them. A tile is stored column by column. Rows of zeros complete the last tile.
+cut into tiles of some rows, whose sums stay in registers, so that a number of an element is loaded
+once for all of them. A tile is stored column by column. Rows of zeros complete the last tile.
 
 Work arrays, in lane vectors: ``nodes`` of one component, ``into`` (NCOMP_IN, kinds, POINTS) and
 ``out`` (NCOMP_OUT, kinds, POINTS), padded alike. Kinds are the value, if the q-function has it,

@@ -1,0 +1,27 @@
+"""Rows of the benchmark of triangles and tetrahedra."""
+
+from __future__ import annotations
+
+import pytest
+
+from femops.bench.simplices import MATRIX, run_simplices
+from femops.errors import OperatorError
+
+
+def test_products_stand_beside_those_of_the_matrix() -> None:
+    result = run_simplices(
+        ("triangles",), (2,), ("diffusion", "elasticity"), dofs=500, rounds=1, seconds=0.0
+    )
+    assert [row["with"] for row in result["rows"]] == ["partial", "full", MATRIX] * 2
+    assert result["rows"][2]["over_matrix"] == 1.0
+    for row in result["rows"]:
+        assert row["dofs"] / row["seconds_median"] == pytest.approx(row["dofs_per_second"])
+    assert all(row["iterations"] < 12 for row in result["solves"])
+    bent = run_simplices(orders=(1,), dofs=100, curved=True, rounds=1, seconds=0.0)
+    assert len(bent["rows"]) == 9
+
+
+@pytest.mark.parametrize("wrong", [{"cells": ("prisms",)}, {"forms": ("curl",)}, {"orders": ()}])
+def test_what_is_not_measured_is_refused(wrong: dict[str, tuple[str, ...]]) -> None:
+    with pytest.raises(OperatorError):
+        run_simplices(**wrong)  # type: ignore[arg-type]
