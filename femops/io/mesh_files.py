@@ -24,11 +24,11 @@ from femops_meshes.formats.mfem_reader import MixedMesh, read_mixed
 from femops_meshes.formats.scanner import printable
 from femops_meshes.names import names_of
 
-_CURE = "the path of a mesh file, a meshio.Mesh, or gmsh.model"
+_CURE = "the path of a mesh file, a meshio.Mesh, gmsh.model, or a mesh of Netgen or NGSolve"
 MeshSource = Annotated[
     Any, Kind(lambda x: isinstance(x, str | os.PathLike) or is_mesh_object(x), _CURE)
 ]
-"""Path of a mesh file, or a mesh of meshio or of Gmsh's Python interface."""
+"""Path of a mesh file, or a mesh of meshio, Gmsh, Netgen or NGSolve."""
 
 
 @overload

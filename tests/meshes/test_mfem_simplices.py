@@ -232,6 +232,7 @@ def test_nodes_that_are_refused(old, new, message):
         read_mfem(NODES[2].replace(old, new))
 
 
+@pytest.mark.filterwarnings("ignore:.*halved:UserWarning")
 def test_samples_of_mfem():
     """Volumes by MFEM itself, by a rule that is exact: its own are not on curved elements."""
     spec = importlib.util.find_spec("mfem")

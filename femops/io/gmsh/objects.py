@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.io.gmsh.file import Cells, GmshArrays, arrays_of, read_arrays
+from femops.io.gmsh.netgen import is_netgen, netgen_arrays
 from femops.io.gmsh.nodes import KINDS
 from femops_meshes import MeshError, MeshFormatError
 from femops_meshes.formats.mfem_reader import MixedMesh
@@ -49,8 +50,8 @@ _ORDERS = {
 
 
 def is_mesh_object(source: Any) -> bool:
-    """True for a ``meshio.Mesh`` and for ``gmsh.model``."""
-    return _of_meshio(source) or _of_gmsh(source)
+    """True for a ``meshio.Mesh``, ``gmsh.model``, and meshes of Netgen and NGSolve."""
+    return _of_meshio(source) or _of_gmsh(source) or is_netgen(source)
 
 
 def _of_meshio(source: Any) -> bool:
@@ -63,11 +64,13 @@ def _of_gmsh(source: Any) -> bool:
 
 
 def object_arrays(source: Any) -> tuple[GmshArrays, str]:
-    """Arrays of a ``meshio.Mesh`` or of ``gmsh.model``, and its name in errors.
+    """Arrays of a mesh of another library, and its name in errors.
 
-    Of a model these are the elements that ``gmsh.write`` saves: those in physical groups, if there
-    are groups.
+    Of ``gmsh.model`` these are the elements that ``gmsh.write`` saves: those in physical groups,
+    if there are groups.
     """
+    if is_netgen(source):
+        return netgen_arrays(source)
     if not _of_gmsh(source):
         try:
             return _meshio_arrays(source), "the meshio.Mesh"

@@ -497,8 +497,8 @@ def _checked_kinds(content: GmshArrays) -> tuple[str, int]:
     most = MOST_SIMPLEX_DEGREE if cell.simplex else max(ELEMENTS[cell.dim].values())
     if degrees[0] > most:
         raise MeshFormatError(
-            f"its {cell.plural} have degree {degrees[0]}: the highest degree is {most}, in Gmsh by "
-            f"SetOrder({most})"
+            f"its {cell.plural} have degree {degrees[0]}: the highest is {most}: give them that, "
+            f"in Gmsh by SetOrder({most})"
         )
     for kind, count in faces.items():
         if dim == 3 and _CELLS[kind.shape] is not cell.face:
