@@ -396,6 +396,9 @@ class Mesh:
                 "simplices() takes meshes of quadrilaterals or hexahedra that conform"
             )
         cell, degree = SIMPLICES[self.dim], checks.simplex_degree(self.order)
+        many = self.num_elements * math.factorial(self.dim)
+        what = f"splitting {self.num_elements} elements into {cell.plural}"
+        refinement.check_fits((many, cell.size(degree), self.dim), what, "take fewer")
         local, owner = refinement.pulled(self.elements, self.dim)
         numbers = np.take_along_axis(self.elements[owner], local, axis=1)
         order = np.argsort(numbers, axis=1)
@@ -895,6 +898,20 @@ def check_conforming(mesh: Any, what: str, error: type[Exception] = MeshArgument
             f"{what}: smaller elements of this mesh share part of a face or edge of a larger one; "
             "take a mesh whose elements are all split, by mesh.refine()"
         )
+
+
+Cells = Literal["segments", "quadrilaterals", "hexahedra", "triangles", "tetrahedra"]
+
+
+def wants_simplices(cells: Cells | None, dim: int) -> bool:
+    """True if cells are triangles or tetrahedra. Raise if there are no such cells in a dimension.
+
+    By default they are segments, quadrilaterals or hexahedra.
+    """
+    known = [kinds[dim].plural for kinds in (CUBES, SIMPLICES) if dim in kinds]
+    if cells is not None and cells not in known:
+        raise MeshArgumentError(f"cells are {cells!r}: in {dim}-D give {' or '.join(known)}")
+    return cells in known[1:]
 
 
 def check_cubes(mesh: Any, what: str, error: type[Exception] = MeshArgumentError) -> None:
