@@ -21,7 +21,7 @@ from femops.errors import SpaceError
 from femops.numbering import Flips, entity_offsets, first_touch, node_dofs
 from femops.parallel.comm import Array, Communicator
 from femops_meshes.partitioning.parts import Part
-from femops_meshes.topology.topology import Topology, entity_codes, entity_corners
+from femops_meshes.topology.topology import Topology
 
 Ints = NDArray[np.int64]
 
@@ -90,22 +90,23 @@ def _entities_between(
     """
     mesh, topology = part.mesh, part.mesh.topology
     entity = topology.carrying[0]
-    vertices = entity[:, entity_codes(mesh.dim, 0)]
+    cell = mesh.cell
+    vertices = entity[:, cell.codes(0)]
     near = np.flatnonzero((touched[mesh.elements] | touched[vertices]).any(axis=1))
     own, entity = topology.entity[near], entity[near]
     elements, vertices = mesh.elements[near], vertices[near]
-    offsets, width = entity_offsets(topology), 2 ** max(kinds)
+    offsets, sizes = entity_offsets(topology), [len(cell.corners_of(kind)) for kind in kinds]
     numbers, rows = [], []
-    for kind in kinds:
-        codes = list(entity_codes(mesh.dim, kind))
-        places = [entity_corners(mesh.dim, code) for code in codes]
+    for kind, size in zip(kinds, sizes, strict=True):
+        codes = list(cell.codes(kind))
+        places = [cell.entities[code][1] for code in codes]
         larger = (own[:, codes] != entity[:, codes]) | (kind == 0)
         corners = np.where(larger[..., np.newaxis], vertices[:, places], elements[:, places])
         inside = touched[corners].all(axis=-1)
         number, first = np.unique(entity[:, codes][inside], return_index=True)
         ascending = np.sort(corners[inside][first], axis=1)
         numbers.append(offsets[kind] + number)
-        missing = [(0, 0), (0, width - 2**kind)]
+        missing = [(0, 0), (0, max(sizes) - size)]
         rows.append(np.pad(ascending, missing, constant_values=-1))
     return np.concatenate(numbers), np.concatenate(rows)
 
@@ -134,7 +135,7 @@ class RankNumbering:
     """Dofs that a rank touches. `h1_rank_numbering` and `l2_rank_numbering` make it."""
 
     rank: int  # the rank
-    # shape (ne, (p + 1)**dim) int64: dof at each local node (lexicographic, x fastest) of the
+    # shape (ne, nodes) int64: dof at each local node (lexicographic, x fastest) of the
     # elements, by its number on the rank. Owned dofs come first, then ghosts.
     indices: Ints
     # shape (size + 1,) int64: rank r owns the global dofs offsets[r] to offsets[r + 1] - 1
@@ -194,7 +195,7 @@ def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     Ranks share no dofs.
     """
     _check_parts(part, p, 0, comm)
-    shape = part.mesh.num_elements, (p + 1) ** part.mesh.dim
+    shape = part.mesh.num_elements, part.mesh.cell.size(p)
     indices = np.arange(shape[0] * shape[1], dtype=np.int64).reshape(shape)
     return RankNumbering(
         part.rank, indices, _offsets(indices.size, comm), np.empty(0, dtype=np.int64)
@@ -267,7 +268,8 @@ def _add_ghosts(
     """Number the ghosts after the owned dofs. Return their global numbers."""
     entities, owner, first, order = theirs
     kinds = np.searchsorted(entity_offsets(topology), entities, side="right") - 1
-    sizes = (p - 1) ** kinds
+    inside = [topology.cell.inside(kind, p) for kind in range(topology.dim + 1)]
+    sizes = np.array(inside, dtype=np.int64)[kinds]
     local = np.cumsum(sizes) - sizes
     starts, seen = numbers
     starts[entities], seen[entities] = owned + local, order

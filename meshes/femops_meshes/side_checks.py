@@ -27,10 +27,10 @@ def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
         return
     names = ", ".join(map(str, bad[:_SHOWN])) + (", ..." if len(bad) > _SHOWN else "")
     why = (
-        "a point has no sides, so leave it out"
-        if mesh.dim == 1
-        else "leave both sides out"
+        "leave both out"
         if mesh.cell.simplex
+        else "a point has no sides, so leave it out"
+        if mesh.dim == 1
         else "list each side once, with its corners in the order that faces outwards (in 2-D the "
         "domain is to the left of the edge), or leave both out"
     )
@@ -62,18 +62,10 @@ def _unclear(mesh: Mesh) -> Ints:
     return result
 
 
-def _corners(dim: int, order: int) -> Ints:
-    """Numbers (2**dim,) of the corners among the nodes of a square or cube."""
-    nodes = np.zeros(1, dtype=np.int64)
-    for d in range(dim):
-        nodes = (np.array([0, order])[:, None] * (order + 1) ** d + nodes).ravel()
-    return nodes
-
-
 def _torn(mesh: Mesh, entries: Ints, faces: Ints) -> Flags:
     """True where an entry's corners have different positions in its two elements."""
-    simplex = mesh.cell.simplex
-    sides, nodes = [], np.arange(mesh.dim + 1) if simplex else _corners(mesh.dim, mesh.order)
+    sides, cell = [], mesh.cell
+    nodes = np.concatenate([cell.lattice(code, mesh.order) for code in cell.codes(0)])
     for side in (0, 1):
         rows = mesh.elements[faces[:, side]]
         local = (rows[:, None, :] == mesh.boundary[entries][:, :, None]).argmax(axis=2)

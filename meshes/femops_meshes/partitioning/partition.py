@@ -12,7 +12,7 @@ from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.metis import metis_owner
 from femops_meshes.partitioning.pieces import equal_pieces, weighted_pieces
-from femops_meshes.topology.entities import entity_codes
+from femops_meshes.topology.entities import Cell
 from femops_meshes.topology.topology import Topology, listed
 
 Floats = NDArray[np.float64]
@@ -53,6 +53,8 @@ class Partition:
         some of its entities, and the numbers of these entities.
     neighbours
         Shape (size,) int64: number of parts with which each part shares a vertex.
+    cell
+        Cell of the elements.
     """
 
     owner: Ints
@@ -63,6 +65,7 @@ class Partition:
     total_shared: Ints
     copies: Ints
     neighbours: Ints
+    cell: Cell
 
     @classmethod
     def of(
@@ -116,12 +119,14 @@ class Partition:
             total_shared,
             _counted_pairs(pairs, count),
             neighbours,
+            mesh.cell,
         )
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
         for array in vars(self).values():
-            array.setflags(write=False)
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
 
     @property
     def size(self) -> int:
@@ -152,11 +157,11 @@ class Partition:
 
     def owned_dofs(self, order: int) -> Ints:
         """Number (size,) of dofs of an H1 space of this order that belong to each part."""
-        return self.owned @ _dofs_inside(order, self.owned.shape[1])
+        return self.owned @ self._inside(order, self.owned.shape[1])
 
     def shared_dofs(self, order: int) -> Ints:
         """Number (size,) of dofs of an H1 space that each part shares with other parts."""
-        return self.shared @ _dofs_inside(order, self.shared.shape[1])
+        return self.shared @ self._inside(order, self.shared.shape[1])
 
     def exchange(self, order: int) -> tuple[int, int]:
         """Least traffic that sends all dofs of an H1 space to the parts that touch them.
@@ -167,8 +172,13 @@ class Partition:
             Number of messages, one from each owner of dofs to each other part that touches some of
             them, and number of dofs in all messages.
         """
-        numbers = self.copies[:, 2:] @ _dofs_inside(order, self.copies.shape[1] - 2)
+        numbers = self.copies[:, 2:] @ self._inside(order, self.copies.shape[1] - 2)
         return int(np.count_nonzero(numbers)), int(numbers.sum())
+
+    def _inside(self, order: int, kinds: int) -> Ints:
+        """Number of dofs inside an entity, for each of the first ``kinds`` dimensions."""
+        p = checks.whole(order, "order")
+        return np.array([self.cell.inside(kind, p) for kind in range(kinds)], dtype=np.int64)
 
     def __repr__(self) -> str:
         return (
@@ -280,7 +290,7 @@ def _incidence(topology: Topology, owner: Ints, size: int, kind: int) -> tuple[I
 
     Return the entities (n,) and the parts (n,).
     """
-    codes = list(entity_codes(topology.dim, kind))
+    codes = list(topology.cell.codes(kind))
     pairs = np.unique(topology.carrying[0][:, codes] * size + owner[:, None])
     return pairs // size, pairs % size
 
@@ -316,8 +326,3 @@ def _neighbours(vertices: Ints, parts: Ints, size: int) -> Ints:
         distance += 1
     distinct = np.unique(np.concatenate(pairs))
     return np.bincount(np.concatenate([distinct // size, distinct % size]), minlength=size)
-
-
-def _dofs_inside(order: int, kinds: int) -> Ints:
-    """Number of dofs inside an entity, for each of the first ``kinds`` dimensions."""
-    return (checks.whole(order, "order") - 1) ** np.arange(kinds, dtype=np.int64)

@@ -154,6 +154,10 @@ class Cell:
         """Codes of the entities of a dimension, ascending."""
         return tuple(code for code, (k, _) in enumerate(self.entities) if k == kind)
 
+    def corners_of(self, kind: int) -> tuple[int, ...]:
+        """Local corners of the first entity of a dimension."""
+        return self.entities[self.codes(kind)[0]][1]
+
     @property
     def face(self) -> "Cell":
         """Cell of the faces; a segment of a segment, whose faces are points."""
