@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.linalg import splu
 
 import femops
 from femops.io.gmsh.file import GmshArrays
@@ -533,6 +534,47 @@ def test_all_shapes_at_once(tmp_path):
         return
     mesh = femops.read_mesh(path, split=True)
     assert check_fit(mesh) == 1
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+@pytest.mark.parametrize("of_gmsh", [True, False])
+def test_errors_on_curved_triangles(tmp_path, order, of_gmsh):
+    """Poisson's equation on an ellipse: rates of order + 1 with coordinates of the same degree.
+
+    Gmsh bends the sides on the ellipse and moves inner nodes too little, which costs up to one.
+    """
+
+    def inside(x):
+        return 1 - x[0] ** 2 - x[1] ** 2 / 0.49
+
+    def exact(x):
+        return inside(x) * np.exp(x[0])
+
+    def load(x):
+        return np.exp(x[0]) * (2 + 4 * x[0] + 2 / 0.49 - inside(x))
+
+    def ellipse(n):
+        if of_gmsh:
+            return femops.read_mesh(made(tmp_path, DISC, order, 0.8 / n, KINDS[1])[0])
+        disc = femops.disc(n, order=order, cells="triangles")
+        return disc.mapped(lambda x: np.array([x[0], 0.7 * x[1]]))
+
+    errors, sizes = [], []
+    for n in (2, 4, 8):
+        V = femops.H1(ellipse(n), order)
+        A = femops.diffusion(V)
+        assert abs(A @ np.ones(V.size)).max() < 1e-12 * abs(A.diagonal()).max() * V.size
+        one = np.ones(V.size)
+        assert one @ (femops.mass(V) @ one) == pytest.approx(V.mesh.volume(), rel=1e-12)
+        x = V.dof_coordinates()[V.boundary_dofs()]
+        assert abs(inside(x.T)).max() < 1e-2 / 5 ** (order - 1)
+        K, free = A.assemble().tocsr(), np.setdiff1d(np.arange(V.size), V.boundary_dofs())
+        u = np.zeros(V.size)
+        u[free] = splu(K[free][:, free].tocsc()).solve(femops.load(V, load)[free])
+        errors.append(femops.l2_error(V, u, exact))
+        sizes.append(V.mesh.num_elements**-0.5)
+    rate = np.log(errors[1] / errors[2]) / np.log(sizes[1] / sizes[2])
+    assert order + (0.2 if of_gmsh else 0.8) < rate < order + 2, (rate, errors)
 
 
 _PERIODIC = """
