@@ -104,11 +104,12 @@ def read_mesh(
         Whether to order the elements along a Hilbert curve. `Mesh.file_elements` has the file's
         order. The mesh of a checkpoint keeps its own.
     split
-        False to take all elements as they are. True to split each triangle into three quadrilaterals, each tetrahedron into four
-        hexahedra and each prism into six. Then quadrilaterals are split into four and hexahedra
-        into eight, so that all fit together. Curved geometry (of Gmsh, not of MFEM), attributes,
-        names and periodic sides are kept. Exterior faces that the file does not list are listed.
-        A file without triangles, tetrahedra and prisms is not changed.
+        False to take all elements as they are. True to split each triangle into three
+        quadrilaterals, each tetrahedron into four hexahedra and each prism into six. Then
+        quadrilaterals are split into four and hexahedra into eight, so that all fit together.
+        Curved geometry (of Gmsh and Netgen, not of MFEM), attributes, names and periodic sides are
+        kept. Exterior faces that the file does not list are listed. A file without triangles,
+        tetrahedra and prisms is not changed.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that each get a part. The call is collective.
     method, reproducible

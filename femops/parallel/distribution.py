@@ -15,8 +15,9 @@ from femops.parallel.scattering import rank_groups, scattered, shares
 from femops_common.arguments import Degree, checked, type_name
 from femops_meshes import Mesh, MeshArgumentError, Part
 from femops_meshes.generators.grids import Grid
-from femops_meshes.mesh import Cells, PointMap, wants_simplices
+from femops_meshes.mesh import PointMap
 from femops_meshes.partitioning.partition import METHODS
+from femops_meshes.topology.entities import Cells, wants_simplices
 
 
 @overload

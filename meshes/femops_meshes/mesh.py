@@ -900,20 +900,6 @@ def check_conforming(mesh: Any, what: str, error: type[Exception] = MeshArgument
         )
 
 
-Cells = Literal["segments", "quadrilaterals", "hexahedra", "triangles", "tetrahedra"]
-
-
-def wants_simplices(cells: Cells | None, dim: int) -> bool:
-    """True if cells are triangles or tetrahedra. Raise if there are no such cells in a dimension.
-
-    By default they are segments, quadrilaterals or hexahedra.
-    """
-    known = [kinds[dim].plural for kinds in (CUBES, SIMPLICES) if dim in kinds]
-    if cells is not None and cells not in known:
-        raise MeshArgumentError(f"cells are {cells!r}: in {dim}-D give {' or '.join(known)}")
-    return cells in known[1:]
-
-
 def check_cubes(mesh: Any, what: str, error: type[Exception] = MeshArgumentError) -> None:
     """Raise on triangles and tetrahedra. ``what`` begins the message."""
     if mesh.cell.simplex:

@@ -510,7 +510,7 @@ def _checked_kinds(content: GmshArrays) -> tuple[str, int]:
 
 
 def _advice(shapes: list[str], dim: int) -> str:
-    """What to do with elements of these shapes, which cannot form a mesh as they are."""
+    """Advice on elements of these shapes, which cannot form a mesh as they are."""
     # With RecombineAll on surfaces, Gmsh's subdivision of volumes inverts elements.
     if "Pyramid" in shapes:
         return (

@@ -12,10 +12,11 @@ from femops_common.arguments import Degree, checked
 from femops_meshes.checks import compress_vertices, whole
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.generators.grids import Grid
-from femops_meshes.mesh import Cells, Mesh, PointMap, check_conforming, wants_simplices
+from femops_meshes.mesh import Mesh, PointMap, check_conforming
 from femops_meshes.partitioning.parts import Part, ordered_faces
 from femops_meshes.partitioning.pieces import checked_piece, checked_rank, equal_piece
 from femops_meshes.refinement import check_fits
+from femops_meshes.topology.entities import Cells, wants_simplices
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
 Ints = NDArray[np.int64]

@@ -9,8 +9,9 @@ from femops_meshes.coarsening import Coarsening
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.generators import blocks
 from femops_meshes.generators.grids import Grid
-from femops_meshes.mesh import Cells, Mesh, wants_simplices
+from femops_meshes.mesh import Mesh
 from femops_meshes.refinement import check_fits
+from femops_meshes.topology.entities import Cells, wants_simplices
 
 
 @checked(MeshArgumentError)
