@@ -34,13 +34,21 @@ Coefficients = dict[str, FormCoefficient]
 
 
 def _penalty(V: Space, penalty: float | None) -> float:
-    """Check a space and the factor of the jumps. Return the factor, by default 2 (p + 1)**2."""
+    """Check a space and the factor of the jumps. Return the factor, by default 2 (p + 1)**2.
+
+    On simplices it is (d + 1) (p + 1) (p + d) / 2: a function's mean square on a face is at most
+    (p + 1) (p + d) over the height times that in the element (Warburton and Hesthaven, 2003).
+    """
     if not isinstance(V, Space):
         raise OperatorError(
             f"interior penalty was given {type_name(type(V))} for a space: make one with "
             "femops.L2(mesh, order)"
         )
-    value = 2.0 * (V.order + 1) ** 2 if penalty is None else penalty
+    p, d = V.order, V.dim
+    usual = 2.0 * (p + 1) ** 2
+    if V.mesh.cell.simplex:
+        usual = 0.5 * (d + 1) * (p + 1) * (p + d)
+    value = usual if penalty is None else penalty
     if not 0.0 < value < np.inf:
         raise OperatorError(f"penalty {penalty}: it must be a positive number")
     if V.order == 0:

@@ -24,6 +24,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops_common.arguments import as_list, checked, number_of, shown
 from femops_kernels.cpu.in_order import computed_once
 from femops_meshes import MeshTopologyError
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
@@ -172,22 +173,30 @@ def turned(codes: Ints, slopes: Floats) -> Floats:
     return result
 
 
+def behind_faces(element: Element, codes: Ints) -> Ints:
+    """Node numbers (n, size) of simplices that are turned to their faces."""
+    cell, order = element.cell, element.order
+    nodes = np.zeros((len(cell.entities), element.size), dtype=np.int64)
+    for code in cell.face_codes:
+        nodes[code] = simplices.turned(cell, order, code)
+    return nodes[codes]
+
+
 def values_on_faces(
     element: Element, points: Floats, codes: Ints, e_vec: Floats, slope: int | None = None
 ) -> Floats:
     """Evaluate element functions at points on one face of each element.
+
+    Derivatives of simplices are those of simplices that are turned to the face.
 
     Shapes: `points` (q1d,), `codes` (n,), `e_vec` (n, nodes[, ncomp]), returned (n, q1d**(dim -
     1)[, ncomp]).
     """
     dim = element.dim
     if element.cell.simplex:
-        places = points if points.ndim == 2 else points[:, np.newaxis]
-        result = np.empty((len(codes), len(points), *e_vec.shape[2:]))
-        for code in element.cell.face_codes:
-            mine = codes == code
-            result[mine] = element.values(element.cell.on_face(code, places), e_vec[mine], slope)
-        return result
+        nodes = behind_faces(element, codes)
+        e_vec = e_vec[np.arange(len(nodes))[:, np.newaxis], nodes]
+        return element.values(simplices.at_end(points), e_vec, slope)
     result = np.empty((len(codes), len(points) ** (dim - 1), *e_vec.shape[2:]))
     for code, digits in face_digits(dim):
         mine = codes == code
@@ -395,11 +404,8 @@ class BoundaryBlock(FaceBlock):
             fixed = next(d for d, digit in enumerate(digits) if digit != 1)
             mine = codes == code
             result[mine] = (digits[fixed] - 1) * rows[mine][:, :, fixed]
-        for code in cell.face_codes if cell.simplex else ():
-            mine = codes == code
-            result[mine] = cell.normal(code) @ rows[mine]
         if cell.simplex:
-            result *= np.sign(determinants(jacobian))[..., np.newaxis]
+            result = -rows[:, :, -1] * np.sign(determinants(jacobian))[..., np.newaxis]
         bad = ~np.all((oriented(jacobian, cell) > 0.0) & np.any(result, axis=-1), axis=1)
         if bad.any():
             elements = geometry.faces.elements[self.start : self.stop][bad]

@@ -14,15 +14,15 @@ ranks.
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Quadrature1D, Rule, grid_rule
-from femops.element import Element, TensorElement, halves_of, tensor_element
+from femops.basis import Basis1D, Rule, grid_rule, rule_of
+from femops.element import Element, SimplexElement, TensorElement, halves_of, tensor_element
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.boundary import are_inner, face_digits, nodes_inwards
+from femops.geometry.boundary import are_inner, behind_faces, face_digits, nodes_inwards
 from femops.geometry.domain import (
     BATCH,
     Domain,
@@ -37,9 +37,10 @@ from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
 from femops_kernels.cpu.in_order import computed_once
 from femops_kernels.exclusive import Derived
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
-from femops_meshes.mesh import Mesh, check_cubes
+from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import entity_permutation
 from femops_meshes.topology.topology import Topology
 
@@ -83,7 +84,6 @@ class InteriorFaces(Domain):
     def __init__(
         self, mesh: Mesh, near: Neighbours | None = None, *, reproducible: bool = False
     ) -> None:
-        check_cubes(mesh, "an integral over faces between elements", SpaceError)
         self.mesh, self.order, self.cell = mesh, mesh.order, mesh.cell.face
         self.around = mesh if near is None else near.mesh
         self.numbers = np.arange(mesh.num_elements) if near is None else near.numbers
@@ -138,6 +138,8 @@ class InteriorFaces(Domain):
         """
         part, dim = slice(start, stop), self.mesh.dim
         codes = self.codes[side, part]
+        if self.mesh.cell.simplex:
+            return self._of_simplices(codes, p1d - 1, on_face=layers == 1)
         both = self.turns[MINUS, part].astype(np.int64) * _TURNS + self.turns[PLUS, part]
         count = min(layers or p1d, p1d)
         result = np.empty((len(codes), count * p1d ** (dim - 1)), dtype=np.int64)
@@ -149,6 +151,16 @@ class InteriorFaces(Domain):
                 order = _order_in_minus(np.array(divmod(kind, _TURNS)), side, p1d, dim - 1)
                 result[here[kinds == kind]] = near[:, order].reshape(-1)
         return result
+
+    def _of_simplices(self, codes: Ints, order: int, *, on_face: bool) -> Ints:
+        """Numbers (n, nodes) of the nodes of simplices that are turned to their faces."""
+        cell = self.mesh.cell
+        if on_face and order:
+            nodes = np.zeros((len(cell.entities), cell.face.size(order)), dtype=np.int64)
+            for code in cell.face_codes:
+                nodes[code] = cell.closed_lattice(code, order)
+            return nodes[codes]
+        return behind_faces(SimplexElement(cell, order, closed=True), codes)
 
     @cached_property
     def turned_parts(self) -> list[Ints]:
@@ -187,6 +199,8 @@ class InteriorFaces(Domain):
     def mirrored(self) -> list[NDArray[np.bool_]]:
         """True (nf,), for each side, for elements that are left-handed when they are turned."""
         dim, found = self.mesh.dim, []
+        if self.mesh.cell.simplex:
+            return [self._mirrored_simplices(side) for side in (MINUS, PLUS)]
         corners = np.stack(np.unravel_index(np.arange(2**dim), (2,) * dim)[::-1], axis=-1)
         for side in (MINUS, PLUS):
             at = corners[self.nodes(side, 2)].astype(np.float64)
@@ -194,8 +208,15 @@ class InteriorFaces(Domain):
             found.append(np.asarray(np.linalg.det(edges) < 0.0))
         return found
 
+    def _mirrored_simplices(self, side: int) -> NDArray[np.bool_]:
+        geometry = InteriorGeometry(self, rule_of(self.cell, 1))
+        found = np.zeros(self.num_elements, dtype=np.bool_)
+        for start, stop in element_blocks(self.num_elements, self.map_nodes[side].shape[1]):
+            found[start:stop] = determinants(geometry.jacobians(side, start, stop))[:, 0] < 0.0
+        return found
+
     def geometry(self, rule: Rule) -> InteriorGeometry:
-        return InteriorGeometry(self, grid_rule(rule, "an integral over faces"))
+        return InteriorGeometry(self, rule)
 
 
 def _parts(topology: Topology, elements: Ints, codes: Ints) -> Ints:
@@ -266,12 +287,15 @@ class InteriorGeometry(DomainGeometry):
     face is a point, and its surface element is 1.
     """
 
-    def __init__(self, faces: InteriorFaces, quadrature: Quadrature1D) -> None:
+    def __init__(self, faces: InteriorFaces, quadrature: Rule) -> None:
+        quadrature.check_cell(faces.cell)
+        if not faces.mesh.cell.simplex:
+            grid_rule(quadrature, "an integral over faces")
         self.domain = self.faces = faces
         self.mesh, self.dim, self.quadrature = faces.mesh, faces.mesh.dim, quadrature
         self.num_elements = faces.num_elements
-        self.num_points = quadrature.q1d ** (self.dim - 1)
-        self.weights = quadrature.tensor_weights(self.dim - 1)
+        self.num_points = quadrature.count(self.dim - 1)
+        self.weights = quadrature.cell_weights(self.dim - 1)
 
     def block(self, start: int, stop: int) -> InteriorBlock:
         """Geometry of the faces start <= f < stop, seen from their minus sides."""
@@ -300,12 +324,13 @@ class InteriorGeometry(DomainGeometry):
 
         None if sum factorisation takes less work.
         """
-        if self._map.size * self.num_points > _MOST_ENTRIES:
+        of_map = self._map
+        if of_map.size * self.num_points > _MOST_ENTRIES or not isinstance(of_map, TensorElement):
             return None
         rows = []
         for d in range(self.dim):
             product = np.eye(1)
-            for matrix in reversed(self._map.matrices(self._grids, d)):
+            for matrix in reversed(of_map.matrices(self._grids, d)):
                 product = np.asarray(np.kron(product, matrix))
             rows.append(product)
         return np.concatenate(rows)
@@ -336,7 +361,10 @@ class InteriorGeometry(DomainGeometry):
 
     def _inwards(self, side: int, depth: float, start: int, stop: int) -> Floats:
         """Positions (n, dim) of a point in one side's elements; see `beside`."""
-        at = [np.full(1, 0.5)] * (self.dim - 1) + [np.full(1, depth)]
+        at: Any = [np.full(1, 0.5)] * (self.dim - 1) + [np.full(1, depth)]
+        if self.mesh.cell.simplex:
+            middle = np.full((1, self.dim - 1), (1.0 - depth) / self.dim)
+            at = np.column_stack([middle, [[depth]]])
         return self._map.values(at, self._coordinates(side, start, stop))[:, 0]
 
     def _coordinates(self, side: int, start: int, stop: int) -> Floats:
@@ -346,13 +374,17 @@ class InteriorGeometry(DomainGeometry):
         return self.faces.on_parts(side, self._map, found, start, stop)
 
     @property
-    def _map(self) -> TensorElement:
+    def _map(self) -> Element:
         """Element of the maps of the mesh's elements."""
+        if self.mesh.cell.simplex:
+            return SimplexElement(self.mesh.cell, self.mesh.order, closed=True)
         return tensor_element(Basis1D("gll", self.mesh.order), self.dim)
 
     @property
-    def _grids(self) -> list[Floats]:
-        """Points on the face, for each direction."""
+    def _grids(self) -> list[Floats] | Floats:
+        """Points on the face, for each direction, or a list."""
+        if self.mesh.cell.simplex:
+            return simplices.at_end(self.quadrature.places)
         return [self.quadrature.places] * (self.dim - 1) + [np.zeros(1)]
 
     def on_face(self, element: Element, e_vec: Floats, slope: int | None = None) -> Floats:

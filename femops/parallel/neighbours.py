@@ -17,7 +17,6 @@ from femops.parallel.numbering import shared_entities, shared_vertices
 from femops_kernels.exclusive import Derived
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.parts import entity_rows, leaf_mesh
-from femops_meshes.topology.entities import entity_codes
 from femops_meshes.topology.topology import Topology
 
 Ints = NDArray[np.int64]
@@ -88,7 +87,7 @@ def _lent(mesh: DistributedMesh) -> dict[int, Ints]:
 def _behind(topology: Topology, faces: Ints) -> tuple[Ints, Ints]:
     """Elements (n, k) behind faces, -1 for no more, and 1 (n, k) if they have but a piece of it."""
     dim = topology.dim
-    codes = list(entity_codes(dim, dim - 1))
+    codes = list(topology.cell.face_codes)
     numbers, own = topology.carrying[0][:, codes], topology.entity[:, codes]
     place = np.full(topology.num_entities[dim - 1], -1, dtype=np.int64)
     place[faces] = np.arange(len(faces))

@@ -321,9 +321,7 @@ class Space(DomainSpace, ABC):
     @property
     def has_ends(self) -> bool:
         """True if functions on a face are determined by nodes on the face."""
-        if self.mesh.cell.simplex:
-            return self.continuous
-        return self.basis.family != "gauss"
+        return self.order > 0 if self.mesh.cell.simplex else self.basis.family != "gauss"
 
     @property
     def at_gll_nodes(self) -> bool:

@@ -19,6 +19,9 @@ from femops.geometry.boundary import (
     face_digits,
     nodes_inwards,
 )
+from femops.geometry.boundary import (
+    behind_faces as behind_nodes,
+)
 from femops.numbering import distinct, local_nodes
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
@@ -79,6 +82,8 @@ class BoundarySpace(FaceSpace):
         volume, faces = self.volume, self.domain
         cell = volume.mesh.cell
         if cell.simplex:
+            if self.have_slopes:
+                return behind_nodes(self.element, faces.codes)
             found = np.empty((faces.num_elements, self.element.size), dtype=np.int64)
             for code in cell.face_codes:
                 found[faces.codes == code] = cell.closed_lattice(code, volume.order)

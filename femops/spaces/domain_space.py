@@ -18,6 +18,7 @@ from femops.parallel.numbering import RankNumbering
 from femops.spaces.memory import Memory
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.device import Device
+from femops_meshes.coordinates import simplices
 
 
 class DomainSpace(ABC):
@@ -115,7 +116,12 @@ class DomainSpace(ABC):
     @property
     def has_end(self) -> bool:
         """True if points are only at the low end of the last direction, as on faces."""
-        return self.have_slopes and not self.domain.covers
+        return self.have_slopes and not self.domain.covers and not self._by_tables
+
+    @property
+    def _by_tables(self) -> bool:
+        """True if elements are simplices, whose tables tell where the points are."""
+        return self.domain.mesh.cell.simplex
 
     @abstractmethod
     def quadrature(self, q1d: int | Rule | None = None) -> Rule:
@@ -190,10 +196,12 @@ class DomainSpace(ABC):
 
     def num_points(self, rule: Rule) -> int:
         """Number of quadrature points of an element."""
-        return rule.count(self.dim - self.has_end)
+        return rule.count(self.domain.cell.dim if self._by_tables else self.dim - self.has_end)
 
     def places(self, rule: Rule) -> Grid:
         """Quadrature points of an element: for each direction (q1d,), or a list (n, dim)."""
+        if self._by_tables and self.dim > self.domain.cell.dim:
+            return simplices.at_end(rule.places)
         return self.points_along(rule) if isinstance(rule, Quadrature1D) else rule.places
 
     def points_along(self, rule: Quadrature1D) -> list[NDArray[np.float64]]:

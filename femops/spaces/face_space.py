@@ -122,12 +122,7 @@ class FaceSpace(DomainSpace, ABC):
 def _behind(volume: Space, slopes: bool) -> Element:
     """Element of the functions on faces; the dofs on a face are shared by the element's others."""
     cell = volume.mesh.cell
-    if cell.simplex:
-        if slopes:
-            raise SpaceError(
-                f"integrals over faces of {cell.plural} take values of functions of H1, no "
-                "derivatives and no L2 functions yet"
-            )
+    if cell.simplex and not slopes:
         if cell.face.simplex:
             return SimplexElement(cell.face, volume.order, closed=True)
         return TensorElement((Basis1D("gll", volume.order),) * (cell.dim - 1), (True,))

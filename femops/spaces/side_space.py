@@ -42,7 +42,7 @@ class SideSpace(FaceSpace):
     def __init__(self, volume: Space, faces: InteriorFaces, side: int, *, slopes: bool) -> None:
         super().__init__(volume, slopes=slopes)
         self.domain, self.side = faces, side
-        layers = volume.p1d if slopes else 1
+        layers = volume.order + 1 if slopes else 1
         touched = _touched.get(volume, lambda: _dofs(volume, faces, side, layers), side, slopes)
         self.restriction, self.numbering = touched.restriction, touched.numbering
         self.halo = touched.halo
@@ -61,7 +61,7 @@ class SideSpace(FaceSpace):
         return np.stack([some, self.domain.codes[self.side, some], half[some]], axis=1)
 
     def turned_nodes(self, layers: int | None = None) -> Ints:
-        return self.domain.nodes(self.side, self.p1d, layers=layers)
+        return self.domain.nodes(self.side, self.order + 1, layers=layers)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(side_space, slopes=self._slopes), (self._volume, self.side)
@@ -89,19 +89,22 @@ def _dofs(volume: Space, faces: InteriorFaces, side: int, layers: int) -> Touche
             "whose dofs ranks share: leave it out, or take an L2 space"
         )
     near, elements = with_neighbours(volume), faces.elements[side]
-    known, per_face = near.numbering, layers * volume.p1d ** (volume.dim - 1)
+    cell, p1d = volume.mesh.cell, volume.order + 1
+    known, per_face = near.numbering, layers * p1d ** (volume.dim - 1)
+    if cell.simplex:
+        per_face = volume.element.size if layers > 1 or p1d == 1 else cell.face.size(volume.order)
     ghosts = np.empty(0, dtype=np.int64) if known is None else known.ghosts
     dofs = near.restriction.indices
-    if known is not None and layers > 1 and isinstance(volume, L2):
+    if known is not None and layers > 1 and isinstance(volume, L2) and not cell.simplex:
         dofs = _in_layers(volume, faces, side, dofs)
     indices = np.empty((len(elements), per_face), dtype=np.int64)
 
     def fill(ends: tuple[int, int]) -> None:
-        nodes, some = faces.nodes(side, volume.p1d, *ends, layers), slice(*ends)
+        nodes, some = faces.nodes(side, p1d, *ends, layers), slice(*ends)
         indices[some] = dofs[elements[some, np.newaxis], nodes]
 
     deque(in_order(fill, element_blocks(len(elements), -(-per_face // _BLOCKS))), maxlen=0)
-    hanging = beside_faces(volume, faces, side, slopes=layers > 1 or volume.p1d == 1)
+    hanging = beside_faces(volume, faces, side, slopes=layers > 1 or p1d == 1)
     return TouchedDofs.of(volume, indices, ghosts, hanging=hanging)
 
 
@@ -131,7 +134,7 @@ def side_space(space: Any, side: int, *, slopes: bool = True) -> SideSpace:
         raise SpaceError(f"an integral over faces was asked for on {space!r}: take a space")
     faces = interior_faces(space.distributed or space.mesh)
     # a node of a face may hang in another face of its element, whose dofs lie off the face
-    slopes = slopes or space.basis.family == "gauss" or space.hangs
+    slopes = slopes or not space.has_ends or space.hangs
     return _spaces.get(space, partial(SideSpace, space, faces, side, slopes=slopes), side, slopes)
 
 

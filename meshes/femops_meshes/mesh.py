@@ -32,7 +32,6 @@ from femops_meshes.forest import CoarserLeaves, Forest, whole_trees
 from femops_meshes.names import Named, Names, listing, named_parts, where_true, with_numbers
 from femops_meshes.topology.entities import (
     CUBES,
-    SIMPLICES,
     VTK_CORNERS,
     Cell,
     cell_and_degree,
@@ -395,57 +394,18 @@ class Mesh:
             raise MeshArgumentError(
                 "simplices() takes meshes of quadrilaterals or hexahedra that conform"
             )
-        cell, degree = SIMPLICES[self.dim], checks.simplex_degree(self.order)
-        many = self.num_elements * math.factorial(self.dim)
-        what = f"splitting {self.num_elements} elements into {cell.plural}"
-        refinement.check_fits((many, cell.size(degree), self.dim), what, "take fewer")
-        local, owner = refinement.pulled(self.elements, self.dim)
-        numbers = np.take_along_axis(self.elements[owner], local, axis=1)
-        order = np.argsort(numbers, axis=1)
-        local = np.take_along_axis(local, order, axis=1)
-        inner = simplices.nodes(cell, degree)
-        nodes = np.empty((len(local), len(inner), self.dim))
-        keys = local @ 8 ** np.arange(self.dim + 1)
-        for key in np.unique(keys):
-            some = np.flatnonzero(keys == key)
-            x = self.cell.corners[local[some[0]]]
-            places = x[0] + inner @ (x[1:] - x[0])
-            nodes[some] = positions(self.coordinates[owner[some]], places)
-        sides, parents = refinement.pulled(self.boundary, self.dim - 1)
-        count = len(owner) // max(self.num_elements, 1)
-        mesh = replace(
-            self,
-            elements=np.take_along_axis(numbers, order, axis=1),
-            coordinates=nodes,
-            element_attributes=self.element_attributes[owner],
-            boundary=np.take_along_axis(self.boundary[parents], sides, axis=1),
-            boundary_attributes=self.boundary_attributes[parents],
-            file_elements=self.file_elements[owner] * count + np.arange(len(owner)) % max(count, 1),
-            coarser=None,
-            forest=None,
-        )
+        checks.simplex_degree(self.order)
+        mesh = replace(self, **refinement.into_simplices(self))
         checks.geometry(mesh.coordinates)
         return mesh
 
     def _refined_once(self) -> "Mesh":
-        count = 2**self.dim
         if self.cell.simplex:
-            lattice = self.topology.lattice(2)
-            elements, nodes = simplices.halved(self.elements, self.coordinates, lattice)
-            boundary, parents = refinement.split_simplex_boundary(self.topology)
-            return replace(
-                self,
-                elements=elements,
-                coordinates=nodes,
-                element_attributes=np.repeat(self.element_attributes, count),
-                boundary=boundary,
-                boundary_attributes=self.boundary_attributes[parents],
-                num_vertices=self.topology.lattice_size(2),
-                file_elements=(self.file_elements[:, None] * count + np.arange(count)).ravel(),
-            )
+            return replace(self, **refinement.halved_simplices(self))
         self._check_trees()
         if self.forest is not None:
             return self._halved(np.ones(self.num_elements, dtype=np.bool_))
+        count = 2**self.dim
         boundary, parents = refinement.split_boundary(self.topology, 2)
         return replace(
             self,

@@ -5,20 +5,25 @@ numbers. Then come vertices inside edges, faces and cells, shared by all element
 """
 
 from itertools import product
+from math import factorial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops_common.arguments import check_memory
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import (
     gauss_lobatto,
     geometry_degree,
     lagrange_matrix,
+    positions,
     tensor_apply,
 )
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.topology.entities import (
     CUBES,
+    SIMPLICES,
     entity_codes,
     entity_corners,
     outward_order,
@@ -81,6 +86,53 @@ def split_simplex_boundary(topology: Topology) -> tuple[Ints, Ints]:
         found[mine] = lattice[sides[mine, 0]][:, nodes]
     count = len(parts)
     return found.reshape(-1, cell.dim), np.repeat(np.arange(len(sides)), count)
+
+
+def halved_simplices(mesh: Any) -> dict[str, Any]:
+    """Arrays of a mesh of simplices whose edges are all halved."""
+    topology, count = mesh.topology, 2**mesh.dim
+    elements, nodes = simplices.halved(mesh.elements, mesh.coordinates, topology.lattice(2))
+    boundary, parents = split_simplex_boundary(topology)
+    return {
+        "elements": elements,
+        "coordinates": nodes,
+        "element_attributes": np.repeat(mesh.element_attributes, count),
+        "boundary": boundary,
+        "boundary_attributes": mesh.boundary_attributes[parents],
+        "num_vertices": topology.lattice_size(2),
+        "file_elements": (mesh.file_elements[:, None] * count + np.arange(count)).ravel(),
+    }
+
+
+def into_simplices(mesh: Any) -> dict[str, Any]:
+    """Arrays of a mesh whose squares or cubes are split into simplices, without new vertices."""
+    inner = simplices.nodes(SIMPLICES[mesh.dim], mesh.order)
+    many, plural = mesh.num_elements * factorial(mesh.dim), SIMPLICES[mesh.dim].plural
+    what = f"splitting {mesh.num_elements} elements into {plural}"
+    check_fits((many, len(inner), mesh.dim), what, "take fewer")
+    local, owner = pulled(mesh.elements, mesh.dim)
+    numbers = np.take_along_axis(mesh.elements[owner], local, axis=1)
+    order = np.argsort(numbers, axis=1)
+    local = np.take_along_axis(local, order, axis=1)
+    nodes = np.empty((len(local), len(inner), mesh.dim))
+    keys = local @ 8 ** np.arange(mesh.dim + 1)
+    for key in np.unique(keys):
+        some = np.flatnonzero(keys == key)
+        x = mesh.cell.corners[local[some[0]]]
+        places = x[0] + inner @ (x[1:] - x[0])
+        nodes[some] = positions(mesh.coordinates[owner[some]], places)
+    sides, parents = pulled(mesh.boundary, mesh.dim - 1)
+    count = len(owner) // max(mesh.num_elements, 1)
+    return {
+        "elements": np.take_along_axis(numbers, order, axis=1),
+        "coordinates": nodes,
+        "element_attributes": mesh.element_attributes[owner],
+        "boundary": np.take_along_axis(mesh.boundary[parents], sides, axis=1),
+        "boundary_attributes": mesh.boundary_attributes[parents],
+        "file_elements": mesh.file_elements[owner] * count + np.arange(len(owner)) % max(count, 1),
+        "coarser": None,
+        "forest": None,
+    }
 
 
 def split_boundary(topology: Topology, m: int) -> tuple[Ints, Ints]:

@@ -9,7 +9,7 @@ import femops
 from femops.basis import PointRule, gauss, simplex_rule
 from femops.errors import BasisError, SpaceError
 from support.oracles import simplices as oracle
-from support.simplex_meshes import MESHES, curved, graded
+from support.simplex_meshes import MESHES, curved, graded, periodic
 
 LEVELS = "partial", "element", "full"
 ORDERS = [(2, p) for p in range(1, 7)] + [(3, p) for p in range(1, 5)]
@@ -208,3 +208,65 @@ def test_bad_input_is_refused():
     ):
         with pytest.raises(error_class, match=message):
             call()
+
+
+@pytest.mark.parametrize(("dim", "p"), [(2, 1), (2, 3), (3, 1), (3, 2)])
+def test_interior_penalty_equals_sums_over_faces(dim, p):
+    mesh = graded(dim)
+    V = femops.L2(mesh, p)
+    u, v = vector(V), vector(V, 1)
+    penalty = 7.0
+
+    def sums(jumps, means, n, heights):
+        size = penalty * np.mean([1 / h for h in heights])
+        terms = size * jumps[0] * jumps[1]
+        return terms - (means[0] @ n) * jumps[1] - (means[1] @ n) * jumps[0]
+
+    expected = sum(oracle.face_sums(V, u, v, sums)) + v @ (femops.diffusion(V) @ u)
+    for level in LEVELS:
+        A = femops.interior_penalty(V, penalty=penalty, level=level)
+        assert v @ (A @ u) == pytest.approx(expected, rel=1e-11)
+    matrix = femops.interior_penalty(V).assemble().toarray()
+    assert error(matrix, matrix.T) < 1e-14
+    assert np.linalg.eigvalsh(matrix)[0] > 1e-3
+    assert error(femops.interior_penalty(V).diagonal(), matrix.diagonal()) < 1e-14
+
+
+@pytest.mark.parametrize("make", [graded, curved])
+@pytest.mark.parametrize(("dim", "p"), [(2, 2), (3, 1)])
+def test_discontinuous_solutions(make, dim, p):
+    """Interior penalty has polynomial solutions; on curved elements it is stable."""
+    V = femops.L2(make(dim), p)
+    exact = lambda x: (1 + x[0] - 2 * x[-1]) ** p  # noqa: E731
+    second = lambda x: -p * (p - 1) * 5.0 + 0 * x[0]  # noqa: E731
+    A = femops.interior_penalty(V)
+    b = femops.load(V, second) + femops.dirichlet_load(V, exact)
+    u, info = femops.cg(A, b, M=femops.jacobi(A), rtol=1e-12)
+    assert info.converged
+    if make is graded:
+        assert error(u, V.interpolate(exact)) < 1e-8
+    assert np.linalg.eigvalsh(A.assemble().toarray())[0] > 1e-3
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_upwind_convection_keeps_mass(dim):
+    """Without a boundary nothing is gained; constants are not changed; energy only falls."""
+    V = femops.L2(periodic(dim), 2)
+    wind = np.array([1.0, 0.0, 0.0])[:dim]
+    A = femops.upwind_convection(V, wind)
+    u = vector(V)
+    assert abs(np.ones(V.size) @ (A @ u)) < 1e-12
+    assert np.abs(A @ np.ones(V.size)).max() < 1e-13
+    assert u @ (A @ u) > 0
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize("kind", [femops.H1, femops.L2])
+def test_derivatives_on_the_boundary(dim, kind):
+    V = kind(graded(dim), 2)
+    u = V.interpolate(lambda x: x[0] ** 2 + 2 * x[-1])
+    for level in LEVELS:
+        flux = femops.form(lambda u, n: {"value": u.grad @ n}, V, boundary="all", level=level)
+        assert np.ones(V.size) @ (flux @ u) == pytest.approx(2 * V.mesh.volume(), rel=1e-12)
+        x = vector(V)
+        assert error(flux @ x, flux.assemble() @ x) < 1e-13

@@ -94,8 +94,8 @@ class ElementAssembly:
         """Tables of test functions and field, if functions are no products, or points no grid."""
         if not self.term.tabulated:
             return None
-        points = self.term.quadrature.places
-        return table_of(self.test, points), table_of(self.trial, points)
+        test, trial, rule = self.term.test, self.term.trial, self.term.quadrature
+        return table_of(self.test, test.places(rule)), table_of(self.trial, trial.places(rule))
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -543,7 +543,7 @@ def _filling(
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
     if isinstance(source.state, DeviceState):
         spaces = [_placed(term.trial, *field) for field in source.state.fields.items()]
-        sides = [side_of(space, term.quadrature.places) for space in spaces]
+        sides = [side_of(space, term.quadrature) for space in spaces]
     return kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers), data
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import PointRule, Quadrature1D, grid_rule, simplex_rule
+from femops.basis import PointRule, Quadrature1D, Rule, grid_rule, simplex_rule
 from femops.element import table_of
 from femops.errors import OperatorError
 from femops.geometry.domain import element_blocks
@@ -41,14 +41,14 @@ from femops_meshes.coordinates.mapping import lagrange_derivative_matrix
 Floats = NDArray[np.float64]
 
 
-def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool = False) -> Side:
-    """Side of a kernel for a space, with the values of its functions if points are given.
+def side_of(space: DomainSpace, rule: Rule | None = None, *, tabulated: bool = False) -> Side:
+    """Side of a kernel for a space, with the values of its functions if a rule is given.
 
     With ``tabulated`` the values are a table, for functions that are no products, or a list.
     """
     bases: tuple[Floats, ...] = ()
-    if points is not None and not tabulated:
-        bases = tuple(space.tensor.matrices(points))
+    if rule is not None and not tabulated:
+        bases = tuple(space.tensor.matrices(rule.places))
     end, layers = None, 0
     if space.has_end:
         end, layers = end_of(space.basis), space.basis.layers(slopes=True)
@@ -56,7 +56,7 @@ def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool
         ncomp=space.ncomp,
         shape=space.element.runs().shape,
         bases=bases,
-        table=table_of(space.element, points) if tabulated and points is not None else None,
+        table=table_of(space.element, space.places(rule)) if tabulated and rule else None,
         end=end,
         layers=layers,
         broken=space.volume.element.broken or space.element.size == 1,
@@ -67,13 +67,13 @@ def side_of(space: DomainSpace, points: Floats | None = None, *, tabulated: bool
 
 
 def of_term(
-    term: KernelTerm, points: Floats | None = None, *, tabulated: bool = False
+    term: KernelTerm, rule: Rule | None = None, *, tabulated: bool = False
 ) -> dict[str, Any]:
     """Arguments of any specification for a term. Fields and tests of one space share a `Side`."""
     made: dict[DomainSpace, Side] = {}
     for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
         if space not in made:
-            made[space] = side_of(space, points, tabulated=tabulated)
+            made[space] = side_of(space, rule, tabulated=tabulated)
     names = list(term.fields.spaces)
     return {
         "dim": term.trial.dim,
@@ -97,9 +97,10 @@ def point_spec(term: KernelTerm) -> PointSpec:
     if isinstance(rule, Quadrature1D) and not term.tabulated:
         weights, d1d = rule.weights, lagrange_derivative_matrix(rule.points, rule.points)
     else:
-        weights, d1d = rule.cell_weights(term.trial.dim), np.empty((0, 0))
+        dim = term.domain.cell.dim if term.domain.mesh.cell.simplex else term.trial.dim
+        weights, d1d = rule.cell_weights(dim), np.empty((0, 0))
     return PointSpec(
-        **of_term(term, rule.places, tabulated=term.tabulated),
+        **of_term(term, rule, tabulated=term.tabulated),
         qfunction=code,
         weights=weights,
         d1d=d1d,

@@ -430,9 +430,13 @@ def _tiled(sides: Sequence[Side], valued: bool, sloped: bool, *, turned: bool) -
         assert table is not None
         rows = table[0 if valued else 1 : None if sloped else 1].reshape(-1, table.shape[2])
         rows = rows.T if turned else rows
-        size = min(range(1, _MOST_ROWS + 1), key=lambda n: (-(-len(rows) // n) * (n + 2), -n))
-        made.append(Tiles.of(rows, size))
+        made.append(Tiles.of(rows, _rows_of_tile(len(rows))))
     return tuple(made)
+
+
+def _rows_of_tile(rows: int) -> int:
+    """Rows of each tile of a table: few tiles, and few rows of zeros."""
+    return min(range(1, _MOST_ROWS + 1), key=lambda n: (-(-rows // n) * (n + 2), -n))
 
 
 _MOST_ROWS = 12  # of a tile: more sums than this, and a number, do not fit into 16 registers

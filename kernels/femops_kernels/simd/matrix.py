@@ -117,18 +117,20 @@ class Tiles:
 
     def __init__(self, rows: Any, columns: int) -> None:
         self.rows = tuple(tuple(float(v) for v in row) for row in rows)
-        self.columns, self.count, self.size = columns, len(self.rows) // columns, len(self.rows[0])
+        self.columns, self.count = columns, len(self.rows) // columns
+        self.size = len(self.rows[0]) if self.rows else 1
 
     @classmethod
     def of(cls, table: NDArray[np.float64], size: int) -> Tiles:
         """Tiles of a table (rows, columns), with rows of zeros that complete the last one."""
+        if not len(table):
+            return cls((), table.shape[1])
         table = np.pad(table, ((0, -len(table) % size), (0, 0)))
         tiles = table.reshape(-1, size, table.shape[1]).swapaxes(1, 2)
         return cls(tiles.reshape(-1, size), table.shape[1])
 
     def __repr__(self) -> str:
-        body = ", ".join("(" + ", ".join(repr(v) for v in row) + ",)" for row in self.rows)
-        return f"Tiles(({body},), {self.columns})"
+        return f"Tiles({self.rows!r}, {self.columns})"
 
 
 def _split_products(m: int, n: int, symmetry: int) -> int:

@@ -121,6 +121,22 @@ def _seen_from(cell: Cell, degree: int, order: tuple[int, ...]) -> Ints:
     return np.asarray(gaps.argmin(axis=1))
 
 
+def turned(cell: Cell, degree: int, code: int) -> Ints:
+    """Nodes (size,) of a simplex that is turned to a face: its vertices first, the other last.
+
+    Then the face lies where the last reference coordinate is zero.
+    """
+    face = cell.entities[code][1]
+    (apex,) = {*range(cell.num_corners)} - {*face}
+    return _seen_from(cell, degree, (*face, apex))
+
+
+def at_end(points: Floats) -> Floats:
+    """Reference points (n, dim) on the face of a turned simplex, from points of the face."""
+    points = points if points.ndim == 2 else points[:, np.newaxis]
+    return np.column_stack([points, np.zeros(len(points))])
+
+
 def ascending(elements: Ints, coordinates: Floats) -> tuple[Ints, Floats]:
     """Elements (ne, dim + 1) with ascending vertices, and their nodes in the order that follows."""
     order = np.argsort(elements, axis=1, kind="stable")

@@ -216,11 +216,6 @@ class Cell:
         x = self.corners[list(self.entities[code][1])]
         return np.asarray(x[0] + points @ (x[1:] - x[0]))
 
-    def normal(self, code: int) -> Floats:
-        """Outer normal (dim,) of a face of a simplex, times the size of its image of a simplex."""
-        (apex,) = {*range(self.num_corners)} - {*self.entities[code][1]}
-        return np.ones(self.dim) if apex == 0 else -np.eye(self.dim)[apex - 1]
-
 
 SEGMENT = Cell("segment", "segments", 1, simplex=False)
 QUADRILATERAL = Cell("quadrilateral", "quadrilaterals", 2, simplex=False)

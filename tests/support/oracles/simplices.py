@@ -68,3 +68,44 @@ def product(space, function, u, points=8):
         result[dofs] += np.einsum("n,nm,nc->mc", weights, values, f)
         result[dofs] += np.einsum("n,nmi,nci->mc", weights, gradients, g)
     return result.reshape(-1)
+
+
+def at_positions(space, u, element, x):
+    """Values (n,) and gradients (n, dim) of u at positions x (n, dim) in a straight element."""
+    corners = space.mesh.coordinates[element][: space.dim + 1]
+    edges = (corners[1:] - corners[0]).T
+    values, slopes = nodal(space.dim, space.order, (x - corners[0]) @ np.linalg.inv(edges).T)
+    own = u[space.restriction.indices[element]]
+    return values @ own, np.einsum("dnm,m,di->ni", slopes, own, np.linalg.inv(edges))
+
+
+def face_sums(space, u, v, function, points=6):
+    """Sums over the faces between elements, and over the outer ones, of a function of both fields.
+
+    ``function(jumps, means, n, h)`` gets the jumps (u, v), the mean gradients (of u, of v), the
+    normal and the heights (n,) of the elements on the face; on an outer face there is one element.
+    """
+    mesh, dim, faces = space.mesh, space.dim, {}
+    for e, row in enumerate(mesh.elements.tolist()):
+        for k in range(dim + 1):
+            faces.setdefault(tuple(sorted(row[:k] + row[k + 1 :])), []).append((e, k))
+    t, w = collapsed(dim - 1, points)
+    totals = [0.0, 0.0]
+    for sides in faces.values():
+        e, k = sides[0]
+        corners = mesh.coordinates[e][: dim + 1]
+        apex, face = corners[k], np.delete(corners, k, axis=0)
+        along = (face[1:] - face[0]).T
+        area = np.sqrt(np.linalg.det(along.T @ along))
+        n = np.linalg.svd(along)[0][:, -1]
+        n = n if n @ (apex - face[0]) < 0 else -n
+        x = face[0] + t @ along.T
+        found = [[at_positions(space, one, side, x) for one in (u, v)] for side, _ in sides]
+        heights = [abs(n @ (mesh.coordinates[side][j] - face[0])) for side, j in sides]
+        signs = (1, -1)[: len(sides)]
+        jumps = [
+            sum(s * one[field][0] for s, one in zip(signs, found, strict=True)) for field in (0, 1)
+        ]
+        means = [np.mean([one[field][1] for one in found], axis=0) for field in (0, 1)]
+        totals[len(sides) == 1] += area * (w * function(jumps, means, n, heights)).sum()
+    return totals

@@ -93,7 +93,7 @@ def batch(table, b, x, y, work, ahead):
     out = into + NCOMP_IN * SPAN_IN * LANE_BYTES
     for side, tiles in zip(SOURCES, TABLES_IN, strict=True):
         places, p1 = places_of(x, side), side.shape[0]
-        for c in range(side.ncomp):
+        for c in range(side.ncomp * bool(KINDS_IN)):
             for j in range(side.num_nodes // p1):
                 line = gather_nodes(LANE, side.runs, side.ncomp, places, 0, j, c)
                 store_line(LANE, nodes, j * p1, 1, line)
