@@ -76,7 +76,11 @@ def test_overlapping_sets_of_meshio():
 
 
 @pytest.mark.parametrize(
-    "name", ["quad9", "triangle6", "tetra10", "hexahedron27", "wedge18", "quad16", "hexahedron64"]
+    "name",
+    [
+        *("quad9", "triangle6", "tetra10", "hexahedron27", "wedge18", "quad16", "hexahedron64"),
+        *("triangle10", "triangle15", "triangle28", "tetra20", "tetra35", "tetra84"),
+    ],
 )
 def test_nodes_have_the_order_of_meshio_s_own_gmsh_files(tmp_path, name):
     """A curved element as meshio writes it to a Gmsh file, and as it is."""
