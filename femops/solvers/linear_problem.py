@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
-from femops.parallel.comm import check_same
+from femops.parallel.comm import check, check_same
 from femops.solvers.any_preconditioner import as_preconditioner
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
@@ -190,12 +190,14 @@ class LinearProblem:
         natural: bool = False,
     ) -> LinearProblem:
         """Check vectors. With ``any_rows`` b need not be zero in eliminated rows. Collective."""
-        right = checked_right(A, b, "b")
+        with check(A.space.comm):
+            right = checked_right(A, b, "b")
+            guess = None if x0 is None else checked_right(A, x0, "x0")
         right = right.copy() if watched else right
         if not any_rows:
             check_eliminated(A, right)
         right, held = without_held(A, right)
-        norm, guess = norm_of(A, right, sums), checked_guess(A, x0, sums)
+        norm, guess = norm_of(A, right, sums), checked_guess(A, guess, sums)
         from_zero = guess is None or not norm  # zero solves A x = 0; no residual is small enough
         if guess is None or not norm:
             guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # touches no page of memory
@@ -331,14 +333,10 @@ def natural_norm(M: Preconditioner | None, right: Vector, sums: Sums) -> float:
     return math.sqrt(max(sums.dot(right, product), 0.0))
 
 
-def checked_guess(A: Operator, x0: Any, sums: Sums) -> Vector | None:
-    """Check that a guess is finite, and its size and type. Return it contiguous, (size,).
-
-    It is zero at constrained dofs.
-    """
-    if x0 is None:
+def checked_guess(A: Operator, guess: Vector | None, sums: Sums) -> Vector | None:
+    """Check that a guess is finite. Return it with zeros at constrained dofs. Collective."""
+    if guess is None:
         return None
-    guess = checked_right(A, x0, "x0")
     if not np.isfinite(sums.norm(guess)):
         raise SolverError("x0 has entries that are not finite: leave it out")
     return without_held(A, guess)[0]

@@ -588,6 +588,26 @@ def test_groups_take_no_memory_beyond_a_multiple_of_the_file(tmp_path):
     assert femops.read_mesh(path).element_names == names
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_blocks_of_an_entity_share_its_groups(tmp_path, count):
+    many, path = 600, tmp_path / "a.msh"
+    text = of_entities([range(1, many + 1)], [range(many)])
+    head, block = text.split(f"\n2 1 3 {many}\n")
+    rows = block.split("\n")[:many]
+    blocks = [f"2 1 3 1\n{row}" for row in rows] if count else ["2 1 3 0"] * many
+    whole = [] if count else [f"2 1 3 {many}", *rows]
+    start = head.rindex("$Elements\n")
+    lines = [f"{head[:start]}$Elements", f"{many + (not count)} {many} 1 {many}", *blocks, *whole]
+    path.write_text("\n".join([*lines, "$EndElements", ""]))
+    tracemalloc.start()
+    mesh = femops.read_mesh(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * path.stat().st_size  # a number for each block and group took 1000 times
+    assert mesh.num_elements == many
+    assert mesh.element_names == {str(k + 1): (many + 2,) for k in range(many)}
+
+
 def test_many_attributes_are_split_in_the_time_of_many_elements(tmp_path):
     count, seconds, path = 1600, [], tmp_path / "a.mesh"
     points = "\n".join(f"{k // 2} {k % 2}" for k in range(2 * count + 1))

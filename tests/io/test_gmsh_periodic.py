@@ -235,6 +235,28 @@ def test_refused(tmp_path, case):
     assert str(path) in str(caught.value)
 
 
+def test_sides_without_pairs_match_once_and_one_to_one(tmp_path):
+    need_gmsh()
+    nodes, cells, _ = row(4)
+    lines = [(1, 5, 1, 1, 6), (1, 5, 1, 6, 11), (1, 6, 2, 5, 10), (1, 6, 2, 10, 15)]
+    matrix = [1, 0, 0, 4, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+    once, twice = [(1, 2, 1)], [(1, 2, 1)] * 2
+    mesh = femops.read_mesh(glued(tmp_path, nodes, cells + lines, *once, matrix=matrix))
+    ring = femops.box((4, 2), periodic=(True, False))
+    assert mesh.topology.num_entities == ring.topology.num_entities
+    with pytest.raises(femops.errors.MeshError, match="side 2 of dimension 1 comes twice"):
+        femops.read_mesh(glued(tmp_path, nodes, cells + lines, *twice, matrix=matrix))
+    for value in (1e308, -1e200, "nan", "inf"):
+        bad = [value] * 16
+        with pytest.raises(femops.errors.MeshError, match="does not list which nodes of the peri"):
+            femops.read_mesh(glued(tmp_path, nodes, cells + lines, *once, matrix=bad))
+    # two vertices of a flat element have the same image, within the tolerance
+    nodes[10] = (0, 1 + 1e-7, 0)
+    few = lines[:3]
+    with pytest.raises(femops.errors.MeshError, match="do not match one to one"):
+        femops.read_mesh(glued(tmp_path, nodes, cells + few, *once, matrix=matrix))
+
+
 def test_a_damaged_section_is_an_error(tmp_path):
     nodes, cells, pairs = row(4)
     path = glued(tmp_path, nodes, cells, (1, 2, 1, *pairs))

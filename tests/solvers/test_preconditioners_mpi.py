@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 import femops
-from femops.errors import RankError, SolverError
+from femops.errors import RankError, SolverError, VectorError
 from femops.parallel import Serial
 from support.cases.kernels import smooth
 from support.cases.products import stokes
@@ -100,6 +100,17 @@ def test_what_is_not_finite_on_one_rank_ends_the_solve_on_all(comm, solver):
     error = SolverError if comm.rank == 1 else RankError
     with pytest.raises(error, match="products with M are not finite"):
         solver(A, b, M=M)
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("solver", [femops.cg, femops.minres, femops.gmres])
+@pytest.mark.parametrize("name", ["b", "x0"])
+def test_a_vector_that_does_not_fit_on_one_rank_ends_the_solve_on_all(comm, solver, name):
+    """The others waited forever, where the error was caught."""
+    A, b = diffusion(comm)
+    wrong = b[:-1] if comm.rank == 1 else b
+    with pytest.raises(VectorError if comm.rank == 1 else RankError, match=f"{name} has"):
+        solver(A, **({"b": b} | {name: wrong}))
 
 
 @pytest.mark.parallel(1, 2, 3)

@@ -428,7 +428,8 @@ def _new_elements(
     cursor: Cursor, groups: dict[tuple[int, int], tuple[int, ...]] | None
 ) -> list[Cells]:
     blocks, total, _, _ = cursor.row("nnnn")
-    cells = []
+    # an entity's groups stand once in the file, whatever the number of its blocks
+    found: dict[tuple[int, int], list[Ints]] = defaultdict(list)
     for _ in range(cursor.checked_count(blocks)):
         dim, entity, kind, count = cursor.row("iiin")
         size = _size(cursor, kind)
@@ -437,8 +438,13 @@ def _new_elements(
         if groups is not None and (dim, entity) not in groups:
             raise cursor.fail(f"$Entities has no entity {entity} of dimension {dim}")
         nodes = cursor.whole_table("n", count, 1 + size)[:, 1:]
-        cells.append(Cells(kind, entity, (groups or {}).get((dim, entity), ()), nodes))
+        if count:
+            found[kind, entity].append(nodes)
     cursor.end()
+    cells = [
+        Cells(kind, entity, (groups or {}).get((KINDS[kind].dim, entity), ()), np.concatenate(some))
+        for (kind, entity), some in found.items()
+    ]
     if sum(len(each.nodes) for each in cells) != total:
         raise cursor.fail(f"its blocks do not have the {total} elements that it announces")
     return cells

@@ -30,16 +30,23 @@ The default of Gmsh's option Geometry.MatchMeshTolerance.
 
 def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list[Link]:
     """Convert the links of a file to vertex numbers. Nodes that are not vertices are dropped."""
-    result = []
+    result, matched = [], set()
     for link in content.links:
         nodes = link.nodes
         if not len(nodes) and link.dim > 0:
+            side = link.dim, link.entities[0]
+            if side in matched:  # each link would bring all nodes of the side anew
+                raise MeshTopologyError(
+                    f"the periodic side {side[1]} of dimension {side[0]} comes twice without "
+                    "nodes: it is the image of one other side"
+                )
+            matched.add(side)
             nodes = _matched(content, link, vertices, positions)
         places = np.minimum(np.searchsorted(vertices, nodes), len(vertices) - 1)
         known = vertices[places] == nodes
         both = known.all(axis=1)
-        side = content.side_nodes(link.dim, link.entities[0])
-        alone = np.union1d(nodes[known & ~both[:, None]], np.intersect1d(side, vertices))
+        listed = content.side_nodes(link.dim, link.entities[0])
+        alone = np.union1d(nodes[known & ~both[:, None]], np.intersect1d(listed, vertices))
         alone = np.setdiff1d(alone, nodes[both, 0])
         if both.any() and len(alone):
             raise MeshTopologyError(
@@ -68,7 +75,8 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
         )
     images = positions[other] @ link.affine[:3, :3].T + link.affine[:3, 3]
     gap, at = cKDTree(positions[side]).query(images)
-    if gap.max() > _NEAR * np.ptp(positions, axis=0).max() or len({*at.tolist()}) < len(side):
+    near = gap.max() <= _NEAR * np.ptp(positions, axis=0).max()
+    if not near or not np.array_equal(np.sort(at), np.arange(len(side))):
         raise MeshTopologyError(
             f"vertices of {what} do not match one to one: mesh both sides in the same way"
         )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.io.gmsh.sections import Cursor, Text
+from femops_meshes.checks import LARGEST
 
 Ints = NDArray[np.int64]
 
@@ -22,7 +23,7 @@ class Link:
 
     dim: int  # dimension of the sides
     entities: tuple[int, int]  # gmsh's numbers of the side and of the other side
-    # shape (4, 4): map from the other side to the side. None if the file has no map.
+    # shape (4, 4): map from the other side to the side. None if the file has no sane one.
     affine: NDArray[np.float64] | None
     # shape (n, 2) int64: numbers of two nodes to glue, the side's node first. Empty if Gmsh
     # meshed the two sides independently, as it does for transfinite sides.
@@ -62,5 +63,5 @@ def new_links(cursor: Cursor) -> list[Link]:
 def _link(cursor: Cursor, head: list[int], affine: NDArray[np.float64], nodes: Ints) -> Link:
     if not 0 <= head[0] <= 2 or len(affine) not in (0, _MATRIX):
         raise cursor.fail(f"a link of dimension {head[0]} with {len(affine)} numbers of a map")
-    known = len(affine) == _MATRIX and bool(np.isfinite(affine).all())
+    known = len(affine) == _MATRIX and bool((np.abs(affine) <= LARGEST).all())  # NaN is not
     return Link(head[0], (head[1], head[2]), affine.reshape(4, 4) if known else None, nodes)
