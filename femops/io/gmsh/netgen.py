@@ -33,14 +33,6 @@ _NUMBERS = {(kind.shape, kind.degree): number for number, kind in reversed(KINDS
 _UNNAMED = ("", "default")
 
 
-def is_netgen(source: Any) -> bool:
-    """True for a ``netgen.meshing.Mesh`` and for an ``ngsolve.Mesh``."""
-    package = type(source).__module__.split(".")[0]
-    return (package == "netgen" and hasattr(source, "Elements2D")) or (
-        package == "ngsolve" and hasattr(source, "ngmesh")
-    )
-
-
 def netgen_arrays(source: Any) -> tuple[GmshArrays, str]:
     """Arrays of a mesh, and its name in errors. Elements have the degree of ``Curve``.
 

@@ -1,6 +1,6 @@
-"""Meshes of meshio, of Gmsh's Python interface and of MFEM's files, as the arrays of a Gmsh file.
+"""Meshes of other libraries, and of MFEM's files, as the arrays of a Gmsh file.
 
-Neither meshio nor Gmsh is imported: an object comes with its own.
+No other library is imported: an object comes with its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.io.gmsh.file import Cells, GmshArrays, arrays_of, read_arrays
-from femops.io.gmsh.netgen import is_netgen, netgen_arrays
 from femops.io.gmsh.nodes import KINDS
 from femops_meshes import MeshError, MeshFormatError
 from femops_meshes.formats.mfem_reader import MixedMesh
@@ -51,7 +50,7 @@ _ORDERS = {
 
 def is_mesh_object(source: Any) -> bool:
     """True for a ``meshio.Mesh``, ``gmsh.model``, and meshes of Netgen and NGSolve."""
-    return _of_meshio(source) or _of_gmsh(source) or is_netgen(source)
+    return _of_meshio(source) or _of_gmsh(source) or _of_netgen(source)
 
 
 def _of_meshio(source: Any) -> bool:
@@ -63,13 +62,23 @@ def _of_gmsh(source: Any) -> bool:
     return getattr(source, "__module__", None) == "gmsh" and source is sys.modules["gmsh"].model
 
 
+def _of_netgen(source: Any) -> bool:
+    """True for a ``netgen.meshing.Mesh`` and for an ``ngsolve.Mesh``."""
+    package = type(source).__module__.split(".")[0]
+    return (package == "netgen" and hasattr(source, "Elements2D")) or (
+        package == "ngsolve" and hasattr(source, "ngmesh")
+    )
+
+
 def object_arrays(source: Any) -> tuple[GmshArrays, str]:
     """Arrays of a mesh of another library, and its name in errors.
 
     Of ``gmsh.model`` these are the elements that ``gmsh.write`` saves: those in physical groups,
     if there are groups.
     """
-    if is_netgen(source):
+    if _of_netgen(source):
+        from femops.io.gmsh.netgen import netgen_arrays
+
         return netgen_arrays(source)
     if not _of_gmsh(source):
         try:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.coordinates.mapping import gauss_lobatto
-from femops_meshes.formats import mfem_simplices
 from femops_meshes.formats.files import write_text
 from femops_meshes.formats.mfem_numbering import (
     INSIDE,
@@ -51,8 +50,10 @@ def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
     order, cell = np.argsort(mesh.file_elements, kind="stable"), mesh.cell
     elements, boundary, nodes = mesh.elements, mesh.boundary, mesh.coordinates
     if cell.simplex:
+        from femops_meshes.formats.mfem_simplices import written_elements
+
         line = gauss_lobatto(mesh.order + 1)[0]
-        elements, nodes, boundary = mfem_simplices.written_elements(mesh, line)
+        elements, nodes, boundary = written_elements(mesh, line)
     version = "v1.3" if named else "v1.0"  # older programs read only v1.0
     yield f"MFEM mesh {version}\n\ndimension\n{dim}\n\nelements\n{mesh.num_elements}\n"
     yield from _entries(elements[order], mesh.element_attributes[order], cell)
@@ -97,9 +98,11 @@ def _nodes(
 ) -> Iterator[str]:
     """Text of nodes (ne, n, dim) of elements whose corners are written in this order."""
     dim, simplex = mesh.dim, mesh.cell.simplex
+    if simplex:
+        from femops_meshes.formats.mfem_simplices import broken_order, h1_numbers
     if mesh.continuous:
         if simplex:
-            rows, count = mfem_simplices.h1_numbers(elements[order], mesh.num_vertices, mesh.order)
+            rows, count = h1_numbers(elements[order], mesh.num_vertices, mesh.order)
             nodes = nodes[order]
         else:
             rows, count = nodes_of_elements(mesh, mesh.order)
@@ -109,7 +112,7 @@ def _nodes(
     else:
         values = nodes[order]
         if simplex:
-            values[:, mfem_simplices.broken_order(mesh.cell, mesh.order)] = nodes[order]
+            values[:, broken_order(mesh.cell, mesh.order)] = nodes[order]
         values = values.reshape(-1, dim)
         name = f"L2_T1_{dim}D_P{mesh.order}"
     yield f"\nnodes\nFiniteElementSpace\nFiniteElementCollection: {name}\n"

@@ -22,7 +22,6 @@ from femops_meshes.coordinates.mapping import (
     tensor_apply,
 )
 from femops_meshes.errors import MeshArgumentError, MeshError, MeshFormatError, MeshTopologyError
-from femops_meshes.formats import mfem_simplices
 from femops_meshes.formats.files import read_text
 from femops_meshes.formats.mfem_numbering import INSIDE, OUTSIDE, h1_numbers, read_sets
 from femops_meshes.formats.repair import mended
@@ -729,6 +728,8 @@ def _build(content: _Content) -> Mesh:
 
 def _simplex_coordinates(content: _Content, elements: Ints, num_vertices: int) -> Floats:
     """Coordinates (ne, nodes, dim) of simplices whose vertices are in the file's order."""
+    from femops_meshes.formats import mfem_simplices
+
     cell = content.cell
     if not isinstance(content.positions, tuple):
         return content.positions[content.elements]
