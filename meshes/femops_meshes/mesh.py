@@ -294,6 +294,10 @@ class Mesh:
                 f"{self.cell.plural} are not refined locally yet: mesh.refine() splits all, and "
                 "femops.read_mesh(path, split=True) makes meshes that can be"
             )
+        self._check_whole_trees()
+
+    def _check_whole_trees(self) -> None:
+        """Raise on parts of locally refined meshes."""
         known = self.__dict__.get("topology")
         if self.forest is None and known is not None and known.carriers is not None:
             raise MeshArgumentError(
@@ -586,7 +590,7 @@ class Mesh:
         MeshArgumentError
             If `permutation` is no permutation of all elements.
         """
-        self._check_trees()
+        self._check_whole_trees()
         order = np.asarray(permutation)
         if order.shape != (self.num_elements,) or not np.array_equal(
             np.sort(order), np.arange(self.num_elements)
