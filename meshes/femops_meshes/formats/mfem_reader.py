@@ -517,12 +517,14 @@ def _told_balanced(mesh: Mesh, where: str) -> Mesh:
             stacklevel=5,
         )
         # faces that were two levels apart meet only now, and the file may list both sides
-        elements, marks = balanced.elements, balanced.boundary_attributes
+        elements, marks = balanced.elements, balanced.boundary_attributes.astype(np.int64)
         entries = read_boundary(balanced.topology, elements, balanced.boundary, marks)
         balanced = replace(
             balanced,
             boundary=outward_corners(elements, entries[:, :2]),
-            boundary_attributes=entries[:, 2],
+            boundary_attributes=checks.attribute_array(
+                entries[:, 2], len(entries), "boundary_attributes"
+            ),
         )
     return balanced
 
