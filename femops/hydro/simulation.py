@@ -140,7 +140,8 @@ class Simulation:
         if not self.dt > 0.0:
             raise HydroError(f"dt is {self.dt}: give a step above 0")
         self._check_count(t_final, max_steps)
-        begun = self.equations.energies(self.state)
+        with np.errstate(over="ignore"):  # the first step says what is too large
+            begun = self.equations.energies(self.state)
         while self.t < t_final and (max_steps is None or self.steps < max_steps):
             self._step(t_final)
             if watch is not None:
