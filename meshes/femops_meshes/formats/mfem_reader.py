@@ -4,7 +4,7 @@ import math
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
 from typing import TYPE_CHECKING, NoReturn, final
 
@@ -530,7 +530,7 @@ def _build_trees(content: "TreeContent", positions: Floats | tuple[Collection, F
 
 def _told_balanced(mesh: Mesh, where: str) -> Mesh:
     """Refine elements until neighbours differ by one level, with a warning."""
-    from femops_meshes.formats.mfem_trees import MOST_BALANCED
+    from femops_meshes.formats.mfem_trees import MOST_BALANCED, read_boundary
 
     balanced = mesh if mesh.forest is None else mesh.balanced(MOST_BALANCED * mesh.num_elements)
     if balanced is not mesh:
@@ -539,6 +539,16 @@ def _told_balanced(mesh: Mesh, where: str) -> Mesh:
             f"{where}: some elements of the file are two levels or more above an element that "
             f"touches them; they were refined, so the mesh has {more} elements more than the file",
             stacklevel=5,
+        )
+        # faces that were two levels apart meet only now, and the file may list both sides
+        elements, marks = balanced.elements, balanced.boundary_attributes.astype(np.int64)
+        entries = read_boundary(balanced.topology, elements, balanced.boundary, marks)
+        balanced = replace(
+            balanced,
+            boundary=outward_corners(elements, entries[:, :2]),
+            boundary_attributes=checks.attribute_array(
+                entries[:, 2], len(entries), "boundary_attributes"
+            ),
         )
     return balanced
 
