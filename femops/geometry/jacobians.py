@@ -115,20 +115,21 @@ def _look(mesh: Mesh) -> tuple[bool, int]:
 
 
 def _affine_simplices(mesh: Mesh) -> bool:
-    """True if all simplices are affine."""
-    if mesh.order == 1:
-        return True
+    """True if all nodes are where the corners put them."""
     blocks = element_blocks(mesh.num_elements, mesh.coordinates.shape[1])
-    return all(_affine(mesh, mesh.coordinates[slice(*ends)], EXACT).all() for ends in blocks)
+    return mesh.order == 1 or all(
+        _straight(mesh.coordinates[start:stop], mesh.cell, mesh.order, EXACT).all()
+        for start, stop in blocks
+    )
 
 
-def _affine(mesh: Mesh, x: Floats, tol: float) -> NDArray[np.bool_]:
-    """True (n,) for simplices whose nodes are where their corners put them."""
-    places = simplices.nodes(mesh.cell, mesh.order)
+def _straight(x: Floats, cell: Cell, order: int, tol: float) -> NDArray[np.bool_]:
+    """True (n,) for simplices whose nodes (n, nodes, dim) are where the corners put them."""
+    places = simplices.nodes(cell, order)
     linear = np.column_stack([1.0 - places.sum(axis=1), places])
-    gap = np.abs(linear @ x[:, : mesh.dim + 1] - x).max(axis=1)
-    most = tol * np.ptp(x, axis=1) + _ROUND_OFF * np.abs(x).max(axis=1)
-    return np.asarray((gap <= most).all(axis=1))
+    gap = np.abs(linear @ x[:, : cell.dim + 1] - x).max(axis=1)
+    least = tol * np.ptp(x, axis=1) + _ROUND_OFF * np.abs(x).max(axis=1)
+    return np.asarray((gap <= least).all(axis=1))
 
 
 def oriented(jacobian: Floats, cell: Cell) -> Floats:
@@ -497,7 +498,7 @@ def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int
     An element is multilinear if the multilinear part of its map gives the positions of all nodes.
     It is affine if the affine part does. Triangles and tetrahedra are affine or curved. Positions
     may differ by ``tol`` times the size of the element plus the round-off of its coordinates. In a
-    thin direction the size is the thickness.
+    thin direction the size is the thickness; for triangles and tetrahedra it is along each axis.
 
     Parameters
     ----------
@@ -514,8 +515,8 @@ def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
         x = mesh.coordinates[start:stop]
         if mesh.cell.simplex:
-            affine = _affine(mesh, x, tol)
-            result[start:stop] = np.where(affine, ElementClass.AFFINE, ElementClass.CURVED)
+            straight = _straight(x, mesh.cell, mesh.order, tol)
+            result[start:stop] = np.where(straight, ElementClass.AFFINE, ElementClass.CURVED)
         else:
             result[start:stop] = _classify(x, mesh.order, mesh.dim, tol)
     return result

@@ -5,6 +5,7 @@ numbers. Then come vertices inside edges, faces and cells, shared by all element
 """
 
 from itertools import product
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,9 @@ def halved_simplices(mesh: Any) -> dict[str, Any]:
 def into_simplices(mesh: Any) -> dict[str, Any]:
     """Arrays of a mesh whose squares or cubes are split into simplices, without new vertices."""
     inner = simplices.nodes(SIMPLICES[mesh.dim], mesh.order)
+    many, plural = mesh.num_elements * factorial(mesh.dim), SIMPLICES[mesh.dim].plural
+    what = f"splitting {mesh.num_elements} elements into {plural}"
+    check_fits((many, len(inner), mesh.dim), what, "take fewer")
     local, owner = pulled(mesh.elements, mesh.dim)
     numbers = np.take_along_axis(mesh.elements[owner], local, axis=1)
     order = np.argsort(numbers, axis=1)

@@ -195,6 +195,19 @@ def ascending(elements: Ints, coordinates: Floats) -> tuple[Ints, Floats]:
     return np.take_along_axis(elements, order, axis=1), result
 
 
+def from_points(cell: Cell, degree: int, points: Floats) -> Floats:
+    """Matrix from values at points (size, dim) to those at the nodes, of which some may be points.
+
+    There must be one polynomial of the degree with any values at the points.
+    """
+    at = nodes(cell, degree)
+    matrix = np.linalg.inv(_tables(cell, degree, points)[0])
+    same = np.abs(at[:, np.newaxis] - points).max(axis=2) < 1e-12
+    rows = same.any(axis=1)
+    matrix[rows] = same[rows]  # values at common nodes stay bit by bit
+    return np.asarray(matrix)
+
+
 _IN_TWO = {
     2: (((0, 5, 4), (1, 5, 3), (2, 4, 3), (3, 4, 5)),),
     3: tuple(

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations, product
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.errors import MeshGeometryError, MeshTopologyError
+from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -224,6 +224,20 @@ TRIANGLE = Cell("triangle", "triangles", 2, simplex=True)
 TETRAHEDRON = Cell("tetrahedron", "tetrahedra", 3, simplex=True)
 CUBES = {1: SEGMENT, 2: QUADRILATERAL, 3: HEXAHEDRON}
 SIMPLICES = {2: TRIANGLE, 3: TETRAHEDRON}
+
+
+Cells = Literal["segments", "quadrilaterals", "hexahedra", "triangles", "tetrahedra"]
+
+
+def wants_simplices(cells: Cells | None, dim: int) -> bool:
+    """True if cells are triangles or tetrahedra. Raise if there are no such cells in a dimension.
+
+    By default they are segments, quadrilaterals or hexahedra.
+    """
+    known = [kinds[dim].plural for kinds in (CUBES, SIMPLICES) if dim in kinds]
+    if cells is not None and cells not in known:
+        raise MeshArgumentError(f"cells are {cells!r}: in {dim}-D give {' or '.join(known)}")
+    return cells in known[1:]
 
 
 def cell_of(num_corners: int, dim: int) -> Cell:
