@@ -14,8 +14,8 @@ from support.cases.simplex_meshes import SIMPLEX_MESHES
 class Case:
     """Spaces and an equation on a mesh."""
 
-    def __init__(self, mesh):
-        self.mesh = mesh
+    def __init__(self, mesh, folder):
+        self.mesh, self.folder = mesh, folder
         self.V = femops.H1(mesh, 2)
         self.u = self.V.zeros()
         self.A = femops.diffusion(self.V) + femops.mass(self.V)
@@ -62,6 +62,12 @@ REFUSED = {
     "patches": (lambda c: femops.multigrid(c.A, relaxation="patches"), SolverError),
     "elements": (lambda c: femops.multigrid(c.A, relaxation="elements"), SolverError),
     "values at points": (at_points, OperatorError),
+    "MFEM's numbering": (lambda c: c.V.file_dofs(), MeshArgumentError),
+    "MFEM's fields": (
+        lambda c: femops.save(c.folder / "u.gf", c.V, u=c.u),
+        MeshArgumentError,
+    ),
+    "nodes in a direction": (lambda c: c.V.p1d, SpaceError),
     "1-D functions": (lambda c: c.V.basis, SpaceError),
     "a grid of points": (
         lambda c: femops.mass(c.V, quadrature=femops.basis.gauss(4)),
@@ -72,8 +78,8 @@ REFUSED = {
 
 
 @pytest.fixture(scope="module", params=["triangles", "curved triangles", "tetrahedra"])
-def case(request):
-    return Case(SIMPLEX_MESHES[request.param]())
+def case(request, tmp_path_factory):
+    return Case(SIMPLEX_MESHES[request.param](), tmp_path_factory.mktemp("files"))
 
 
 @pytest.mark.parametrize("what", REFUSED)
