@@ -241,13 +241,13 @@ class SimplexElement(Element):
         return values
 
     def weights_at(self, points: Floats) -> Floats:
-        return np.asarray(simplices.at_points(self.cell, self.order, points)[0])
+        return np.asarray(simplices.at_points(self.cell, self.order, points, slopes=False)[0])
 
     def values_at(self, points: Floats, e_vec: Floats) -> Floats:
         return np.asarray(np.einsum("nj,nj...->n...", self.weights_at(points), e_vec))
 
     def slopes_at(self, points: Floats, e_vec: Floats) -> list[Floats]:
-        tables = simplices.at_points(self.cell, self.order, points)[1:]
+        tables = simplices.at_points(self.cell, self.order, points, slopes=True)
         return [np.einsum("nj,nj...->n...", table, e_vec) for table in tables]
 
 

@@ -8,7 +8,9 @@ import pytest
 import femops
 from femops import H1, L2, Mesh, Probe
 from femops.geometry.location import Boxes, _halved, _newton_in_parts
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import positions
+from femops_meshes.topology.entities import SIMPLICES
 from support.cases.simplex_meshes import SIMPLEX_MESHES, curved
 
 SEED = 7
@@ -158,6 +160,24 @@ def test_strongly_bent_triangles():
         ]
     )
     np.testing.assert_allclose(there, x, atol=1e-9)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize("degree", [0, 1, 2, 3, 5, 8])
+def test_values_at_points(dim, degree):
+    """Those of the tables, and with the same bits whatever other points there are."""
+    rng, cell = np.random.default_rng(SEED), SIMPLICES[dim]
+    element = L2(mesh_of({2: "triangles", 3: "tetrahedra"}[dim]), degree).element
+    x = rng.dirichlet(np.ones(dim + 1), 30)[:, 1:]
+    u = rng.standard_normal((1, element.size))
+    e_vec = np.repeat(u, 30, axis=0)
+    due = simplices.tables(cell, degree, x) @ u[0]
+    np.testing.assert_allclose(element.values_at(x, e_vec), due[0], atol=1e-12)
+    np.testing.assert_allclose(element.slopes_at(x, e_vec), due[1:], atol=1e-10)
+    for take in (element.values_at, lambda *given: np.stack(element.slopes_at(*given), axis=1)):
+        together = take(x, e_vec)
+        for some in (slice(k, k + 1 + k % 3) for k in range(30)):
+            assert np.array_equal(together[some], take(x[some], e_vec[some]))
 
 
 # --- fields of other meshes -----------------------------------------------------------------------

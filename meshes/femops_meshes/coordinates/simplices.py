@@ -118,12 +118,17 @@ def modes(cell: Cell, degree: int, points: Floats) -> Floats:
 
 def bernstein(cell: Cell, degree: int, points: Floats) -> Floats:
     """Values (n, size) of Bernstein's polynomials at points (n, dim), in the order of `lattice`."""
+    if not degree:
+        return np.ones((len(points), 1))
     weights = np.column_stack([1.0 - points.sum(axis=1), points])
-    powers = lattice(cell, degree)
-    count = [
-        math.factorial(degree) / math.prod(map(math.factorial, row)) for row in powers.tolist()
-    ]
-    return np.asarray(count * np.prod(weights[:, np.newaxis] ** powers, axis=2))
+    powers, rows = np.ones((degree + 1, *weights.shape)), lattice(cell, degree)
+    for k in range(degree):
+        powers[k + 1] = powers[k] * weights
+    factors = [math.factorial(degree) / math.prod(map(math.factorial, r)) for r in rows.tolist()]
+    found = np.tile(factors, (len(points), 1))
+    for corner, exponents in enumerate(rows.T):
+        found *= powers[exponents, :, corner].T
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -143,17 +148,34 @@ def _kept(cell: Cell, degree: int, shape: tuple[int, int], points: bytes) -> Flo
 
 
 def _tables(cell: Cell, degree: int, x: Floats) -> Floats:
-    found = at_points(cell, degree, x)
+    found = np.array(_element(cell.name, degree, degree == 0).tabulate(1, x)[..., 0])
+    found[1:] -= found[1:].mean(axis=2, keepdims=True)  # a constant has no derivative
     found[np.abs(found) < 1e-14] = 0.0  # round-off
     found.setflags(write=False)
     return found
 
 
-def at_points(cell: Cell, degree: int, points: Floats) -> Floats:
-    """Like `tables`, for points that are used once: nothing is kept, or rounded to zero."""
-    found = np.array(_element(cell.name, degree, degree == 0).tabulate(1, points)[..., 0])
-    found[1:] -= found[1:].mean(axis=2, keepdims=True)  # a constant has no derivative
+def at_points(cell: Cell, degree: int, points: Floats, *, slopes: bool) -> Floats:
+    """Values, or derivatives, like those of `tables`, at points that are used once.
+
+    Nothing is kept, or rounded to zero, and the bits at a point do not depend on the other points.
+    Shapes: `points` (n, dim), returned (1, n, size) or (dim, n, size).
+    """
+    matrices = _to_nodes(cell, degree)[1:] if slopes else _to_nodes(cell, degree)[:1]
+    values = bernstein(cell, degree, points)
+    found = np.zeros((len(matrices), len(points), matrices.shape[2]))
+    for k in range(matrices.shape[1]):  # a large product of BLAS rounds a row by their number
+        found += values[:, k, np.newaxis] * matrices[:, np.newaxis, k]
     return found
+
+
+@lru_cache(maxsize=64)
+def _to_nodes(cell: Cell, degree: int) -> Floats:
+    """Matrices (1 + dim, size, size) from Bernstein's functions to `tables`."""
+    at_nodes = _tables(cell, degree, nodes(cell, degree))
+    found = np.matmul(from_nodes(cell, degree), at_nodes) if degree else at_nodes
+    found.setflags(write=False)
+    return np.asarray(found)
 
 
 @lru_cache(maxsize=64)
