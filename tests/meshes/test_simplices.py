@@ -140,3 +140,14 @@ def test_bad_input_is_refused():
     ):
         with pytest.raises(error, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    "points", [[[0.1, 0.3], [0.2, 0.6], [0.7, 2.1]], [[0, 0], [1, 3], [0.1, 0.3]]]
+)
+def test_a_flat_triangle_has_no_area_but_round_off(points):
+    """Its determinant is 3e-17, not zero. A thin one, of height 1e-12, is taken."""
+    with pytest.raises(MeshGeometryError, match=r"flat, or inverted somewhere.*number\(s\) 0"):
+        Mesh.from_arrays(points, [[0, 1, 2]])
+    thin = Mesh.from_arrays([[0, 0], [1, 0], [0.5, 1e-12]], [[0, 1, 2]])
+    assert thin.volume() == pytest.approx(5e-13)
