@@ -115,14 +115,14 @@ def box(
     if comm is None:
         refuse_without_ranks(reproducible=reproducible)
         return femops_meshes.box(counts, lower, upper, periodic, mapping, order, cells)
-    if wants_simplices(cells, Grid.checked(counts, lower, upper, periodic).dim):
-        raise MeshArgumentError(
-            f"ranks make no parts of {cells}: make the whole mesh on one rank, and share it by "
-            "femops.distribute(mesh, comm)"
-        )
     ranks = communicator(comm)
     with check(ranks):
         grid = Grid.checked(counts, lower, upper, periodic)
+        if wants_simplices(cells, grid.dim):
+            raise MeshArgumentError(
+                f"ranks make no parts of {cells}: make the whole mesh on one rank, and share it "
+                "by femops.distribute(mesh, comm)"
+            )
     same = {name: getattr(grid, name) for name in ("counts", "lower", "upper")}
     same |= {"periodic": grid.wraps, "order": order, "reproducible": bool(reproducible)}
     _check_same(ranks, {**same, "use of a mapping": mapping is not None})

@@ -248,6 +248,16 @@ def geometry(coordinates: Floats, cure: str = "") -> None:
     )
 
 
+def turned_over(turned: NDArray[np.bool_]) -> None:
+    """Check that moved simplices are mirrored, (ne,), all or none."""
+    few = np.flatnonzero(turned if 2 * turned.sum() <= len(turned) else ~turned)
+    if len(few):
+        raise MeshGeometryError(
+            f"{len(few)} of {len(turned)} element(s) were inverted by the move: number(s) "
+            f"{listed(few)} (counted from 0): move their nodes less far"
+        )
+
+
 def folds(elements: Ints, coordinates: Floats, topology: Topology) -> None:
     """Check that elements do not overlap at the faces and vertices that they share.
 

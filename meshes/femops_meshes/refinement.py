@@ -27,6 +27,7 @@ from femops_meshes.topology.entities import (
     entity_codes,
     entity_corners,
     outward_order,
+    swaps,
 )
 from femops_meshes.topology.topology import Topology
 
@@ -74,17 +75,22 @@ def pulled(corners: Ints, dim: int) -> tuple[Ints, Ints]:
     return np.concatenate(parts)[order], owner[order]
 
 
-def split_simplex_boundary(topology: Topology) -> tuple[Ints, Ints]:
-    """Corners (nb * 2**(dim-1), dim) of the boundary's parts, and the parent of each."""
+def split_simplex_boundary(topology: Topology, boundary: Ints) -> tuple[Ints, Ints]:
+    """Corners (nb * 2**(dim-1), dim) of the boundary's parts, and the parent of each.
+
+    The corners of a part turn as those of its parent do.
+    """
     cell, sides = topology.cell, topology.boundary_faces
     lattice = topology.lattice(2)
-    parts = [[0, 1], [1, 2]] if cell.dim == 2 else [[0, 4, 5], [1, 3, 5], [2, 3, 4], [3, 4, 5]]
+    parts = [[0, 1], [1, 2]] if cell.dim == 2 else [[0, 5, 4], [1, 3, 5], [2, 4, 3], [3, 4, 5]]
     found = np.empty((len(sides), len(parts), cell.dim), dtype=np.int64)
     for code in cell.face_codes:
         mine = np.flatnonzero(sides[:, 1] == code)
         nodes = cell.closed_lattice(code, 2)[parts]
         found[mine] = lattice[sides[mine, 0]][:, nodes]
     count = len(parts)
+    odd = swaps(boundary) % 2 == 1
+    found[odd, :, :2] = found[odd, :, 1::-1]
     return found.reshape(-1, cell.dim), np.repeat(np.arange(len(sides)), count)
 
 
@@ -92,7 +98,7 @@ def halved_simplices(mesh: Any) -> dict[str, Any]:
     """Arrays of a mesh of simplices whose edges are all halved."""
     topology, count = mesh.topology, 2**mesh.dim
     elements, nodes = simplices.halved(mesh.elements, mesh.coordinates, topology.lattice(2))
-    boundary, parents = split_simplex_boundary(topology)
+    boundary, parents = split_simplex_boundary(topology, mesh.boundary)
     return {
         "elements": elements,
         "coordinates": nodes,
@@ -122,6 +128,10 @@ def into_simplices(mesh: Any) -> dict[str, Any]:
         places = x[0] + inner @ (x[1:] - x[0])
         nodes[some] = positions(mesh.coordinates[owner[some]], places)
     sides, parents = pulled(mesh.boundary, mesh.dim - 1)
+    if mesh.dim == 3:  # as the corners 0, 1, 2 of the quadrilateral turn
+        x = CUBES[2].corners[sides]
+        odd = np.linalg.det(x[:, 1:] - x[:, :1]) < 0.0
+        sides[odd] = sides[odd][:, [1, 0, 2]]
     count = len(owner) // max(mesh.num_elements, 1)
     return {
         "elements": np.take_along_axis(numbers, order, axis=1),

@@ -295,12 +295,19 @@ def outward_corners(elements: Ints, faces: Ints, cell: Cell | None = None) -> In
     return corners
 
 
+def swaps(rows: Ints) -> Ints:
+    """Number (n,) of pairs in each row (n, k) that are not ascending."""
+    pairs = combinations(range(rows.shape[1]), 2)
+    found = [(rows[:, i] > rows[:, j]).astype(np.int64) for i, j in pairs]
+    return np.asarray(np.sum(found, axis=0), dtype=np.int64)
+
+
 def chosen_faces(
     elements: Ints, boundary: Ints, faces: Ints, face_codes: FaceCodes, cell: Cell
 ) -> Ints:
     """Element and face code (nb, 2) to which each entry of the boundary belongs.
 
-    On simplices it is the element with the lower number.
+    On simplices it is the first element; see `femops_meshes.coordinates.simplices.with_sides`.
     """
     second = np.zeros(len(boundary), dtype=np.int64)
     two = np.flatnonzero(faces[:, 1] >= 0)
