@@ -24,8 +24,7 @@ from femops_kernels.exclusive import Derived
 from femops_meshes import Mesh, MeshArgumentError, Part, part_of
 from femops_meshes.checks import array, element_ranges
 from femops_meshes.forest import Forest
-from femops_meshes.mesh import Chosen, Parts, chosen_elements
-from femops_meshes.names import Names
+from femops_meshes.names import Chosen, Names, Parts, chosen_elements
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]

@@ -5,7 +5,7 @@ import pytest
 
 import femops
 from femops.parallel import Serial
-from support.cases.simplex_meshes import SIMPLEX_MESHES
+from support.simplex_meshes import SIMPLEX_MESHES
 
 NAMES = ["curved triangles", "tetrahedra"]
 

@@ -11,7 +11,7 @@ from femops.geometry.location import Boxes, _halved, _newton_in_parts
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.topology.entities import SIMPLICES
-from support.cases.simplex_meshes import SIMPLEX_MESHES, curved
+from support.simplex_meshes import SIMPLEX_MESHES, curved
 
 SEED = 7
 

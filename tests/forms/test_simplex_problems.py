@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse.linalg import spsolve
 
 import femops
-from support.cases.simplex_meshes import SIMPLEX_MESHES, renumbered
+from support.simplex_meshes import SIMPLEX_MESHES, renumbered
 
 NAMES = ["curved triangles", "tetrahedra", "curved tetrahedra"]
 

@@ -8,7 +8,7 @@ from femops.io.plots.sampling import Sampler, boundary_faces
 from femops.io.plots.scene import make_scene
 from femops_meshes.coordinates import simplices
 from femops_meshes.topology.entities import SIMPLICES
-from support.cases.simplex_meshes import SIMPLEX_MESHES, renumbered
+from support.simplex_meshes import SIMPLEX_MESHES, renumbered
 
 pytest.importorskip("matplotlib.image", reason="needs the extra viz")
 

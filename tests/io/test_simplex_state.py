@@ -6,7 +6,7 @@ import pytest
 import femops
 from femops.errors import CheckpointError
 from support.cases.rank_states import bits, same
-from support.cases.simplex_meshes import SIMPLEX_MESHES, renumbered
+from support.simplex_meshes import SIMPLEX_MESHES, renumbered
 
 
 @pytest.mark.parametrize("name", SIMPLEX_MESHES)

@@ -8,7 +8,7 @@ import femops_meshes
 from femops.errors import HydroError, OperatorError, SolverError, SpaceError
 from femops.hydro.remap import Advection, advection_problem
 from femops_meshes import MeshArgumentError
-from support.cases.simplex_meshes import SIMPLEX_MESHES
+from support.simplex_meshes import SIMPLEX_MESHES
 
 
 class Case:
