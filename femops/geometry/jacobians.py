@@ -432,8 +432,8 @@ def physical_gradient(slopes: Floats, inverse: Floats) -> Floats:
 def _centers(mesh: Mesh) -> Floats:
     """Jacobians (ne, 1, dim, dim) at the centers of elements, read-only."""
     blocks = element_blocks(mesh.num_elements, mesh.coordinates.shape[1])
-    center = mesh.cell.center
-    found = [jacobians(mesh.coordinates[start:stop], center) for start, stop in blocks]
+    middle = mesh.cell.middle
+    found = [jacobians(mesh.coordinates[start:stop], middle) for start, stop in blocks]
     whole = np.concatenate(found) if found else np.empty((0, 1, mesh.dim, mesh.dim))
     whole.flags.writeable = False
     return whole

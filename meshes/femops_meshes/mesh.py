@@ -354,7 +354,7 @@ class Mesh:
 
     def element_centers(self) -> Floats:
         """Physical position (ne, dim) of the middle of each reference element."""
-        return positions(self.coordinates, self.cell.center)[:, 0]
+        return positions(self.coordinates, self.cell.middle)[:, 0]
 
     @checked(MeshArgumentError)
     def refine(self, times: int = 1) -> "Mesh":

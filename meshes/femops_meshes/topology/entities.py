@@ -131,6 +131,11 @@ class Cell:
         return np.asarray(self.corners.mean(axis=0, keepdims=True))
 
     @property
+    def middle(self) -> Floats:
+        """Middle of the cell as points of a map: a grid of one point, or a list."""
+        return self.center if self.simplex else np.array([0.5])
+
+    @property
     def num_corners(self) -> int:
         """Number of vertices."""
         return self.dim + 1 if self.simplex else int(2**self.dim)
