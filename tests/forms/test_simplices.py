@@ -122,9 +122,13 @@ def test_boundaries(make, dim):
 def test_faces_have_costs_and_a_level_is_chosen(dim):
     """Faces of tetrahedra have rules of triangles: work is counted at their points."""
     V, W = femops.H1(curved(dim), 2), femops.L2(curved(dim), 2)
+
+    def flux(u, n):
+        return {"value": u.grad @ n}
+
     for make in (
         lambda **level: femops.boundary_mass(V, lambda x: 1 + x[0], **level),
-        lambda **level: femops.form(lambda u, n: {"value": u.grad @ n}, V, boundary=True, **level),
+        lambda **level: femops.form(flux, V, boundary=True, **level),
         lambda **level: femops.interior_penalty(W, **level),
     ):
         A, B = make(level="auto"), make()
