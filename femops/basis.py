@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Annotated, Literal, SupportsIndex, final
 
@@ -272,7 +272,7 @@ class PointRule(Rule):
     simplex : bool
         Whether the points are those of a triangle or tetrahedron.
     degree : int
-        Degree of the polynomials that the rule is known to integrate exactly; 0 if none is given.
+        Degree of the polynomials that a rule of `simplex_rule` integrates exactly; else 0.
 
     Raises
     ------
@@ -284,7 +284,7 @@ class PointRule(Rule):
     weights: Floats
     name: str = "points"
     simplex: bool = False
-    degree: int = 0
+    degree: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         points, weights = _read_only(self.points), _read_only(self.weights)
@@ -352,7 +352,9 @@ def _simplex(cell: Cell, degree: int) -> PointRule:
     points, weights = simplices.rule(cell, degree)
     volume = 1.0 / math.factorial(cell.dim)
     name = f"{cell.name}, degree {degree}"
-    return PointRule(points, weights * volume, name, simplex=True, degree=degree)
+    rule = PointRule(points, weights * volume, name, simplex=True)
+    object.__setattr__(rule, "degree", degree)
+    return rule
 
 
 @checked(BasisError)

@@ -174,6 +174,7 @@ def describe(mesh: Mesh) -> dict[str, Any]:
     return {
         "dimension": mesh.dim,
         "elements": mesh.num_elements,
+        "cells": mesh.cell.plural,
         **{
             f"{kind.name.lower()}_elements": int(np.count_nonzero(classes == kind))
             for kind in femops.geometry.ElementClass

@@ -116,17 +116,20 @@ def _look(mesh: Mesh) -> tuple[bool, int]:
 
 def _affine_simplices(mesh: Mesh) -> bool:
     """True if all nodes are where the corners put them."""
-    if mesh.order == 1:
-        return True
-    places = simplices.nodes(mesh.cell, mesh.order)
+    blocks = element_blocks(mesh.num_elements, mesh.coordinates.shape[1])
+    return mesh.order == 1 or all(
+        _straight(mesh.coordinates[start:stop], mesh.cell, mesh.order, EXACT).all()
+        for start, stop in blocks
+    )
+
+
+def _straight(x: Floats, cell: Cell, order: int, tol: float) -> NDArray[np.bool_]:
+    """True (n,) for simplices whose nodes (n, nodes, dim) are where the corners put them."""
+    places = simplices.nodes(cell, order)
     linear = np.column_stack([1.0 - places.sum(axis=1), places])
-    for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
-        x = mesh.coordinates[start:stop]
-        corners = x[:, : mesh.dim + 1]
-        gap = np.abs(linear @ corners - x).max(axis=1)
-        if not (gap <= EXACT * np.ptp(x, axis=1) + _ROUND_OFF * np.abs(x).max(axis=1)).all():
-            return False
-    return True
+    gap = np.abs(linear @ x[:, : cell.dim + 1] - x).max(axis=1)
+    least = tol * np.ptp(x, axis=1) + _ROUND_OFF * np.abs(x).max(axis=1)
+    return np.asarray((gap <= least).all(axis=1))
 
 
 def oriented(jacobian: Floats, cell: Cell) -> Floats:
@@ -493,8 +496,9 @@ def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int
     """Class (ne,) of each element of a mesh or of this rank: affine, multilinear or curved.
 
     An element is multilinear if the multilinear part of its map gives the positions of all nodes.
-    It is affine if the affine part does. Positions may differ by ``tol`` times the size of the
-    element plus the round-off of its coordinates. In a thin direction the size is the thickness.
+    It is affine if the affine part does. Triangles and tetrahedra are affine or curved. Positions
+    may differ by ``tol`` times the size of the element plus the round-off of its coordinates. In a
+    thin direction the size is the thickness; for triangles and tetrahedra it is along each axis.
 
     Parameters
     ----------
@@ -509,7 +513,12 @@ def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int
     mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
     result = np.empty(mesh.num_elements, dtype=np.int8)
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
-        result[start:stop] = _classify(mesh.coordinates[start:stop], mesh.order, mesh.dim, tol)
+        x = mesh.coordinates[start:stop]
+        if mesh.cell.simplex:
+            straight = _straight(x, mesh.cell, mesh.order, tol)
+            result[start:stop] = np.where(straight, ElementClass.AFFINE, ElementClass.CURVED)
+        else:
+            result[start:stop] = _classify(x, mesh.order, mesh.dim, tol)
     return result
 
 

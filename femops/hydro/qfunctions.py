@@ -18,9 +18,9 @@ from femops.pointwise.expressions.matrix_functions import eigh_sym, svd_min
 from femops.pointwise.expressions.tensors import adjugate, det, inner, maximum, minimum, sym, where
 
 # Velocity gradients over which the linear viscosity is switched off, times the time in which sound
-# crosses the element. As in Laghos they are 1e-12 where that time is below 1. The second number
+# crosses the element: above round-off, in all units. In Laghos they are 1e-12. The second number
 # keeps quotients finite where there is no sound.
-_SWITCH, _LEAST = 1e-12, 1e-200
+_SWITCH, _LEAST = 1e-13, 1e-200
 
 
 @final
@@ -41,7 +41,7 @@ def _viscosity(
     values, vectors = eigh_sym(D)
     stretched = F @ vectors[:, 0]  # the direction that is compressed most
     h = h0 * np.sqrt(stretched @ stretched)
-    switch = maximum(_SWITCH * minimum(rate, 1.0), _LEAST)
+    switch = maximum(_SWITCH * rate, _LEAST)
     y = minimum(maximum((values[0] - switch) / (2.0 * switch), 0.0), 1.0)
     linear = 0.5 * density * h * sound * (1.0 - (3.0 - 2.0 * y) * y * y)
     if problem.vorticity:

@@ -14,6 +14,7 @@ from femops.hydro.diagnosis import instability, trouble
 from femops.hydro.integrators import method
 from femops.hydro.lagrangian import Forces, Lagrangian
 from femops.hydro.steps import Stepped, TimeStep
+from femops.solvers.watch import read_only
 from femops_common.arguments import Count, checked
 
 Floats = NDArray[np.float64]
@@ -44,6 +45,8 @@ class Simulation:
     ----------
     equations : Lagrangian
     state : (size,) array
+        Read-only on the host. To change it set it, on all ranks, also in a ``watch``:
+        ``run.state = changed``.
     t, dt : float
         Time, and size of the next step.
     steps : int
@@ -66,12 +69,23 @@ class Simulation:
     _forces: Forces | None = None
     repeated: int = 0
     _steps: tuple[str, TimeStep] | None = None
-    _begun: tuple[float, float] | None = None  # energies at the beginning; see `_check_energy`
+    _drift: float = 0.0  # what time steps have added to the sum of the energies
     options: dict[str, Any] = field(default_factory=dict)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute. Forces are those of one state, so that is not changed in place."""
+        if name == "state":
+            self.__dict__["_forces"] = None
+            value = read_only(self.equations.space, value)
+        self.__dict__[name] = value
 
     def __getstate__(self) -> dict[str, object]:
         """Return the attributes for copies. A copy makes new time steps for its own arrays."""
         return self.__dict__ | {"_steps": None}
+
+    def __setstate__(self, attributes: dict[str, object]) -> None:
+        for name, value in attributes.items():
+            setattr(self, name, value)
 
     @staticmethod
     @checked(HydroError)
@@ -126,14 +140,17 @@ class Simulation:
         if not self.dt > 0.0:
             raise HydroError(f"dt is {self.dt}: give a step above 0")
         self._check_count(t_final, max_steps)
-        one = self._time_step()
-        if self._begun is None:
-            self._begun = self.equations.energies(self.state)
+        with np.errstate(over="ignore"):  # the first step says what is too large
+            begun = self.equations.energies(self.state)
         while self.t < t_final and (max_steps is None or self.steps < max_steps):
-            self._step(one, t_final)
+            self._step(t_final)
             if watch is not None:
+                equations, state = self.equations, self.state
                 watch(self)
-        self._check_energy(self._begun)
+                if self.state is not state:  # what users change is no error of the steps
+                    self._drift += equations.energies(state)[0] - begun[0]
+                    begun = self.equations.energies(self.state)
+        self._check_energy(begun)
 
     def _check_energy(self, begun: tuple[float, float]) -> None:
         """Raise if the time steps, which keep the sum of the energies, have changed it. Collective.
@@ -142,12 +159,13 @@ class Simulation:
         limit energies.
         """
         now = self.equations.energies(self.state)
+        self._drift += now[0] - begun[0]
         size = max(abs(begun[1]), abs(now[1]))
-        if self.equations.problem.heating is None and not abs(now[0] - begun[0]) <= _DRIFT * size:
+        if self.equations.problem.heating is None and not abs(self._drift) <= _DRIFT * size:
             raise HydroError(
-                f"the time steps have changed the sum of the energies from {begun[0]:.4g} to "
-                f"{now[0]:.4g} until step {self.steps}: they are unstable or too long; try a "
-                "smaller cfl, lower orders, or another integrator"
+                f"the time steps have changed the sum of the energies from "
+                f"{now[0] - self._drift:.4g} to {now[0]:.4g} until step {self.steps}: they are "
+                "unstable or too long; try a smaller cfl, lower orders, or another integrator"
             )
 
     def _check_count(self, t_final: float, max_steps: int | None) -> None:
@@ -160,8 +178,7 @@ class Simulation:
 
     def continue_with(self, equations: Lagrangian, state: Floats) -> None:
         """Go on with other equations from another state (size,), at the same time."""
-        self.equations, self.state = equations, state
-        self._forces, self._steps = None, None
+        self.equations, self.state, self._steps = equations, state, None
 
     def compile(self) -> None:
         """Compile the kernels of a step by running steps of length zero. The state does not change.
@@ -198,9 +215,9 @@ class Simulation:
             self._steps = self.ode, method(self.ode).step(self.equations)
         return self._steps[1]
 
-    def _step(self, one: TimeStep, t_final: float) -> None:
+    def _step(self, t_final: float) -> None:
         """Do one step. Repeat it with smaller sizes until its stages and its end allow it."""
-        equations = self.equations
+        equations, one = self.equations, self._time_step()
         if self._forces is None:
             self._forces = equations.forces(self.state)
         if not self._forces.step > 0.0:

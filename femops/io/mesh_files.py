@@ -24,11 +24,11 @@ from femops_meshes.formats.mfem_reader import MixedMesh, read_mixed
 from femops_meshes.formats.scanner import printable
 from femops_meshes.names import names_of
 
-_CURE = "the path of a mesh file, a meshio.Mesh, or gmsh.model"
+_CURE = "the path of a mesh file, a meshio.Mesh, gmsh.model, or a mesh of Netgen or NGSolve"
 MeshSource = Annotated[
     Any, Kind(lambda x: isinstance(x, str | os.PathLike) or is_mesh_object(x), _CURE)
 ]
-"""Path of a mesh file, or a mesh of meshio or of Gmsh's Python interface."""
+"""Path of a mesh file, or a mesh of meshio, Gmsh, Netgen or NGSolve."""
 
 
 @overload
@@ -73,25 +73,30 @@ def read_mesh(
     With a communicator only rank 0 reads the file. It sends each rank its part. The format is
     detected from the content of the file:
 
-    * MFEM mesh v1.0 to v1.3, and MFEM INLINE mesh v1.0 of segments, quadrilaterals or hexahedra;
+    * MFEM mesh v1.0 to v1.3 whose elements are all segments, triangles, quadrilaterals, tetrahedra
+      or hexahedra, straight or curved, and MFEM INLINE mesh v1.0 without triangles and tetrahedra;
     * MFEM NC mesh v1.0, whose elements are refined locally, in all directions. If elements touch
       others that are two levels smaller, they are refined, with a warning;
-    * Gmsh, versions 2.2 and 4.1, ASCII and binary, with complete elements of degree 1 to 9. Tags of
-      physical groups become attributes. `Mesh.element_names` and `Mesh.boundary_names` have their
-      names. Elements and exterior faces in no group, or in a group of tag 0, have attribute 1, or
-      the lowest number that is no tag. Periodic sides are glued. Partitions are left out;
+    * Gmsh, versions 2.2 and 4.1, ASCII and binary, whose elements are all alike as well: complete
+      ones of degree 1 to 9, triangles and tetrahedra 1 to 6. Tags of physical groups become
+      attributes. `Mesh.element_names` and `Mesh.boundary_names` have their names. Elements and
+      exterior faces in no group, or in a group of tag 0, have attribute 1, or the lowest number
+      that is no tag. Periodic sides are glued. Partitions are left out;
     * checkpoints of `femops.io.save_state` that keep their mesh. It is the mesh that was saved, bit
       by bit, with its trees, and in its order.
 
-    A ``meshio.Mesh``, and ``gmsh.model`` of a program that has made a mesh by Gmsh, are read in the
-    same way. Attributes of a ``meshio.Mesh`` are its cell data ``gmsh:physical``, ``medit:ref`` or
-    ``cell_tags``, else its cell sets, with their names. Groups and sets may overlap.
+    A ``meshio.Mesh``, ``gmsh.model`` of a program that has made a mesh by Gmsh, a
+    ``netgen.meshing.Mesh`` and an ``ngsolve.Mesh`` are read in the same way. Attributes of a
+    ``meshio.Mesh`` are its cell data ``gmsh:physical``, ``medit:ref`` or ``cell_tags``, else its
+    cell sets, with their names. Groups and sets may overlap. Of Netgen the numbers and names of
+    materials and boundary conditions are taken, and the map that ``Curve`` made. Sides that it
+    identifies are not glued.
 
     Elements that a file lists in mirrored order are turned over.
 
     Parameters
     ----------
-    path : path, meshio.Mesh or gmsh.model
+    path : path, meshio.Mesh, gmsh.model, or a mesh of Netgen or NGSolve
         Path of the file, or the mesh.
     refine
         Number of times to split every element into 2**dim elements. Curved geometry is kept.
@@ -99,11 +104,12 @@ def read_mesh(
         Whether to order the elements along a Hilbert curve. `Mesh.file_elements` has the file's
         order. The mesh of a checkpoint keeps its own.
     split
-        Whether to split each triangle into three quadrilaterals, each tetrahedron into four
-        hexahedra and each prism into six. Then quadrilaterals are split into four and hexahedra
-        into eight, so that all fit together. Curved geometry (of Gmsh, not of MFEM), attributes,
-        names and periodic sides are kept. Exterior faces that the file does not list are listed.
-        A file without triangles, tetrahedra and prisms is not changed.
+        False to take all elements as they are. True to split each triangle into three
+        quadrilaterals, each tetrahedron into four hexahedra and each prism into six. Then
+        quadrilaterals are split into four and hexahedra into eight, so that all fit together.
+        Curved geometry (of Gmsh and Netgen, not of MFEM), attributes, names and periodic sides are
+        kept. Exterior faces that the file does not list are listed. A file without triangles,
+        tetrahedra and prisms is not changed.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that each get a part. The call is collective.
     method, reproducible
@@ -114,8 +120,8 @@ def read_mesh(
     MeshFileError
         If the file cannot be read.
     MeshFormatError
-        If the file is damaged, or has unsupported elements: triangles and tetrahedra without
-        `split`, pyramids, serendipity elements, or a surface in space.
+        If the file is damaged, or has unsupported elements: prisms, or elements of several shapes,
+        without `split`; pyramids, serendipity elements, or a surface in space.
         Elements of MFEM that are refined in some directions only are not supported either.
     CheckpointError
         If a checkpoint has no mesh, or is damaged.

@@ -17,6 +17,7 @@ from femops_meshes import Mesh, MeshArgumentError, Part
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import PointMap
 from femops_meshes.partitioning.partition import METHODS
+from femops_meshes.topology.entities import Cells, wants_simplices
 
 
 @overload
@@ -27,6 +28,7 @@ def box(
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
     order: Degree = 1,
+    cells: Cells | None = None,
     *,
     comm: None = None,
     reproducible: bool = False,
@@ -41,6 +43,7 @@ def box(
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
     order: Degree = 1,
+    cells: Cells | None = None,
     *,
     comm: Any,
     reproducible: bool = False,
@@ -55,6 +58,7 @@ def box(
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
     order: Degree = 1,
+    cells: Cells | None = None,
     *,
     comm: Any = None,
     reproducible: bool = False,
@@ -78,6 +82,9 @@ def box(
         nodes of its part.
     order
         Degree of the coordinates.
+    cells
+        "triangles" or "tetrahedra": each element is split into two, or six,
+        before the mapping. None for no split. Not with `comm`.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that each get a part. The call is collective, with the same arguments on all ranks.
     reproducible
@@ -107,10 +114,15 @@ def box(
     """
     if comm is None:
         refuse_without_ranks(reproducible=reproducible)
-        return femops_meshes.box(counts, lower, upper, periodic, mapping, order)
+        return femops_meshes.box(counts, lower, upper, periodic, mapping, order, cells)
     ranks = communicator(comm)
     with check(ranks):
         grid = Grid.checked(counts, lower, upper, periodic)
+        if wants_simplices(cells, grid.dim):
+            raise MeshArgumentError(
+                f"ranks make no parts of {cells}: make the whole mesh on one rank, and share it "
+                "by femops.distribute(mesh, comm)"
+            )
     same = {name: getattr(grid, name) for name in ("counts", "lower", "upper")}
     same |= {"periodic": grid.wraps, "order": order, "reproducible": bool(reproducible)}
     _check_same(ranks, {**same, "use of a mapping": mapping is not None})

@@ -38,6 +38,8 @@ _AXES = {
 }
 """Numbers of axes of a mesh's arrays."""
 
+_ROUND_OFF = 4 * np.finfo(np.float64).eps  # of a determinant, relative to Hadamard's bound
+
 _POINTS = 2**15  # at once: 2 MiB of Jacobians, which stay in a second-level cache
 
 
@@ -200,7 +202,10 @@ def cell_of_corners(width: int, name: str | None) -> Cell:
 
 
 def _least(coordinates: Floats) -> Floats:
-    """Smallest determinant (ne,) at the points of a rule; of a mirrored simplex times -1."""
+    """Smallest determinant (ne,) at the points of a rule; of a mirrored simplex times -1.
+
+    From those of a simplex its round-off is subtracted: flat ones have none.
+    """
     cell, degree = cell_and_degree(*coordinates.shape[1:])
     least = np.empty(len(coordinates))
     points = gauss_legendre(degree + 2)[0]
@@ -210,9 +215,11 @@ def _least(coordinates: Floats) -> Floats:
         )
     count = len(points) if cell.simplex else len(points) ** cell.dim
     for some in element_ranges(len(coordinates), count):
-        found = determinants(jacobians(coordinates[some], points))
+        J = jacobians(coordinates[some], points)
+        found = determinants(J)
         if cell.simplex:
             found *= np.sign(found[:, :1])
+            found -= _ROUND_OFF * np.linalg.norm(J, axis=-1).prod(axis=-1)
         least[some] = found.min(axis=1)
     return least
 
@@ -226,11 +233,28 @@ def geometry(coordinates: Floats, cure: str = "") -> None:
     magnitude(coordinates)
     least = _least(coordinates)
     bad = np.flatnonzero(least <= 0)
-    if len(bad):
+    if not len(bad):
+        return
+    of, numbers = f"{len(bad)} of {len(coordinates)} element(s) are", f"number(s) {listed(bad)}"
+    if cell_and_degree(*coordinates.shape[1:])[0].simplex:
         raise MeshGeometryError(
-            f"{len(bad)} of {len(coordinates)} element(s) are inverted (det J <= 0 somewhere): "
-            f"number(s) {listed(bad)} (counted from 0; the first has det J = {least[bad[0]]:.3g}): "
-            f"turn the order of their corners, or move their nodes{cure}"
+            f"{of} flat, or inverted somewhere (det J is zero or changes its sign): {numbers} "
+            "(counted from 0): move their nodes, or mesh anew with a lower degree or smaller "
+            "elements"
+        )
+    raise MeshGeometryError(
+        f"{of} inverted (det J <= 0 somewhere): {numbers} (counted from 0; the first has det J = "
+        f"{least[bad[0]]:.3g}): turn the order of their corners, or move their nodes{cure}"
+    )
+
+
+def turned_over(turned: NDArray[np.bool_]) -> None:
+    """Check that moved simplices are mirrored, (ne,), all or none."""
+    few = np.flatnonzero(turned if 2 * turned.sum() <= len(turned) else ~turned)
+    if len(few):
+        raise MeshGeometryError(
+            f"{len(few)} of {len(turned)} element(s) were inverted by the move: number(s) "
+            f"{listed(few)} (counted from 0): move their nodes less far"
         )
 
 

@@ -154,7 +154,7 @@ class Mesh:
         boundary
             Shape (nb, 2**(dim-1)), or (nb, dim) of simplices: vertex numbers; None for all exterior
             faces. An entry between two elements belongs to the element that its corners look out
-            of, between two simplices to that with the lower number.
+            of.
         coordinates
             Shape (ne, nodes, dim), see `Mesh`; None for straight elements.
         corner_order
@@ -224,8 +224,7 @@ class Mesh:
             If elements don't fit together or the attributes' shapes are wrong.
         """
         if topology is None:
-            cell = cell_of(elements.shape[1], coordinates.shape[2])
-            topology = Topology.build(elements, num_vertices, boundary, cell)
+            topology = _topology(elements, coordinates, num_vertices, boundary)
         if boundary is None:
             boundary = exterior_boundary(elements, topology)
         mesh = cls(
@@ -271,7 +270,7 @@ class Mesh:
         if self.forest is not None:
             known = self.__dict__.get("_sides")
             return self.forest.topology(self.elements, self.num_vertices, self.boundary, known)
-        return Topology.build(self.elements, self.num_vertices, self.boundary, self.cell)
+        return _topology(self.elements, self.coordinates, self.num_vertices, self.boundary)
 
     @cached_property
     def _sides(self) -> Ints:
@@ -294,6 +293,10 @@ class Mesh:
                 f"{self.cell.plural} are not refined locally yet: mesh.refine() splits all, and "
                 "femops.read_mesh(path, split=True) makes meshes that can be"
             )
+        self._check_whole_trees()
+
+    def _check_whole_trees(self) -> None:
+        """Raise on parts of locally refined meshes."""
         known = self.__dict__.get("topology")
         if self.forest is None and known is not None and known.carriers is not None:
             raise MeshArgumentError(
@@ -586,7 +589,7 @@ class Mesh:
         MeshArgumentError
             If `permutation` is no permutation of all elements.
         """
-        self._check_trees()
+        self._check_whole_trees()
         order = np.asarray(permutation)
         if order.shape != (self.num_elements,) or not np.array_equal(
             np.sort(order), np.arange(self.num_elements)
@@ -674,7 +677,7 @@ class Mesh:
         moved = np.ascontiguousarray(moved.T).reshape(mesh.coordinates.shape)
         coordinates = mesh._interpolated(moved)
         checks.geometry(coordinates)
-        return self._replaced(coordinates=coordinates)
+        return self._moved(coordinates)
 
     def with_nodes(self, coordinates: ArrayLike) -> "Mesh":
         """Return the mesh with other coordinates, of the shape of `coordinates`, which are copied.
@@ -687,14 +690,14 @@ class Mesh:
             If the coordinates are not real numbers.
         """
         nodes = checks.array(coordinates, "coordinates", np.float64)
-        mesh = self._replaced(coordinates=nodes)
+        mesh = self._replaced(coordinates=nodes)  # checks the shape
         if not mesh.conforming and self.continuous and not mesh.continuous:
             raise MeshGeometryError(
                 "smaller elements do not lie on the faces and edges of larger ones: give positions "
                 "of a continuous function, or move the mesh by mesh.mapped(function)"
             )
         checks.geometry(nodes)
-        return mesh
+        return self._moved(nodes)
 
     def with_attributes(
         self, elements: ArrayLike | None = None, boundary: ArrayLike | None = None
@@ -760,6 +763,19 @@ class Mesh:
         """Return a copy of the mesh that remembers the coarser mesh it refines."""
         return self._replaced(coarser=coarser)
 
+    def _moved(self, coordinates: Floats) -> "Mesh":
+        """Return the mesh with other coordinates, which invert no element by itself."""
+        if not self.cell.simplex or not self.num_elements:
+            return self._replaced(coordinates=coordinates)
+        turned = simplices.mirrored(coordinates) != simplices.mirrored(self.coordinates)
+        checks.turned_over(turned)
+        if not turned.all():
+            return self._replaced(coordinates=coordinates)
+        # a reflection: what looked out looks in
+        boundary = self.boundary.copy()
+        boundary[:, :2] = boundary[:, 1::-1]
+        return self._replaced(coordinates=coordinates, boundary=boundary)
+
     def _replaced(self, **changes: Any) -> "Mesh":
         """Return a copy of the mesh with some attributes replaced, and the same topology."""
         mesh = replace(self, **changes)
@@ -795,6 +811,17 @@ class Mesh:
 
     def _repr_html_(self) -> str:
         return html.table("Mesh", _contents(self))
+
+
+def _topology(
+    elements: Ints, coordinates: Floats, num_vertices: int, boundary: Ints | None
+) -> Topology:
+    """Topology of elements that belong to no trees."""
+    cell = cell_of(elements.shape[1], coordinates.shape[2])
+    topology = Topology.build(elements, num_vertices, boundary, cell)
+    if boundary is None or not cell.simplex:
+        return topology
+    return simplices.with_sides(topology, boundary, coordinates)
 
 
 def chosen_elements(

@@ -5,6 +5,7 @@ numbers. Then come vertices inside edges, faces and cells, shared by all element
 """
 
 from itertools import product
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from femops_meshes.topology.entities import (
     entity_codes,
     entity_corners,
     outward_order,
+    swaps,
 )
 from femops_meshes.topology.topology import Topology
 
@@ -73,17 +75,22 @@ def pulled(corners: Ints, dim: int) -> tuple[Ints, Ints]:
     return np.concatenate(parts)[order], owner[order]
 
 
-def split_simplex_boundary(topology: Topology) -> tuple[Ints, Ints]:
-    """Corners (nb * 2**(dim-1), dim) of the boundary's parts, and the parent of each."""
+def split_simplex_boundary(topology: Topology, boundary: Ints) -> tuple[Ints, Ints]:
+    """Corners (nb * 2**(dim-1), dim) of the boundary's parts, and the parent of each.
+
+    The corners of a part turn as those of its parent do.
+    """
     cell, sides = topology.cell, topology.boundary_faces
     lattice = topology.lattice(2)
-    parts = [[0, 1], [1, 2]] if cell.dim == 2 else [[0, 4, 5], [1, 3, 5], [2, 3, 4], [3, 4, 5]]
+    parts = [[0, 1], [1, 2]] if cell.dim == 2 else [[0, 5, 4], [1, 3, 5], [2, 4, 3], [3, 4, 5]]
     found = np.empty((len(sides), len(parts), cell.dim), dtype=np.int64)
     for code in cell.face_codes:
         mine = np.flatnonzero(sides[:, 1] == code)
         nodes = cell.closed_lattice(code, 2)[parts]
         found[mine] = lattice[sides[mine, 0]][:, nodes]
     count = len(parts)
+    odd = swaps(boundary) % 2 == 1
+    found[odd, :, :2] = found[odd, :, 1::-1]
     return found.reshape(-1, cell.dim), np.repeat(np.arange(len(sides)), count)
 
 
@@ -91,7 +98,7 @@ def halved_simplices(mesh: Any) -> dict[str, Any]:
     """Arrays of a mesh of simplices whose edges are all halved."""
     topology, count = mesh.topology, 2**mesh.dim
     elements, nodes = simplices.halved(mesh.elements, mesh.coordinates, topology.lattice(2))
-    boundary, parents = split_simplex_boundary(topology)
+    boundary, parents = split_simplex_boundary(topology, mesh.boundary)
     return {
         "elements": elements,
         "coordinates": nodes,
@@ -106,6 +113,9 @@ def halved_simplices(mesh: Any) -> dict[str, Any]:
 def into_simplices(mesh: Any) -> dict[str, Any]:
     """Arrays of a mesh whose squares or cubes are split into simplices, without new vertices."""
     inner = simplices.nodes(SIMPLICES[mesh.dim], mesh.order)
+    many, plural = mesh.num_elements * factorial(mesh.dim), SIMPLICES[mesh.dim].plural
+    what = f"splitting {mesh.num_elements} elements into {plural}"
+    check_fits((many, len(inner), mesh.dim), what, "take fewer")
     local, owner = pulled(mesh.elements, mesh.dim)
     numbers = np.take_along_axis(mesh.elements[owner], local, axis=1)
     order = np.argsort(numbers, axis=1)
@@ -118,6 +128,10 @@ def into_simplices(mesh: Any) -> dict[str, Any]:
         places = x[0] + inner @ (x[1:] - x[0])
         nodes[some] = positions(mesh.coordinates[owner[some]], places)
     sides, parents = pulled(mesh.boundary, mesh.dim - 1)
+    if mesh.dim == 3:  # as the corners 0, 1, 2 of the quadrilateral turn
+        x = CUBES[2].corners[sides]
+        odd = np.linalg.det(x[:, 1:] - x[:, :1]) < 0.0
+        sides[odd] = sides[odd][:, [1, 0, 2]]
     count = len(owner) // max(mesh.num_elements, 1)
     return {
         "elements": np.take_along_axis(numbers, order, axis=1),

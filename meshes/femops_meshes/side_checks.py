@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_meshes.coordinates import simplices
 from femops_meshes.errors import MeshTopologyError
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import looks_out
@@ -27,9 +28,7 @@ def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
         return
     names = ", ".join(map(str, bad[:_SHOWN])) + (", ..." if len(bad) > _SHOWN else "")
     why = (
-        "leave both out"
-        if mesh.cell.simplex
-        else "a point has no sides, so leave it out"
+        "a point has no sides, so leave it out"
         if mesh.dim == 1
         else "list each side once, with its corners in the order that faces outwards (in 2-D the "
         "domain is to the left of the edge), or leave both out"
@@ -50,9 +49,10 @@ def _unclear(mesh: Mesh) -> Ints:
     sides = topology.entity[topology.faces[number[two]], topology.face_codes[number[two]]]
     two = two[sides[:, 0] == sides[:, 1]]
     faces, codes = topology.faces[number[two]], topology.face_codes[number[two]]
-    if mesh.cell.simplex:  # the order of corners tells nothing
-        return np.asarray(two[_torn(mesh, two, faces)])
-    out = looks_out(mesh.elements, mesh.boundary[two], faces, codes)
+    if mesh.cell.simplex:
+        out = simplices.look_out(mesh.boundary[two], mesh.coordinates, faces, codes)
+    else:
+        out = looks_out(mesh.elements, mesh.boundary[two], faces, codes)
     _, place, times = np.unique(
         topology.boundary_faces[two], axis=0, return_inverse=True, return_counts=True
     )

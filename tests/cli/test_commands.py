@@ -116,6 +116,10 @@ def test_mesh_info(run):
     assert sum(classes) == 56
     code, out, _ = run("mesh", "info", "ball.mesh")
     assert "boundary faces" in out
+    femops.save("round.mesh", femops.disc(2, order=2, cells="triangles"))
+    facts = json.loads(run("mesh", "info", "round.mesh", "--json")[1])
+    assert (facts["cells"], facts["elements"], facts["geometry_degree"]) == ("triangles", 40, 2)
+    assert (facts["multilinear_elements"], facts["affine_elements"]) == (0, 8)
 
 
 def test_mesh_refine_and_convert(run, tmp_path):
@@ -158,10 +162,16 @@ def test_convert_splits(run, tmp_path):
         nodes, [(1, 5, 1, 1, 2), (2, 7, 1, 1, 2, 3), (2, 7, 1, 2, 4, 3)], [(1, 5, "low")]
     )
     (tmp_path / "tri.msh").write_text(text)
-    code, _, err = run("mesh", "convert", "tri.msh", "quads.mesh")
+    assert run("mesh", "convert", "tri.msh", "tri.mesh")[:2] == (0, "wrote tri.mesh: 2 elements\n")
+    nodes += [(2, 0, 0), (2, 1, 0)]
+    mixed = document(nodes, [(2, 7, 1, 1, 2, 3), (2, 7, 1, 2, 4, 3), (3, 7, 1, 2, 5, 6, 4)])
+    (tmp_path / "mixed.msh").write_text(mixed)
+    code, _, err = run("mesh", "convert", "mixed.msh", "quads.mesh")
     assert code == 1
     assert "femops mesh convert --split in.msh out.mesh" in err
     assert len(err.splitlines()) == 1
+    assert run("mesh", "convert", "--split", "mixed.msh", "quads.mesh")[0] == 0
+    assert femops.read_mesh("quads.mesh").num_elements == 10
     code, out, err = run("mesh", "convert", "--split", "tri.msh", "quads.mesh")
     assert (code, out, err) == (0, "wrote quads.mesh: 6 elements\n", "")
     assert femops.read_mesh("quads.mesh").boundary_names == {"low": (5,)}

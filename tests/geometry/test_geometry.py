@@ -105,6 +105,9 @@ def test_classes():
         (tapered, multilinear),
         (tapered.curved(3), multilinear),
         (femops.box((3, 2), mapping=bend, order=2), curved),
+        (femops.box((3, 2, 2), cells="tetrahedra"), affine),
+        (femops.box((3, 2), cells="triangles", order=4), affine),
+        (femops.box((3, 2), cells="triangles", mapping=bend, order=2), curved),
     ):
         result = classify(mesh)
         assert (result.dtype, result.shape) == (np.int8, (mesh.num_elements,))

@@ -1,11 +1,13 @@
 """Triangles, tetrahedra and prisms, split: the same geometry, groups and periods, all fits."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse.linalg import splu
 
 import femops
 from femops.io.gmsh.file import GmshArrays
@@ -99,6 +101,76 @@ def test_parts_of_one_element_by_euler(shape):
     faces, volume = {"Triangle": (6, 1 / 2), "Tetrahedron": (12, 1 / 6), "Prism": (18, 1)}[shape]
     assert mesh.num_boundary == faces
     assert mesh.volume() == pytest.approx(volume)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.sampled_from(["Triangle", "Tetrahedron"]),
+    degree=st.integers(1, 6),
+    seed=st.integers(0, 99),
+    mirror=st.booleans(),
+)
+def test_simplices_have_their_own_geometry(shape, degree, seed, mirror):
+    """With vertices numbered in any order, at any point, mirrored or not."""
+    where = bent(shape, degree, seed, mirror)
+    content = one_element(shape, degree, where)
+    order = np.random.default_rng(seed).permutation(len(content.tags))
+    numbers = order[content.nodes - 1] + 1
+    mesh = mesh_of(replace(content, tags=numbers, nodes=numbers))
+    assert (mesh.order, mesh.num_elements, mesh.cell.name) == (degree, 1, shape.lower())
+    corners = SHAPES[shape].corners[np.argsort(numbers[: mesh.dim + 1])]
+    points = np.random.default_rng(seed).dirichlet(np.ones(mesh.dim + 1), 20)
+    at = positions(mesh.coordinates, points[:, 1:])[0]
+    np.testing.assert_allclose(at, where(points @ corners), atol=1e-12)
+    assert mesh.volume() == pytest.approx(mesh_of(split_simplices(content)).volume())
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("flat", r"flat, or inverted somewhere.*number\(s\) 0 .*move their nodes"),
+        ("folded", r"flat, or inverted somewhere.*number\(s\) 0 .*lower degree"),
+        ("doubled", "twice in one group"),
+        ("degree", r"degree 7: the highest is 6: .* in Gmsh by SetOrder\(6\)"),
+        ("incomplete", "incomplete elements"),
+        ("pyramid", "pyramid.* are not supported.*let Gmsh make tetrahedra"),
+        ("beside", r"quadrilateral\(s\) beside tetrahedra.*triangles as faces"),
+    ],
+)
+@pytest.mark.parametrize("shape", ["Triangle", "Tetrahedron"])
+def test_simplices_that_are_refused(shape, case, message):
+    """Each error says which element it is, and what to do."""
+
+    def where(x):
+        if case == "flat":  # on a plane or line, but for round-off
+            return x / 3 @ np.array([[1.0, 1, 1], [1, 1, 2], [2, 2, 3]])[: x.shape[1], : x.shape[1]]
+        bulge = 3.0 * x[:, :1] * x[:, 1:2] if case == "folded" else 0.0
+        return x - bulge
+
+    content = one_element(shape, 7 if case == "degree" else 2, where)
+    if case in ("pyramid", "beside") and shape == "Triangle":
+        return
+    more = {"incomplete": 137, "pyramid": 7, "beside": 3}.get(case)
+    if case == "doubled":
+        content = replace(
+            content, blocks=content.blocks * [1, 1, 2], nodes=np.tile(content.nodes, 2)
+        )
+    elif case == "incomplete":
+        content = one_element(shape, 3, where)
+        kind = NUMBERS[shape, 3]
+        number, size = (20, 9) if shape == "Triangle" else (137, 16)
+        content = replace(content, nodes=content.nodes[:size])
+        content.blocks[0, 1] = number
+        assert kind != number
+    elif more:
+        kind = GMSH_KINDS[more]
+        content = replace(
+            content,
+            blocks=np.concatenate([content.blocks, [[kind.dim, more, 1]]]),
+            nodes=np.concatenate([content.nodes, np.resize(content.nodes, kind.size)]),
+        )
+    with pytest.raises(femops.errors.MeshError, match=message):
+        mesh_of(content)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +427,7 @@ mesh.setRecombine(2, gmsh.model.getEntities(2)[0][1])
 """
 PRISMS = """
 d = occ.addDisk(0, 0, 0, 1, 1)
-occ.extrude([(2, d)], 0, 0.3, 1, numElements=[2]); occ.synchronize()
+occ.extrude([(2, d)], 0, 0.3, 1, numElements=[2], recombine=True); occ.synchronize()
 """
 ALL = """
 a, b = occ.addRectangle(0, 0, 0, 1, 1), occ.addRectangle(1, 0, 0, 1, 1)
@@ -398,15 +470,31 @@ def check_fit(mesh):
     return sum((-1) ** k * n for k, n in enumerate(mesh.topology.num_entities))
 
 
-@pytest.mark.parametrize(("model", "order", "size", "kind"), CASES)
-def test_files_of_gmsh(tmp_path, model, order, size, kind):
+AS_THEY_ARE = [
+    (DISC, 4, 0.5, KINDS[3]),
+    (DISC, 6, 0.7, KINDS[1]),
+    (BALL, 3, 0.8, KINDS[2]),
+    (BALL, 4, 0.9, KINDS[0]),
+    (BOXES, 1, 0.8, KINDS[0]),
+    (BOXES, 2, 0.8, KINDS[1]),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "order", "size", "kind", "split"),
+    [(*case, True) for case in CASES] + [(*case, False) for case in AS_THEY_ARE],
+)
+def test_files_of_gmsh(tmp_path, model, order, size, kind, split):
     path, facts = made(tmp_path, model, order, size, kind)
-    mesh = femops.read_mesh(path, split=True)
-    assert mesh.order == order
-    assert mesh.num_elements == sum(PARTS[s] * n for s, n in facts.items() if s in PARTS)
+    mesh = femops.read_mesh(path, split=split)
+    assert (mesh.order, mesh.cell.simplex) == (order, not split)
+    parts = PARTS if split else dict.fromkeys([mesh.cell.name.capitalize()], 1)
+    assert mesh.num_elements == sum(parts[s] * n for s, n in facts.items() if s in parts)
     assert mesh.continuous
     assert check_fit(mesh) == 1
     dim, rule = mesh.dim, femops.basis.gauss(order + 8)
+    if not split:
+        rule, degree = femops.basis.simplex_rule(dim, dim * order), min(4 * order + 8, 30)
     tight = {"rtol": 1e-12, "atol": 1e-13}  # files have 16 digits
     measures = np.concatenate(
         [b.weighted_det.sum(axis=1) for b in femops.geometry.Geometry(mesh, rule)]
@@ -416,6 +504,13 @@ def test_files_of_gmsh(tmp_path, model, order, size, kind):
         total = measures[mesh.element_attributes == number].sum()
         np.testing.assert_allclose(total, facts[name][0], **tight)
     assert set(mesh.boundary_names) == {n for n in facts if n.startswith(f"{dim - 1}-")}
+    if not split and dim == 3:
+        rule = femops.basis.simplex_rule(2, degree)
+    elif not split:
+        rule = femops.basis.gauss(order + 8)
+    inner = mesh.topology.faces[mesh.topology.entity[tuple(mesh.topology.boundary_faces.T)], 1] >= 0
+    between = {n for n, k in mesh.boundary_names.items() if k[0] in mesh.boundary_attributes[inner]}
+    assert bool(between) == (model in (BOXES, MIXED))
     for name in mesh.boundary_names:
         blocks = [*femops.geometry.BoundaryGeometry(mesh, rule, name)]
         area = sum(b.weighted_det.sum() for b in blocks)
@@ -423,6 +518,8 @@ def test_files_of_gmsh(tmp_path, model, order, size, kind):
         # the area of a curved side is no integral of a polynomial: rules approach it
         np.testing.assert_allclose(area, facts[name][0], rtol=1e-12 if order == 1 else 1e-6)
         expected = np.array(facts[name][1])[:dim]
+        if not split and name in between:  # each face has the normal of one of its elements
+            continue
         sign = 1 if expected @ vector >= 0 else -1
         np.testing.assert_allclose(vector, sign * expected, **tight)
 
@@ -439,6 +536,47 @@ def test_all_shapes_at_once(tmp_path):
     assert check_fit(mesh) == 1
 
 
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+@pytest.mark.parametrize("of_gmsh", [True, False])
+def test_errors_on_curved_triangles(tmp_path, order, of_gmsh):
+    """Poisson's equation on an ellipse: rates of order + 1 with coordinates of the same degree.
+
+    Gmsh bends the sides on the ellipse and moves inner nodes too little, which costs up to one.
+    """
+
+    def inside(x):
+        return 1 - x[0] ** 2 - x[1] ** 2 / 0.49
+
+    def exact(x):
+        return inside(x) * np.exp(x[0])
+
+    def load(x):
+        return np.exp(x[0]) * (2 + 4 * x[0] + 2 / 0.49 - inside(x))
+
+    def ellipse(n):
+        if of_gmsh:
+            return femops.read_mesh(made(tmp_path, DISC, order, 0.8 / n, KINDS[1])[0])
+        disc = femops.disc(n, order=order, cells="triangles")
+        return disc.mapped(lambda x: np.array([x[0], 0.7 * x[1]]))
+
+    errors, sizes = [], []
+    for n in (2, 4, 8):
+        V = femops.H1(ellipse(n), order)
+        A = femops.diffusion(V)
+        assert abs(A @ np.ones(V.size)).max() < 1e-12 * abs(A.diagonal()).max() * V.size
+        one = np.ones(V.size)
+        assert one @ (femops.mass(V) @ one) == pytest.approx(V.mesh.volume(), rel=1e-12)
+        x = V.dof_coordinates()[V.boundary_dofs()]
+        assert abs(inside(x.T)).max() < 1e-2 / 5 ** (order - 1)
+        K, free = A.assemble().tocsr(), np.setdiff1d(np.arange(V.size), V.boundary_dofs())
+        u = np.zeros(V.size)
+        u[free] = splu(K[free][:, free].tocsc()).solve(femops.load(V, load)[free])
+        errors.append(femops.l2_error(V, u, exact))
+        sizes.append(V.mesh.num_elements**-0.5)
+    rate = np.log(errors[1] / errors[2]) / np.log(sizes[1] / sizes[2])
+    assert order + (0.2 if of_gmsh else 0.8) < rate < order + 2, (rate, errors)
+
+
 _PERIODIC = """
 gmsh.option.setNumber("Mesh.SaveAll", {save_all})
 dim, size, pairs = {dim}, (1.0, 1.3, 0.9), {pairs}
@@ -446,15 +584,17 @@ dim, size, pairs = {dim}, (1.0, 1.3, 0.9), {pairs}
 _PERIODIC += PERIODIC_BOX
 
 
+@pytest.mark.parametrize("split", [True, False])
 @pytest.mark.parametrize(
     ("dim", "pairs", "order", "kind"),
     [(2, [0], 1, KINDS[0]), (2, [0, 1], 2, KINDS[2]), (3, [0, 1, 2], 1, KINDS[3])],
 )
-def test_periodic_sides_are_glued(tmp_path, dim, pairs, order, kind):
+def test_periodic_sides_are_glued(tmp_path, dim, pairs, order, kind, split):
     model = _PERIODIC.format(dim=dim, pairs=pairs, save_all=0)
-    path, facts = made(tmp_path, model, order, 0.5, kind)
-    mesh = femops.read_mesh(path, split=True)
-    assert mesh.num_elements == sum(PARTS[s] * n for s, n in facts.items() if s in PARTS)
+    path, facts = made(tmp_path, model, order, 0.5 if split else 0.3, kind)
+    mesh = femops.read_mesh(path, split=split)
+    parts = PARTS if split else dict.fromkeys(["Triangle", "Tetrahedron"][dim - 2 : dim - 1], 1)
+    assert mesh.num_elements == sum(parts[s] * n for s, n in facts.items() if s in parts)
     assert not mesh.continuous
     assert check_fit(mesh) == 0  # a circle times something
     assert mesh.volume() == pytest.approx(facts[f"{dim}-1"][0], rel=1e-12)
@@ -467,15 +607,18 @@ def test_periodic_sides_are_glued(tmp_path, dim, pairs, order, kind):
         return sum(np.cos(2 * np.pi * x[d] / period[d]) for d in pairs)
 
     # continuous across the glued sides: each element finds the wave at its own nodes
-    where, values = V.sample(V.interpolate(wave), 4)
-    exact = wave(np.moveaxis(where, -1, 0))
-    assert np.abs(values - exact).max() < 0.05
+    if split:
+        where, values = V.sample(V.interpolate(wave), 4)
+        exact = wave(np.moveaxis(where, -1, 0))
+        assert np.abs(values - exact).max() < 0.05
     at_nodes = V.interpolate(wave)[V.restriction.indices]
-    own = wave(np.moveaxis(positions(mesh.coordinates, V.basis.nodes), -1, 0))
+    nodes = V.basis.nodes if split else V.element.nodes
+    own = wave(np.moveaxis(positions(mesh.coordinates, nodes), -1, 0))
     np.testing.assert_allclose(at_nodes, own, atol=1e-9)
 
 
-def test_elements_in_several_groups(tmp_path):
+@pytest.mark.parametrize("split", [True, False])
+def test_elements_in_several_groups(tmp_path, split):
     """Version 2 lists them once in each: parts are the same."""
     need_gmsh()
     nodes = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)]
@@ -483,13 +626,15 @@ def test_elements_in_several_groups(tmp_path):
     elements += [(2, 7, 1, 2, 4, 3), (2, 8, 1, 1, 2, 3)]
     path = tmp_path / "a.msh"
     path.write_text(document(nodes, elements, [(2, 7, "all"), (2, 8, "one"), (1, 6, "low")]))
-    mesh = femops.read_mesh(path, split=True)
-    assert mesh.num_elements == 6
+    mesh = femops.read_mesh(path, split=split)
+    parts = 3 if split else 1
+    assert mesh.num_elements == 2 * parts
     assert mesh.volume() == pytest.approx(1)
     inside = np.isin(mesh.element_attributes, mesh.element_names["one"])
-    assert np.count_nonzero(inside) == 3
+    assert np.count_nonzero(inside) == parts
     assert np.isin(mesh.element_attributes, mesh.element_names["all"]).all()
-    assert np.count_nonzero(np.isin(mesh.boundary_attributes, mesh.boundary_names["low"])) == 2
+    low = np.isin(mesh.boundary_attributes, mesh.boundary_names["low"])
+    assert np.count_nonzero(low) == (2 if split else 1)
     assert check_fit(mesh) == 1
 
 
@@ -508,18 +653,19 @@ def test_other_files_are_read_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("model", "kind", "options"),
     [
-        (DISC, "triangle", {"Mesh.RecombineAll": 1, "Mesh.SubdivisionAlgorithm": 1}),
-        (BALL, "tetrahedron", {"Mesh.SubdivisionAlgorithm": 2}),
+        (MIXED, "triangle", {"Mesh.RecombineAll": 1, "Mesh.SubdivisionAlgorithm": 1}),
+        (PRISMS, "prism", {"Mesh.SubdivisionAlgorithm": 2}),
     ],
 )
 def test_what_the_error_advises_works(tmp_path, model, kind, options):
     path, _ = made(tmp_path, model, 1, 1.0, KINDS[2])
     told = " and ".join(f"{name} = {value}" for name, value in options.items())
-    with pytest.raises(MeshFormatError, match=f"{kind}.*{told}.*--split in.msh") as caught:
+    with pytest.raises(MeshFormatError, match=f"{kind}.*--split in.msh.*{told}") as caught:
         femops.read_mesh(path)
     assert "\n" not in str(caught.value)
+    assert femops.read_mesh(path, split=True).cell.simplex is False
     lines = "".join(f"gmsh.option.setNumber({k!r}, {v})\n" for k, v in options.items())
-    path, _ = made(tmp_path, lines + model, 1, 0.8, KINDS[2])
+    path, _ = made(tmp_path, lines + (BALL if kind == "prism" else DISC), 1, 0.8, KINDS[2])
     assert check_fit(femops.read_mesh(path)) == 1
 
 

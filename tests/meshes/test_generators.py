@@ -169,3 +169,68 @@ def test_arguments_out_of_range_are_refused():
 def test_many_elements_are_no_loop_in_python():
     few, many = (lines(lambda n=n: box((n,) * 3).topology) for n in (4, 12))
     assert many < 2 * few  # of 27 times the elements
+
+
+SPLIT = [
+    (box, {"counts": (3, 4), "upper": (1.5, 1.0)}),
+    (box, {"counts": (2, 3, 2)}),
+    (box, {"counts": (3, 4, 3), "periodic": (True, False, True)}),
+    (disc, {}),
+    (ball, {}),
+    (cylinder, {"layers": 2}),
+    (shell, {}),
+    (shell, {"dim": 2}),
+    (l_shape, {}),
+    (l_shape, {"dim": 3}),
+]
+
+
+@pytest.mark.parametrize("order", [1, 2, 4, 6])
+@pytest.mark.parametrize(("make", "arguments"), SPLIT)
+def test_triangles_and_tetrahedra(make, arguments, order):
+    """Two of each square, six of each cube, with the same boundary and size."""
+    arguments = {**arguments, "order": order}
+    whole = make(**arguments)
+    mesh = make(**arguments, cells="triangles" if whole.dim == 2 else "tetrahedra")
+    assert (mesh.cell.simplex, mesh.order) == (True, order)
+    assert mesh.num_elements == (2 if whole.dim == 2 else 6) * whole.num_elements
+    assert mesh.continuous == whole.continuous
+    # faces of a ball are interpolated
+    assert mesh.volume() == pytest.approx(whole.volume(), rel={1: 2e-2, 2: 1e-2}.get(order, 1e-3))
+    mesh.validate()
+    tags, counts = np.unique(whole.boundary_attributes, return_counts=True)
+    assert np.array_equal(np.unique(mesh.boundary_attributes), tags)
+    for tag, count in zip(tags.tolist(), counts.tolist(), strict=True):
+        parts = np.count_nonzero(mesh.boundary_attributes == tag)
+        assert parts == count * (1 if whole.dim == 2 else 2)
+
+
+def test_a_mapping_moves_the_nodes_of_simplices():
+    def mapping(x):
+        return np.array([x[0] + 0.1 * x[1] ** 3, x[1]])
+
+    mesh = box((3, 2), order=3, cells="triangles", mapping=mapping)
+    plain = box((3, 2), order=3, cells="triangles")
+    moved = mapping(plain.coordinates.reshape(-1, 2).T).T.reshape(plain.coordinates.shape)
+    np.testing.assert_allclose(mesh.coordinates, moved, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: box((3, 3), cells="tets"), "cells is 'tets': give .*'triangles' or 'tetrahedra'"),
+        (lambda: box((3, 3), cells="tetrahedra"), "in 2-D give quadrilaterals or triangles"),
+        (lambda: box(3, cells="triangles"), "in 1-D give segments"),
+        (lambda: ball(cells="triangles"), "in 3-D give hexahedra or tetrahedra"),
+        (lambda: disc(order=7, cells="triangles"), "have degree 6 at most, got 7"),
+        (lambda: box((2, 3), periodic=True, cells="triangles"), "3"),
+    ],
+)
+def test_cells_that_are_refused(make, message):
+    with pytest.raises(MeshArgumentError, match=message):
+        make()
+
+
+def test_cells_that_are_not_split():
+    assert box((2, 2), cells="quadrilaterals").num_elements == 4
+    assert box(2, cells="segments").coarser is not None

@@ -296,6 +296,56 @@ def test_elements_two_levels_apart_are_refined_with_a_warning():
     assert np.isclose(mesh.volume(), 2.0)
 
 
+STRIPS = """MFEM NC mesh v1.0
+
+dimension
+2
+
+elements
+8
+-1 1 3 2 2 3
+0 1 3 0 1 2 5 4
+-1 1 3 2 4 5
+-1 1 3 2 6 7
+0 1 3 0 0 1 6 9
+0 1 3 0 9 6 7 10
+0 1 3 0 10 7 8 11
+0 1 3 0 11 8 4 3
+
+boundary
+5
+9 1 1 4
+9 1 1 6
+9 1 6 7
+9 1 7 8
+9 1 8 4
+
+coordinates
+6
+2
+0 0
+1 0
+2 0
+0 1
+1 1
+2 1
+
+mfem_mesh_end
+"""
+
+
+def test_inner_entries_between_elements_two_levels_apart_count_once():
+    """MFEM lists the side of the larger element beside those of the smaller ones."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        mesh = read_mfem(STRIPS)
+    assert "two levels or more" in str(told[-1].message)
+    mesh.validate()
+    assert mesh.num_boundary == 4
+    V = femops.H1(mesh, 1)
+    assert np.isclose(femops.integrate(V, np.ones(V.size), boundary=9), 1.0)
+
+
 # children of an element that is halved along the first directions of a key, in MFEM's order
 AROUND = [(0, 0), (1, 0), (1, 1), (0, 1)]
 CHILDREN = {

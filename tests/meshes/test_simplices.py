@@ -1,6 +1,7 @@
 """Meshes of triangles and tetrahedra: entities, orientations, curved and refined elements."""
 
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import femops
 from femops_meshes import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.coordinates import simplices
 from femops_meshes.mesh import Mesh
-from femops_meshes.topology.entities import SIMPLICES
+from femops_meshes.topology.entities import SIMPLICES, outward_corners
 from support.simplex_meshes import MESHES, curved, graded, renumbered
 
 basix = pytest.importorskip("basix")
@@ -109,6 +110,46 @@ def test_coordinates_are_kept_in_any_order_of_corners():
     assert (np.diff(other.elements) > 0).all()
 
 
+@pytest.mark.parametrize("dim", [2, 3])
+def test_entries_between_elements_tell_their_side(dim):
+    """Normals of a plane inside point to the side that the entries name, whatever was done."""
+    box = femops.box((4,) * dim)
+    top, x = box.topology, box.element_centers()
+    faces = top.faces[top.pairs], top.face_codes[top.pairs]
+    across = np.abs(x[faces[0], 0].mean(axis=1) - 0.5) + (np.ptp(x[faces[0], 0], axis=1) < 0.1)
+    plane = np.flatnonzero(across < 1e-9)
+    sides = [
+        outward_corners(box.elements, np.stack([each[plane, k] for each in faces], axis=1))
+        for k in (0, 1)
+    ]
+    left = x[faces[0][plane, 0], 0] < 0.5
+    rows = np.where(left[:, None], sides[0], sides[1]), np.where(left[:, None], sides[1], sides[0])
+    numbers = [*box.boundary_attributes, *[9] * len(plane), *[10] * len(plane)]
+    both = np.concatenate([box.boundary, *rows])
+    mesh = Mesh.from_arrays(None, box.elements, None, both, numbers, box.coordinates).simplices()
+
+    def flux(mesh):
+        V = femops.L2(mesh, 0)
+        return [femops.integrate(V, lambda x, n: n[0], boundary=number) for number in (9, 10)]
+
+    order = np.random.default_rng(0).permutation(mesh.num_elements)
+    for one in (
+        mesh,
+        mesh.refine(2),
+        mesh.reordered(order),
+        renumbered(mesh),
+        renumbered(mesh).refine(),
+        mesh.curved(3),
+        pickle.loads(pickle.dumps(renumbered(mesh))),
+    ):
+        assert flux(one) == pytest.approx([1.0, -1.0], abs=1e-13)
+    mirrored = mesh.mapped(lambda x: np.concatenate([-x[:1], x[1:]]))
+    assert flux(mirrored) == pytest.approx([-1.0, 1.0], abs=1e-13)
+    assert flux(pickle.loads(pickle.dumps(mirrored)).refine()) == pytest.approx([-1, 1], abs=1e-13)
+    with pytest.raises(MeshGeometryError, match="inverted by the move"):
+        mesh.mapped(lambda x: np.concatenate([np.where(x[:1] > 0.7, 0.3, x[:1]), x[1:]]) + 1e-9 * x)
+
+
 SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
 
 
@@ -140,3 +181,14 @@ def test_bad_input_is_refused():
     ):
         with pytest.raises(error, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    "points", [[[0.1, 0.3], [0.2, 0.6], [0.7, 2.1]], [[0, 0], [1, 3], [0.1, 0.3]]]
+)
+def test_a_flat_triangle_has_no_area_but_round_off(points):
+    """Its determinant is 3e-17, not zero. A thin one, of height 1e-12, is taken."""
+    with pytest.raises(MeshGeometryError, match=r"flat, or inverted somewhere.*number\(s\) 0"):
+        Mesh.from_arrays(points, [[0, 1, 2]])
+    thin = Mesh.from_arrays([[0, 0], [1, 0], [0.5, 1e-12]], [[0, 1, 2]])
+    assert thin.volume() == pytest.approx(5e-13)

@@ -15,7 +15,7 @@ from femops.io.gmsh.file import GmshArrays
 from femops.io.gmsh.periodic import Link
 from femops_meshes import MeshTopologyError, Topology
 from femops_meshes.checks import compress_vertices
-from femops_meshes.topology.topology import entity_codes, entity_corners
+from femops_meshes.topology.entities import Cell
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,15 +89,17 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
 class Glued:
     """Glued mesh: vertex numbers of the elements, and the boundary entries that remain."""
 
-    elements: Ints  # shape (ne, 2**dim)
+    elements: Ints  # shape (ne, corners)
     num_vertices: int  # number of vertices after gluing
-    boundary: Ints  # shape (n, 2**(dim-1)): boundary entries that are not glued
+    boundary: Ints  # shape (n, corners): boundary entries that are not glued
     kept: NDArray[np.bool_]  # shape (nb,): True for each boundary entry that is not glued
 
 
-def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) -> Glued:
+def glued(
+    elements: Ints, num_vertices: int, boundary: Ints, links: list[Link], cell: Cell
+) -> Glued:
     """Merge all vertices that a link joins, or a chain of links through several sides."""
-    before = Topology.build(elements, num_vertices, boundary)
+    before = Topology.build(elements, num_vertices, boundary, cell)
     pairs = np.concatenate([link.nodes for link in links])
     classes, lowest = _classes(num_vertices, pairs)
     first = np.full(classes, num_vertices, dtype=np.int64)
@@ -105,7 +107,7 @@ def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) 
     joined, used = compress_vertices(first[lowest][elements])
     entries = np.searchsorted(used, first[lowest][boundary]).reshape(boundary.shape)
     try:
-        after = Topology.build(joined, len(used), entries)
+        after = Topology.build(joined, len(used), entries, cell)
     except MeshTopologyError as error:
         raise MeshTopologyError(f"once its periodic sides are glued, {error}") from error.__cause__
     for kind in range(1, before.dim):
@@ -133,9 +135,9 @@ def _check_kind(
     before: Topology, after: Topology, elements: Ints, links: list[Link], kind: int
 ) -> None:
     """Raise if edges or faces were merged that no link maps to each other."""
-    codes = list(entity_codes(before.dim, kind))
-    rows = np.empty((before.num_entities[kind], 2**kind), dtype=np.int64)
-    corners = elements[:, [list(entity_corners(before.dim, code)) for code in codes]]
+    codes = list(before.cell.codes(kind))
+    corners = elements[:, [before.cell.entities[code][1] for code in codes]]
+    rows = np.empty((before.num_entities[kind], corners.shape[-1]), dtype=np.int64)
     rows[before.entity[:, codes]] = np.sort(corners, axis=-1)
     outside = before.faces[:, 1] < 0 if kind == before.dim - 1 else None
     pairs = [np.zeros((0, 2), dtype=np.int64)]

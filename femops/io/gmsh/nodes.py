@@ -94,9 +94,6 @@ ELEMENTS = {
 }
 """Degree by Gmsh's type number, of lines, quadrangles and hexahedra."""
 
-POINT = 15
-"""Gmsh's type number of a point."""
-
 _SQUARE = [(0, 0), (1, 0), (1, 1), (0, 1)]
 _CORNERS = {
     1: [(0,), (1,)],

@@ -1,6 +1,6 @@
-"""Meshes of meshio, of Gmsh's Python interface and of MFEM's files, as the arrays of a Gmsh file.
+"""Meshes of other libraries, and of MFEM's files, as the arrays of a Gmsh file.
 
-Neither meshio nor Gmsh is imported: an object comes with its own.
+No other library is imported: an object comes with its own.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _ORDERS = {
 
 
 def is_mesh_object(source: Any) -> bool:
-    """True for a ``meshio.Mesh`` and for ``gmsh.model``."""
-    return _of_meshio(source) or _of_gmsh(source)
+    """True for a ``meshio.Mesh``, ``gmsh.model``, and meshes of Netgen and NGSolve."""
+    return _of_meshio(source) or _of_gmsh(source) or _of_netgen(source)
 
 
 def _of_meshio(source: Any) -> bool:
@@ -62,12 +62,24 @@ def _of_gmsh(source: Any) -> bool:
     return getattr(source, "__module__", None) == "gmsh" and source is sys.modules["gmsh"].model
 
 
-def object_arrays(source: Any) -> tuple[GmshArrays, str]:
-    """Arrays of a ``meshio.Mesh`` or of ``gmsh.model``, and its name in errors.
+def _of_netgen(source: Any) -> bool:
+    """True for a ``netgen.meshing.Mesh`` and for an ``ngsolve.Mesh``."""
+    package = type(source).__module__.split(".")[0]
+    return (package == "netgen" and hasattr(source, "Elements2D")) or (
+        package == "ngsolve" and hasattr(source, "ngmesh")
+    )
 
-    Of a model these are the elements that ``gmsh.write`` saves: those in physical groups, if there
-    are groups.
+
+def object_arrays(source: Any) -> tuple[GmshArrays, str]:
+    """Arrays of a mesh of another library, and its name in errors.
+
+    Of ``gmsh.model`` these are the elements that ``gmsh.write`` saves: those in physical groups,
+    if there are groups.
     """
+    if _of_netgen(source):
+        from femops.io.gmsh.netgen import netgen_arrays
+
+        return netgen_arrays(source)
     if not _of_gmsh(source):
         try:
             return _meshio_arrays(source), "the meshio.Mesh"

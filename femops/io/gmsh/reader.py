@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from femops.io.gmsh.file import GmshArrays, node_places, read_arrays
 from femops.io.gmsh.gluing import glued, images, vertex_links
-from femops.io.gmsh.nodes import ELEMENTS, POINT, Kind, gmsh_order, lattice
+from femops.io.gmsh.nodes import ELEMENTS, Kind, gmsh_order, lattice
 from femops.io.gmsh.periodic import Link
 from femops_meshes import Mesh, MeshError, MeshFormatError, MeshGeometryError, Topology, checks
 from femops_meshes.checks import compress_boundary, compress_vertices
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import (
     equispaced,
     gauss_lobatto,
@@ -29,7 +30,13 @@ from femops_meshes.coordinates.mapping import (
 from femops_meshes.formats.repair import mended
 from femops_meshes.formats.scanner import printable
 from femops_meshes.names import names_of
-from femops_meshes.topology.entities import VTK_CORNERS
+from femops_meshes.topology.entities import (
+    CUBES,
+    MOST_SIMPLEX_DEGREE,
+    SIMPLICES,
+    VTK_CORNERS,
+    Cell,
+)
 from femops_meshes.topology.topology import exterior_boundary
 
 Floats = NDArray[np.float64]
@@ -371,13 +378,21 @@ def attributes_of(which: Ints, sets: list[tuple[int, ...]], names: dict[int, str
     return Numbering(attributes, without, {name: (*group,) for name, group in by_name.items()})
 
 
-_SHAPES = ("Line", "Quadrilateral", "Hexahedron")
+_CELLS = {
+    name: (SIMPLICES if shape.simplex else CUBES)[shape.dim]
+    for name, shape in SHAPES.items()
+    if name != "Prism"
+}
+"""Cells of a mesh by Gmsh's word for the shape."""
+
 _SHARED = 16  # most tags, in the mean, of an element or face that several groups have
 _FLAT = 1e-10  # largest distance of nodes from a plane, relative to the size of the mesh
 
 
 def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
-    """Read a mesh of lines, quadrangles or hexahedra from a Gmsh file, version 2.2 or 4.1.
+    """Read a Gmsh file, version 2.2 or 4.1.
+
+    Its elements are all lines, triangles, quadrangles, tetrahedra or hexahedra.
 
     The elements of the highest dimension in the file form the mesh. The boundary has all exterior
     faces, and the elements of one dimension less that are in a physical group. Coordinates have the
@@ -404,28 +419,33 @@ def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh:
 
 def mesh_of(content: GmshArrays) -> Mesh:
     """Make a mesh from the contents of a file; for errors see `read_gmsh`."""
-    dim, degree = _checked_kinds(content)
+    shape, degree = _checked_kinds(content)
+    cell = _CELLS[shape]
+    dim, of_face = cell.dim, len(cell.entities[cell.face_codes[0]][1])
     tags, first = np.unique(content.tags, return_index=True)
-    cells = _entries(content, dim, tags, (degree + 1) ** dim)
-    corners, coordinates = _geometry(content.positions[first], cells.nodes, dim, degree)
+    cells = _entries(content, dim, tags, cell.size(degree))
+    corners, coordinates = _geometry(content.positions[first], cells.nodes, shape, degree)
     corners, used = compress_vertices(corners)
     kept, inside = _attributes(content, dim, cells, corners, once=True)
-    faces = _tagged(content, _entries(content, dim - 1, tags, 2 ** (dim - 1)))
-    sides = faces.nodes[:, VTK_CORNERS[dim - 1]] if dim > 1 else faces.nodes
+    faces = _tagged(content, _entries(content, dim - 1, tags, of_face))
+    turned = dim > 1 and not cell.simplex
+    sides = faces.nodes[:, VTK_CORNERS[dim - 1]] if turned else faces.nodes
     sides = compress_boundary(sides, used)
     listed, outside = _attributes(content, dim - 1, faces, sides)
     corners, sides, tagged, vertices = corners[kept], sides[listed], outside.numbers, len(used)
     coordinates = coordinates[kept]
     checks.geometry(coordinates)
-    boundary, topology = _with_exterior(corners, vertices, sides)
+    boundary, topology = _with_exterior(corners, vertices, sides, cell)
     _check_joined(coordinates, topology)
     checks.folds(corners, coordinates, topology)
     links = vertex_links(content, tags[used], content.positions[first[used]])
     if links:
-        one = glued(corners, vertices, sides, links)
+        one = glued(corners, vertices, sides, links, cell)
         corners, sides, vertices = one.elements, one.boundary, one.num_vertices
+        if cell.simplex:
+            corners, coordinates = simplices.ascending(corners, coordinates)
         tagged = tagged[one.kept]
-        boundary, _ = _with_exterior(corners, vertices, sides)
+        boundary, _ = _with_exterior(corners, vertices, sides, cell)
     numbers = np.full(len(boundary), outside.without)
     numbers[: len(tagged)] = tagged
     mesh = Mesh.assemble(corners, coordinates, vertices, inside.numbers, boundary, numbers)
@@ -442,49 +462,86 @@ def _check_joined(coordinates: Floats, topology: Topology) -> None:
         )
 
 
-def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
-    """Return the mesh's dimension and degree. Raise if an element has another kind."""
+def _checked_kinds(content: GmshArrays) -> tuple[str, int]:
+    """Return the shape and the degree of the elements. Raise if they cannot form a mesh."""
     dim = max(content.blocks[content.blocks[:, 2] > 0, 0], default=0)
     if dim < 1:
         raise MeshFormatError(
             "it holds no elements that can be read: let Gmsh generate the mesh before it saves"
         )
-    degrees = set()
-    # those of the mesh before those of its boundary
-    for block_dim, number, count in sorted(content.blocks.tolist(), reverse=True):
-        kind = content.kinds[number]
-        if block_dim < dim - 1 or count == 0:
-            continue
-        if number not in ELEMENTS.get(block_dim, {POINT: 0}):
-            raise MeshFormatError(_refusal(kind, count, dim))
-        if block_dim == dim:
-            degrees.add(kind.degree)
+    found: dict[Kind, int] = defaultdict(int)
+    for block_dim, number, count in content.blocks.tolist():
+        if count and block_dim >= dim - 1:
+            found[content.kinds[number]] += count
+    cells = {kind: count for kind, count in found.items() if kind.dim == dim}
+    faces = {kind: count for kind, count in found.items() if kind.dim < dim and kind.dim}
+    for kind, count in (*cells.items(), *faces.items()):
+        _check_complete(kind, count)
+    shapes = sorted({kind.shape for kind in cells})
+    if len(shapes) > 1:
+        what = " and ".join(
+            f"{sum(n for kind, n in cells.items() if kind.shape == shape)} {shape.lower()}(s)"
+            for shape in shapes
+        )
+        raise MeshFormatError(f"it mixes {what}: {_advice(shapes, int(dim))}")
+    if shapes[0] not in _CELLS:
+        (kind, count), *_ = cells.items()
+        what = f"it holds {count} {kind.shape.lower()}(s) of degree {kind.degree}, {kind.size} "
+        raise MeshFormatError(f"{what}nodes: {_advice(shapes, int(dim))}")
+    degrees = sorted({kind.degree for kind in cells})
     if len(degrees) > 1:
         raise MeshFormatError(
-            f"it mixes elements of degrees {sorted(degrees)}: give all one, in Gmsh by SetOrder"
+            f"it mixes elements of degrees {degrees}: give all one, in Gmsh by SetOrder"
         )
-    return int(dim), degrees.pop()
+    cell = _CELLS[shapes[0]]
+    most = MOST_SIMPLEX_DEGREE if cell.simplex else max(ELEMENTS[cell.dim].values())
+    if degrees[0] > most:
+        raise MeshFormatError(
+            f"its {cell.plural} have degree {degrees[0]}: the highest is {most}: give them that, "
+            f"in Gmsh by SetOrder({most})"
+        )
+    for kind, count in faces.items():
+        if dim == 3 and _CELLS[kind.shape] is not cell.face:
+            raise MeshFormatError(
+                f"it holds {count} {kind.shape.lower()}(s) beside {cell.plural}, which have "
+                f"{cell.face.plural} as faces: leave them out"
+            )
+    return shapes[0], degrees[0]
 
 
-def _refusal(kind: Kind, count: int, dim: int) -> str:
-    what = f"it holds {count} {kind.shape.lower()}(s) of degree {kind.degree}, {kind.size} nodes: "
-    if kind.shape not in _SHAPES:
-        # With RecombineAll on surfaces, Gmsh's subdivision of volumes inverts elements.
-        advice = "only lines, quadrangles and hexahedra are supported; let Gmsh make " + (
+def _advice(shapes: list[str], dim: int) -> str:
+    """Advice on elements of these shapes, which cannot form a mesh as they are."""
+    # With RecombineAll on surfaces, Gmsh's subdivision of volumes inverts elements.
+    if "Pyramid" in shapes:
+        return (
+            "pyramids are not supported, and cannot be split either; let Gmsh make tetrahedra "
+            "alone (without Mesh.RecombineAll and transfinite volumes), or all hexahedra by "
+            "Mesh.SubdivisionAlgorithm = 2"
+        )
+    return (
+        f"the elements of a mesh are all {_CELLS_OF[dim]}; split them: "
+        "`femops mesh convert --split in.msh out.mesh`, femops.read_mesh(path, split=True), or let "
+        "Gmsh make "
+        + (
             "all quadrangles by Mesh.RecombineAll = 1 and Mesh.SubdivisionAlgorithm = 1"
             if dim == 2
             else "all hexahedra by Mesh.SubdivisionAlgorithm = 2, or by transfinite volumes with "
             "Mesh.RecombineAll = 1"
         )
-        if kind.shape in SPLIT:
-            advice += (
-                ", or split the elements: `femops mesh convert --split in.msh out.mesh`, "
-                "femops.read_mesh(path, split=True)"
-            )
-        return what + advice
-    if kind.size < (kind.degree + 1) ** kind.dim:
-        return what + "these are incomplete elements; in Gmsh set Mesh.SecondOrderIncomplete = 0"
-    return what + f"the highest degree is {max(ELEMENTS[kind.dim].values())}"
+    )
+
+
+_CELLS_OF = {2: "triangles or all quadrilaterals", 3: "tetrahedra or all hexahedra"}
+
+
+def _check_complete(kind: Kind, count: int) -> None:
+    """Raise if elements of a type have no nodes inside their faces or volume."""
+    whole = SHAPES.get(kind.shape)
+    if whole and kind.size < len(whole.powers(kind.degree)):
+        raise MeshFormatError(
+            f"it holds {count} {kind.shape.lower()}(s) of degree {kind.degree}, {kind.size} nodes: "
+            "these are incomplete elements; in Gmsh set Mesh.SecondOrderIncomplete = 0"
+        )
 
 
 @final
@@ -510,9 +567,15 @@ def _tagged(content: GmshArrays, entries: _Entries) -> _Entries:
     return _Entries(entries.nodes[mine], entries.blocks[mine])
 
 
-def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints, Floats]:
-    """Corners (ne, 2**dim), and coordinates at GLL points. Mirrored elements are turned over."""
-    nodes = nodes[:, gmsh_order(dim, degree)]
+def _geometry(points: Floats, nodes: Ints, shape: str, degree: int) -> tuple[Ints, Floats]:
+    """Corners and nodal coordinates of cells. Mirrored squares and cubes are turned over.
+
+    The vertices of simplices ascend.
+    """
+    cell = _CELLS[shape]
+    dim = cell.dim
+    if not cell.simplex:
+        nodes = nodes[:, gmsh_order(dim, degree)]
     lattice = points[nodes]
     checks.magnitude(lattice)
     size = np.ptp(lattice.reshape(-1, 3), axis=0)
@@ -523,8 +586,13 @@ def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints,
             "dimension are not supported; give the file the elements inside (if there are physical "
             "groups, Gmsh saves only what is in one), or lay a 2-D mesh into the plane z = 0"
         )
+    lattice = np.ascontiguousarray(lattice[..., :dim])
+    if cell.simplex:
+        to_ours = simplices.from_points(cell, degree, SHAPES[shape].nodes(degree))
+        coordinates = to_ours @ lattice
+        return simplices.ascending(nodes[:, : dim + 1], coordinates)
     to_gll = lagrange_matrix(equispaced(degree + 1), gauss_lobatto(degree + 1)[0])
-    coordinates = tensor_apply([to_gll] * dim, np.ascontiguousarray(lattice[..., :dim]))
+    coordinates = tensor_apply([to_gll] * dim, lattice)
     ends = np.array([0, degree])
     grid = nodes.reshape(-1, *[degree + 1] * dim)[np.ix_(np.arange(len(nodes)), *[ends] * dim)]
     corners = grid.reshape(-1, 2**dim)
@@ -582,9 +650,11 @@ def _tag_sets(groups: Ints, cells: Ints) -> tuple[Ints, list[tuple[int, ...]]]:
     return which, [tuple(sorted(set().union(*(tags[block] for block in key)))) for key in blocks]
 
 
-def _with_exterior(elements: Ints, num_vertices: int, faces: Ints) -> tuple[Ints, Topology]:
+def _with_exterior(
+    elements: Ints, num_vertices: int, faces: Ints, cell: Cell
+) -> tuple[Ints, Topology]:
     """Boundary with all exterior faces appended that are missing, and the topology before."""
-    topology = Topology.build(elements, num_vertices, faces)
+    topology = Topology.build(elements, num_vertices, faces, cell)
     exterior = (topology.faces[:, 0] >= 0) & (topology.faces[:, 1] < 0)
     where = np.stack([topology.faces[exterior, 0], topology.face_codes[exterior, 0]], axis=1)
     known = topology.boundary_faces @ [27, 1]

@@ -6,6 +6,7 @@ simplices", 2020).
 """
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -14,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.errors import MeshExtraError
-from femops_meshes.topology.entities import Cell, cell_and_degree
+from femops_meshes.topology.entities import SIMPLICES, Cell, cell_and_degree, swaps
+from femops_meshes.topology.topology import Topology
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 MOST_RULE = 40
 """Highest degree of a rule."""
@@ -121,6 +124,43 @@ def _seen_from(cell: Cell, degree: int, order: tuple[int, ...]) -> Ints:
     return np.asarray(gaps.argmin(axis=1))
 
 
+def mirrored(coordinates: Floats) -> Flags:
+    """True (n[, ...]) for simplices whose determinant is negative in the middle."""
+    cell, degree = cell_and_degree(*coordinates.shape[-2:])
+    slopes = tables(cell, degree, cell.center)[1:, 0]
+    return np.asarray(np.linalg.det(slopes @ coordinates) < 0.0)
+
+
+def look_out(boundary: Ints, coordinates: Floats, faces: Ints, codes: NDArray[Any]) -> Flags:
+    """True (nb, 2) where an entry looks out of the simplex on its first, or its second, side.
+
+    So the corners of an entry turn around the outward normal, or the domain is to their left.
+    Shapes: `boundary` (nb, dim), `coordinates` (ne, nodes, dim), `faces`, `codes` (nb, 2).
+    """
+    opposite = codes - SIMPLICES[boundary.shape[1]].face_codes[0]
+    turns = swaps(boundary)[:, np.newaxis] + opposite + mirrored(coordinates[faces])
+    return np.asarray(turns % 2 == 0)
+
+
+def with_sides(topology: Topology, boundary: Ints, coordinates: Floats) -> Topology:
+    """Topology whose boundary entries between two simplices belong to that out of which they look.
+
+    The topology has the first of both elements.
+    """
+    at = topology.boundary_faces
+    number = topology.entity[at[:, 0], at[:, 1]]
+    two = np.flatnonzero(topology.faces[number, 1] >= 0)
+    if not len(two):
+        return topology
+    faces, codes = topology.faces[number[two]], topology.face_codes[number[two]]
+    out = look_out(boundary[two], coordinates, faces, codes)
+    second = (out[:, 1] & ~out[:, 0]).astype(np.int64)
+    rows, found = np.arange(len(two)), at.copy()
+    found[two] = np.stack([faces[rows, second], codes[rows, second]], axis=1)
+    found.setflags(write=False)
+    return replace(topology, boundary_faces=found)
+
+
 def turned(cell: Cell, degree: int, code: int) -> Ints:
     """Nodes (size,) of a simplex that is turned to a face: its vertices first, the other last.
 
@@ -148,6 +188,19 @@ def ascending(elements: Ints, coordinates: Floats) -> tuple[Ints, Floats]:
         seen = _seen_from(cell, degree, tuple(order[some[0]].tolist()))
         result[some] = coordinates[some[:, np.newaxis], seen]
     return np.take_along_axis(elements, order, axis=1), result
+
+
+def from_points(cell: Cell, degree: int, points: Floats) -> Floats:
+    """Matrix from values at points (size, dim) to those at the nodes, of which some may be points.
+
+    There must be one polynomial of the degree with any values at the points.
+    """
+    at = nodes(cell, degree)
+    matrix = np.linalg.inv(_tables(cell, degree, points)[0])
+    same = np.abs(at[:, np.newaxis] - points).max(axis=2) < 1e-12
+    rows = same.any(axis=1)
+    matrix[rows] = same[rows]  # values at common nodes stay bit by bit
+    return np.asarray(matrix)
 
 
 _IN_TWO = {

@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_meshes.coordinates.mapping import gauss_lobatto
 from femops_meshes.formats.files import write_text
 from femops_meshes.formats.mfem_numbering import (
     INSIDE,
@@ -16,12 +17,15 @@ from femops_meshes.formats.mfem_numbering import (
     nodes_of_elements,
     written_sets,
 )
-from femops_meshes.formats.mfem_reader import read_mfem
+from femops_meshes.formats.mfem_reader import GEOMETRIES, read_mfem
 from femops_meshes.mesh import Mesh
-from femops_meshes.topology.entities import VTK_CORNERS
+from femops_meshes.topology.entities import VTK_CORNERS, Cell
 
-_GEOMETRY = {0: 0, 1: 1, 2: 3, 3: 5}
+_NAMES = {"quadrilateral": "square", "hexahedron": "cube"}
 _ROWS = 65536
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = None) -> None:
@@ -43,15 +47,21 @@ def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
         yield from _tree_chunks(mesh, digits)
         return
     named = bool(mesh.element_names or mesh.boundary_names)
-    order = np.argsort(mesh.file_elements, kind="stable")
+    order, cell = np.argsort(mesh.file_elements, kind="stable"), mesh.cell
+    elements, boundary, nodes = mesh.elements, mesh.boundary, mesh.coordinates
+    if cell.simplex:
+        from femops_meshes.formats.mfem_simplices import written_elements
+
+        line = gauss_lobatto(mesh.order + 1)[0]
+        elements, nodes, boundary = written_elements(mesh, line)
     version = "v1.3" if named else "v1.0"  # older programs read only v1.0
     yield f"MFEM mesh {version}\n\ndimension\n{dim}\n\nelements\n{mesh.num_elements}\n"
-    yield from _entries(mesh.elements[order], mesh.element_attributes[order], dim)
+    yield from _entries(elements[order], mesh.element_attributes[order], cell)
     yield from written_sets(INSIDE, mesh.element_names) if named else ()
     yield f"\nboundary\n{mesh.num_boundary}\n"
-    yield from _entries(mesh.boundary, mesh.boundary_attributes, dim - 1)
+    yield from _entries(boundary, mesh.boundary_attributes, cell.face if dim > 1 else None)
     yield from written_sets(OUTSIDE, mesh.boundary_names) if named else ()
-    yield from _positions(mesh, order, digits)
+    yield from _positions(mesh, order, digits, elements, nodes)
     yield "\nmfem_mesh_end\n" if named else ""
 
 
@@ -61,14 +71,17 @@ def _tree_chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
     yield from tree_sections(mesh)
     vertices = root_coordinates(mesh)
     if vertices is None:
-        yield from _nodes(mesh, np.argsort(mesh.file_elements, kind="stable"), digits)
+        order = np.argsort(mesh.file_elements, kind="stable")
+        yield from _nodes(mesh, order, digits, mesh.elements, mesh.coordinates)
     else:
         yield f"\n# top-level node coordinates\ncoordinates\n{len(vertices)}\n{mesh.dim}\n"
         yield from _floats(vertices, digits)
     yield "\nmfem_mesh_end\n"
 
 
-def _positions(mesh: Mesh, order: NDArray[np.int64], digits: int | None) -> Iterator[str]:
+def _positions(
+    mesh: Mesh, order: Ints, digits: int | None, elements: Ints, nodes: Floats
+) -> Iterator[str]:
     dim = mesh.dim
     yield f"\nvertices\n{mesh.num_vertices}\n"
     if mesh.continuous and mesh.order == 1:
@@ -77,27 +90,41 @@ def _positions(mesh: Mesh, order: NDArray[np.int64], digits: int | None) -> Iter
         yield f"{dim}\n"
         yield from _floats(vertices, digits)
         return
-    yield from _nodes(mesh, order, digits)
+    yield from _nodes(mesh, order, digits, elements, nodes)
 
 
-def _nodes(mesh: Mesh, order: NDArray[np.int64], digits: int | None) -> Iterator[str]:
-    dim = mesh.dim
+def _nodes(
+    mesh: Mesh, order: Ints, digits: int | None, elements: Ints, nodes: Floats
+) -> Iterator[str]:
+    """Text of nodes (ne, n, dim) of elements whose corners are written in this order."""
+    dim, simplex = mesh.dim, mesh.cell.simplex
+    if simplex:
+        from femops_meshes.formats.mfem_simplices import broken_order, h1_numbers
     if mesh.continuous:
-        numbers, count = nodes_of_elements(mesh, mesh.order)
-        nodes = np.empty((count, dim))
-        nodes[numbers] = mesh.coordinates
+        if simplex:
+            rows, count = h1_numbers(elements[order], mesh.num_vertices, mesh.order)
+            nodes = nodes[order]
+        else:
+            rows, count = nodes_of_elements(mesh, mesh.order)
+        values = np.empty((count, dim))
+        values[rows] = nodes
         name = f"H1_{dim}D_P{mesh.order}"
     else:
-        nodes = mesh.coordinates[order].reshape(-1, dim)
+        values = nodes[order]
+        if simplex:
+            values[:, broken_order(mesh.cell, mesh.order)] = nodes[order]
+        values = values.reshape(-1, dim)
         name = f"L2_T1_{dim}D_P{mesh.order}"
     yield f"\nnodes\nFiniteElementSpace\nFiniteElementCollection: {name}\n"
     yield f"VDim: {dim}\nOrdering: 1\n\n"
-    yield from _floats(nodes, digits)
+    yield from _floats(values, digits)
 
 
-def _entries(corners: NDArray[np.int64], attributes: NDArray[np.int32], dim: int) -> Iterator[str]:
-    turned = corners[:, VTK_CORNERS[dim]] if dim else corners
-    geometry = np.full(len(corners), _GEOMETRY[dim])
+def _entries(corners: Ints, attributes: NDArray[np.int32], cell: Cell | None) -> Iterator[str]:
+    """Text of elements, or of points (cell None)."""
+    name = "point" if cell is None else cell.name
+    turned = corners if cell is None or cell.simplex else corners[:, VTK_CORNERS[cell.dim]]
+    geometry = np.full(len(corners), GEOMETRIES.index(_NAMES.get(name, name)))
     table = np.column_stack([attributes, geometry, turned])
     for start in range(0, len(table), _ROWS):
         rows = table[start : start + _ROWS].tolist()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.formats.scanner import Scanner, printable, shorten
-from femops_meshes.mesh import Mesh
+from femops_meshes.mesh import Mesh, check_cubes
 from femops_meshes.names import Names
 from femops_meshes.topology.entities import CUBES, VTK_CORNERS
 from femops_meshes.topology.topology import (
@@ -44,7 +44,7 @@ def _code(dim: int, corners: tuple[int, ...]) -> int:
     return next(code for code in range(3**dim) if set(entity_corners(dim, code)) == local)
 
 
-def _first_met(number: Ints, count: int) -> tuple[Ints, Ints]:
+def first_met(number: Ints, count: int) -> tuple[Ints, Ints]:
     """Rank (count,) of each number by first appearance, and its first position (count,)."""
     place = np.full(count, number.size, dtype=np.int64)
     # of several writes to one entry the last one stays: go backwards to keep the first
@@ -62,11 +62,11 @@ def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) 
     entity[order, entity_codes(dim, dim)[0]] = np.arange(len(elements))
     if dim > 1:
         codes = [_code(dim, pair) for pair in _EDGES[dim]]
-        rank, _ = _first_met(entity[order][:, codes].ravel(), topology.num_entities[1])
+        rank, _ = first_met(entity[order][:, codes].ravel(), topology.num_entities[1])
         entity[:, codes] = rank[entity[:, codes]]
     if dim == 3:
         codes = [_code(dim, corners) for corners in _FACES]
-        rank, place = _first_met(entity[order][:, codes].ravel(), topology.num_entities[2])
+        rank, place = first_met(entity[order][:, codes].ravel(), topology.num_entities[2])
         base = np.array([[VTK_CORNERS[3][corner] for corner in corners] for corners in _FACES])
         owner, face = order[place // len(codes)], place % len(codes)
         origin, toward = elements[owner, base[face, 0]], elements[owner, base[face, 1]]
@@ -84,7 +84,7 @@ def tree_vertices(mesh: Mesh) -> Ints:
     """MFEM's number (nv,) of each vertex of a mesh of trees: those of the roots are the first."""
     order = np.argsort(mesh.file_elements, kind="stable")
     corners = mesh.elements[order][:, VTK_CORNERS[mesh.dim]].ravel()
-    _, place = _first_met(corners, mesh.num_vertices)
+    _, place = first_met(corners, mesh.num_vertices)
     roots = mesh.trees.num_vertices
     numbers = np.empty(mesh.num_vertices, dtype=np.int64)
     numbers[:roots] = np.arange(roots)
@@ -110,6 +110,7 @@ def mfem_h1_dofs(mesh: Mesh, p: int) -> Ints:
     """
     if isinstance(p, bool) or not isinstance(p, int | np.integer) or p < 1:
         raise MeshArgumentError(f"an H1 space has a whole degree p >= 1, got {p!r}")
+    check_cubes(mesh, "MFEM's numbering of dofs")
     return nodes_of_elements(mesh, int(p))[0]
 
 

@@ -4,7 +4,7 @@ import math
 import os
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
 from typing import TYPE_CHECKING, NoReturn, final
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes import checks
+from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.hanging import halved_along
 from femops_meshes.coordinates.mapping import (
     equispaced,
@@ -29,7 +30,14 @@ from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import Names, names_of
 from femops_meshes.refinement import check_fits
-from femops_meshes.topology.entities import VTK_CORNERS, outward_corners
+from femops_meshes.topology.entities import (
+    CUBES,
+    MOST_SIMPLEX_DEGREE,
+    SIMPLICES,
+    VTK_CORNERS,
+    Cell,
+    outward_corners,
+)
 from femops_meshes.topology.ordering import hilbert_order
 from femops_meshes.topology.topology import Topology, check_dangling
 from femops_meshes.topology.tree_order import leaf_order
@@ -66,13 +74,19 @@ class Collection:
         if self.basis == "bernstein":
             columns = [comb(p, i) * x**i * (1 - x) ** (p - i) for i in range(p + 1)]
             return np.stack(columns, axis=1)
+        return lagrange_matrix(self.line(), x)
+
+    def line(self) -> Floats:
+        """1-D points (p + 1,) of a basis by nodes."""
+        p = self.degree
         points = {
+            "gll": lambda: gauss_lobatto(p + 1)[0],
             "equispaced": lambda: equispaced(p + 1),
             "gauss": lambda: gauss_legendre(p + 1)[0],
             "open": lambda: np.arange(1, p + 2) / (p + 2),
             "half": lambda: (np.arange(p + 1) + 0.5) / (p + 1),
         }
-        return lagrange_matrix(points[self.basis](), x)
+        return points[self.basis]()
 
 
 def parse_collection(scanner: Scanner, dim: int) -> Collection:
@@ -178,7 +192,7 @@ def _inline_dimension(scanner: Scanner, fields: dict[str, str]) -> int:
     kind = fields.get("type", "")
     if kind in _OTHERS:
         raise scanner.fail(
-            f'an INLINE mesh of type "{kind}": supported are segments, squares and cubes alone, '
+            f'an INLINE mesh of type "{kind}": supported are segments, squares and cubes, '
             'that is the types "segment", "quad" and "hex"'
         )
     if kind not in _DIMENSIONS:
@@ -304,8 +318,14 @@ def _even_half(v: Vector) -> Vector:
 
 
 GEOMETRIES = ("point", "segment", "triangle", "square", "tetrahedron", "cube", "prism", "pyramid")
-_TENSOR = {0: 0, 1: 1, 2: 3, 3: 5}
-"""MFEM's geometry number of the reference cube of each dimension."""
+_ALIKE = {1: (1,), 2: (3, 2), 3: (5, 4)}
+"""MFEM's geometry numbers of the cells of meshes of each dimension."""
+
+_FACES = {1: 0, 2: 1, 3: 1, 4: 2, 5: 3}
+"""MFEM's geometry number of the faces of a cell."""
+
+_ORDERS = {3: VTK_CORNERS[2], 5: VTK_CORNERS[3]}
+"""Corners by geometry number, if they have another order than ours."""
 
 _CORNERS = (1, 2, 3, 4, 4, 8, 6, 5)
 """Number of corners of each geometry."""
@@ -326,6 +346,7 @@ _END_TAG = "mfem_mesh_end"
 class _Content:
     """Contents of a file, before they are checked."""
 
+    cell: Cell
     elements: Ints
     element_attributes: Ints
     boundary: Ints
@@ -401,19 +422,22 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
 def _parse(scanner: Scanner) -> _Content:
     end_tag, named = _header(scanner)
     dim = _dimension(scanner)
-    elements, element_attributes = _entries(scanner, "element", dim)
+    geometry, elements, element_attributes = _entries(scanner, "element", _ALIKE[dim])
+    cell = (SIMPLICES if geometry in _SPLIT else CUBES)[dim]
     inside = read_sets(scanner, INSIDE) if named else {}
     where = f"{scanner.name} (elements end at line {scanner.line})"
-    boundary, boundary_attributes = _entries(scanner, "boundary element", dim - 1)
+    faces = (_FACES[geometry],)
+    _, boundary, boundary_attributes = _entries(scanner, "boundary element", faces)
     outside = read_sets(scanner, OUTSIDE) if named else {}
     count = _vertex_count(scanner)
     positions: Floats | tuple[Collection, Floats]
     if scanner.peek() == "nodes":
-        positions = _nodes(scanner, dim, len(elements))
+        positions = _nodes(scanner, cell, len(elements))
     else:
         positions = _vertices(scanner, dim, count)
     scanner.end(end_tag)
     return _Content(
+        cell,
         elements,
         element_attributes,
         boundary,
@@ -441,7 +465,7 @@ def _read_trees(scanner: Scanner, text: str) -> Mesh:
             scanner.keyword("coordinates")
             count = scanner.integer(scanner.read(what), f"the number of {what}", 0)
     dim, leaves = content.dim, int((content.nodes[:, 0] >= 0).sum())
-    positions = _nodes(scanner, dim, leaves) if curved else _vertices(scanner, dim, count)
+    positions = _nodes(scanner, CUBES[dim], leaves) if curved else _vertices(scanner, dim, count)
     # older files end without a line of their own
     scanner.end("" if content.legacy and scanner.peek() != _END_TAG else _END_TAG)
     try:
@@ -506,7 +530,7 @@ def _build_trees(content: "TreeContent", positions: Floats | tuple[Collection, F
 
 def _told_balanced(mesh: Mesh, where: str) -> Mesh:
     """Refine elements until neighbours differ by one level, with a warning."""
-    from femops_meshes.formats.mfem_trees import MOST_BALANCED
+    from femops_meshes.formats.mfem_trees import MOST_BALANCED, read_boundary
 
     balanced = mesh if mesh.forest is None else mesh.balanced(MOST_BALANCED * mesh.num_elements)
     if balanced is not mesh:
@@ -515,6 +539,16 @@ def _told_balanced(mesh: Mesh, where: str) -> Mesh:
             f"{where}: some elements of the file are two levels or more above an element that "
             f"touches them; they were refined, so the mesh has {more} elements more than the file",
             stacklevel=5,
+        )
+        # faces that were two levels apart meet only now, and the file may list both sides
+        elements, marks = balanced.elements, balanced.boundary_attributes.astype(np.int64)
+        entries = read_boundary(balanced.topology, elements, balanced.boundary, marks)
+        balanced = replace(
+            balanced,
+            boundary=outward_corners(elements, entries[:, :2]),
+            boundary_attributes=checks.attribute_array(
+                entries[:, 2], len(entries), "boundary_attributes"
+            ),
         )
     return balanced
 
@@ -548,13 +582,15 @@ def _vertex_count(scanner: Scanner) -> int:
     return scanner.integer(scanner.read("the number of vertices"), "the number of vertices", 0)
 
 
-def _entries(scanner: Scanner, what: str, dim: int) -> tuple[Ints, Ints]:
-    """Read a section of elements: lexicographic corners (n, 2**dim) and attributes (n,)."""
-    rows = _rows(scanner, what, (_TENSOR[dim],))
+def _entries(scanner: Scanner, what: str, geometries: tuple[int, ...]) -> tuple[int, Ints, Ints]:
+    """Read a section of elements that are alike: geometry, corners (n, k) and attributes (n,)."""
+    rows = _rows(scanner, what, geometries, alike=True)
+    geometry = int(rows[0][1]) if rows else geometries[0]
     words = [word for row in rows for word in row]
-    table = np.array(list(map(int, words)), dtype=np.int64).reshape(len(rows), 2**dim + 2)
-    order = VTK_CORNERS[dim] if dim else [0]
-    return table[:, 2:][:, order], table[:, 0]
+    table = np.array(list(map(int, words)), dtype=np.int64)
+    table = table.reshape(len(rows), _CORNERS[geometry] + 2)
+    corners = table[:, 2:]
+    return geometry, corners[:, _ORDERS.get(geometry, slice(None))], table[:, 0]
 
 
 def _mixed_entries(scanner: Scanner, what: str, dim: int) -> dict[int, tuple[Ints, Ints]]:
@@ -578,34 +614,39 @@ def _mixed_entries(scanner: Scanner, what: str, dim: int) -> dict[int, tuple[Int
     return result
 
 
-def _rows(scanner: Scanner, what: str, geometries: tuple[int, ...]) -> list[list[str]]:
-    """Read the words of each line of a section of elements."""
+def _rows(
+    scanner: Scanner, what: str, geometries: tuple[int, ...], *, alike: bool = False
+) -> list[list[str]]:
+    """Read the words of each line of a section of elements, which may all have to be alike."""
     scanner.keyword("elements" if what == "element" else "boundary")
     least = 1 if what == "element" else 0
     count = scanner.integer(scanner.read(f"the number of {what}s"), f"the number of {what}s", least)
     sizes = {str(geometry): _CORNERS[geometry] + 2 for geometry in geometries}
     scanner.room(count * min(sizes.values()), f"{count} {what}s")
-    rows = []
+    rows: list[list[str]] = []
     for number in range(count):
         row = scanner.integer_row(f"{what} {number + 1} of {count}")
         if len(row) < 2 or len(row) != sizes.get(row[1]):
-            _bad_entry(scanner, what, row, geometries)
+            _bad_entry(scanner, what, row, geometries, alike=alike)
+        if alike and not rows:
+            geometries, sizes = (int(row[1]),), {row[1]: len(row)}
         rows.append(row)
     return rows
 
 
-def _bad_entry(scanner: Scanner, what: str, row: list[str], wanted: tuple[int, ...]) -> NoReturn:
+def _bad_entry(
+    scanner: Scanner, what: str, row: list[str], wanted: tuple[int, ...], *, alike: bool
+) -> NoReturn:
     number = int(row[1]) if len(row) > 1 else wanted[0]
     if number not in wanted:
         known = 0 <= number < len(GEOMETRIES)
         got = f"a {GEOMETRIES[number]}" if known else "unknown"
         names = " or ".join(f"{one}, a {GEOMETRIES[one]}" for one in wanted)
-        advice = "; supported are meshes of segments, squares or cubes alone"
-        if number in _SPLIT:
+        advice = "; supported are meshes of segments, triangles, squares, tetrahedra or cubes alone"
+        if number in _SPLIT or wanted[0] in _SPLIT:
             advice += " (femops.read_mesh(path, split=True) splits triangles, tetrahedra, prisms)"
         raise scanner.fail(
-            f"{what} of geometry {number}, {got}: in this mesh it must be {names}"
-            + (advice if len(wanted) == 1 else "")
+            f"{what} of geometry {number}, {got}: in this mesh it must be {names}" + advice * alike
         )
     corners = _CORNERS[number]
     raise scanner.fail(
@@ -626,11 +667,22 @@ def _vertices(scanner: Scanner, dim: int, count: int) -> Floats:
     return scanner.floats(count * dim, f"{count} vertices").reshape(count, dim)
 
 
-def _nodes(scanner: Scanner, dim: int, num_elements: int) -> tuple[Collection, Floats]:
+def _nodes(scanner: Scanner, cell: Cell, num_elements: int) -> tuple[Collection, Floats]:
     """Read the collection and its coefficients (ndofs, dim)."""
+    dim = cell.dim
     scanner.keyword("nodes")
     scanner.keyword("FiniteElementSpace")
     collection = parse_collection(scanner, dim)
+    if cell.simplex and collection.degree > MOST_SIMPLEX_DEGREE:
+        raise scanner.fail(
+            f'"{collection.name}": coordinates of {cell.plural} have degree {MOST_SIMPLEX_DEGREE} '
+            f"at most: save the mesh with SetCurvature({MOST_SIMPLEX_DEGREE})"
+        )
+    if cell.simplex and collection.basis == "bernstein" and not collection.continuous:
+        raise scanner.fail(
+            f'nodes of {cell.plural} in "{collection.name}" are not supported: save the mesh with '
+            "SetCurvature(p)"
+        )
     vdim = scanner.integer(scanner.label("VDim"), "VDim", 1, 3)
     if vdim != dim:
         raise scanner.fail(
@@ -639,7 +691,7 @@ def _nodes(scanner: Scanner, dim: int, num_elements: int) -> tuple[Collection, F
         )
     ordering = scanner.integer(scanner.label("Ordering"), "Ordering", 0, 1)
     p = collection.degree
-    least = num_elements * ((p - 1) ** dim if collection.continuous else (p + 1) ** dim)
+    least = num_elements * (cell.inside(dim, p) if collection.continuous else cell.size(p))
     scanner.room(least * dim, f"nodes of {num_elements} elements of degree {p}")
     values = scanner.remaining_floats(f'coordinates in "{collection.name}"', _END_TAG)
     if len(values) % dim:
@@ -653,15 +705,19 @@ def _build(content: _Content) -> Mesh:
     check_dangling(content.elements, content.num_vertices)
     elements, used = checks.compress_vertices(content.elements)
     boundary = checks.compress_boundary(content.boundary, used)
-    topology = Topology.build(elements, len(used), boundary)
-    if isinstance(content.positions, tuple):
+    topology = None
+    if content.cell.simplex:
+        coordinates = _simplex_coordinates(content, elements, len(used))
+        elements, coordinates = simplices.ascending(elements, coordinates)
+    elif isinstance(content.positions, tuple):
+        topology = Topology.build(elements, len(used), boundary)
         coordinates = _node_coordinates(*content.positions, elements, topology, content.where)
     else:
         coordinates = content.positions[content.elements]
     checks.magnitude(coordinates)
-    elements, coordinates, turned = mended(elements, coordinates)
-    if turned:
-        topology = Topology.build(elements, len(used), boundary)
+    turned = False
+    if not content.cell.simplex:
+        elements, coordinates, turned = mended(elements, coordinates)
     mesh = Mesh.assemble(
         elements,
         coordinates,
@@ -669,7 +725,7 @@ def _build(content: _Content) -> Mesh:
         content.element_attributes,
         boundary,
         content.boundary_attributes,
-        topology,
+        None if turned else topology,
     )
     checks.geometry(mesh.coordinates)
     if not isinstance(content.positions, tuple) or content.positions[0].continuous:
@@ -678,6 +734,37 @@ def _build(content: _Content) -> Mesh:
         names_of(content.element_names, mesh.element_attributes),
         names_of(content.boundary_names, mesh.boundary_attributes),
     )
+
+
+def _simplex_coordinates(content: _Content, elements: Ints, num_vertices: int) -> Floats:
+    """Coordinates (ne, nodes, dim) of simplices whose vertices are in the file's order."""
+    from femops_meshes.formats import mfem_simplices
+
+    cell = content.cell
+    if not isinstance(content.positions, tuple):
+        return content.positions[content.elements]
+    collection, nodes = content.positions
+    if collection.continuous:
+        numbers, count = mfem_simplices.h1_numbers(elements, num_vertices, collection.degree)
+    else:
+        count = len(elements) * cell.size(collection.degree)
+        order = mfem_simplices.broken_order(cell, collection.degree)
+        numbers = np.arange(count).reshape(len(elements), -1)[:, order]
+    _check_count(collection, nodes, count, content.where)
+    checks.magnitude(nodes[numbers])
+    if collection.basis == "bernstein":
+        return mfem_simplices.of_bernstein(cell, collection.degree) @ nodes[numbers]
+    points = mfem_simplices.points(cell, collection.line())
+    return simplices.from_points(cell, collection.degree, points) @ nodes[numbers]
+
+
+def _check_count(collection: Collection, nodes: Floats, count: int, where: str) -> None:
+    if len(nodes) != count:
+        raise MeshFormatError(
+            f'{where}: "{collection.name}" has {count} nodes on this mesh, but the file '
+            f"gives {len(nodes)} (of {nodes.shape[1]} numbers each): it is truncated, or a count "
+            "is wrong"
+        )
 
 
 def _node_coordinates(
@@ -697,11 +784,7 @@ def _node_coordinates(
     else:
         count = ne * (p + 1) ** dim
         numbers = np.arange(count).reshape(ne, -1)
-    if len(nodes) != count:
-        raise MeshFormatError(
-            f'{where}: "{collection.name}" has {count} nodes on this mesh, but the file '
-            f"gives {len(nodes)} (of {dim} numbers each): it is truncated, or a count is wrong"
-        )
+    _check_count(collection, nodes, count, where)
     checks.magnitude(nodes[numbers])
     return tensor_apply([collection.to_gll()] * dim, nodes[numbers])
 

@@ -16,6 +16,7 @@ from femops_meshes.mesh import Mesh, PointMap, check_conforming
 from femops_meshes.partitioning.parts import Part, ordered_faces
 from femops_meshes.partitioning.pieces import checked_piece, checked_rank, equal_piece
 from femops_meshes.refinement import check_fits
+from femops_meshes.topology.entities import Cells, wants_simplices
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
 Ints = NDArray[np.int64]
@@ -85,14 +86,16 @@ def box(
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
     order: Degree = 1,
+    cells: Cells | None = None,
 ) -> Mesh:
-    """Mesh of an interval, rectangle or box by a grid of elements."""
+    """Mesh of an interval, rectangle or box by a grid of elements, which may be split."""
     grid, degree = Grid.checked(counts, lower, upper, periodic), whole(order, "order")
+    split = wants_simplices(cells, grid.dim)
     _check_memory(grid.num_cells, degree, grid)
-    cells = grid.cells()
-    coordinates = grid.coordinates(cells, degree)
-    mesh = _with_sides(Mesh.assemble(grid.elements(cells), coordinates, grid.num_vertices))
-    mesh = mesh.with_coarser(grid.coarsening(cells))
+    index = grid.cells()
+    coordinates = grid.coordinates(index, degree)
+    mesh = _with_sides(Mesh.assemble(grid.elements(index), coordinates, grid.num_vertices))
+    mesh = mesh.simplices() if split else mesh.with_coarser(grid.coarsening(index))
     return mesh if mapping is None else mesh.mapped(mapping)
 
 

@@ -11,10 +11,11 @@ from femops_meshes.generators import blocks
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import Mesh
 from femops_meshes.refinement import check_fits
+from femops_meshes.topology.entities import Cells, wants_simplices
 
 
 @checked(MeshArgumentError)
-def l_shape(n: int = 2, dim: int = 2, order: Degree = 1) -> Mesh:
+def l_shape(n: int = 2, dim: int = 2, order: Degree = 1, cells: Cells | None = None) -> Mesh:
     """Mesh of [-1, 1]**dim without the part where all coordinates are positive.
 
     In 2-D this is the L-shape, in 3-D the Fichera corner; the edges at the origin make solutions
@@ -28,6 +29,8 @@ def l_shape(n: int = 2, dim: int = 2, order: Degree = 1) -> Mesh:
         2 or 3.
     order
         Degree of the coordinates.
+    cells
+        "triangles" or "tetrahedra": each element is split into two, or six. None for no split.
 
     Returns
     -------
@@ -41,20 +44,22 @@ def l_shape(n: int = 2, dim: int = 2, order: Degree = 1) -> Mesh:
     """
     if whole(dim, "dim", 2) > 3:
         raise MeshArgumentError(f"dim is 2 or 3, got {dim}")
+    split = wants_simplices(cells, dim)
     grid = Grid.checked((2 * whole(n, "n"),) * dim, -1.0, 1.0, False)
     degree = whole(order, "order")
     count = grid.num_cells
     check_fits((count, (degree + 1) ** dim, dim), f"making {count} elements", "take fewer")
-    cells = grid.cells()
-    cells = cells[(cells < n).any(axis=1)]
-    coordinates = grid.coordinates(cells, degree)
-    elements, used = compress_vertices(grid.elements(cells))
+    index = grid.cells()
+    index = index[(index < n).any(axis=1)]
+    coordinates = grid.coordinates(index, degree)
+    elements, used = compress_vertices(grid.elements(index))
     mesh = Mesh.assemble(elements, coordinates, len(used))
     owner, code = mesh.topology.boundary_faces.T
     attributes = np.ones(len(code), dtype=np.int32)
     for d in range(dim):
-        attributes[(code // 3**d % 3 == 2) & (cells[owner, d] == n - 1)] = 2
-    return mesh.with_attributes(boundary=attributes).with_coarser(_notched(cells, n))
+        attributes[(code // 3**d % 3 == 2) & (index[owner, d] == n - 1)] = 2
+    mesh = mesh.with_attributes(boundary=attributes)
+    return mesh.simplices() if split else mesh.with_coarser(_notched(index, n))
 
 
 def _notched(cells: NDArray[np.int64], n: int) -> Coarsening | None:
@@ -80,7 +85,7 @@ def _notched(cells: NDArray[np.int64], n: int) -> Coarsening | None:
 
 
 @checked(MeshArgumentError)
-def disc(n: int = 4, radius: float = 1.0, order: Degree = 3) -> Mesh:
+def disc(n: int = 4, radius: float = 1.0, order: Degree = 3, cells: Cells | None = None) -> Mesh:
     """Mesh of a disc around the origin: a square in the middle, four curved blocks around it.
 
     Parameters
@@ -91,6 +96,8 @@ def disc(n: int = 4, radius: float = 1.0, order: Degree = 3) -> Mesh:
         Any unit of length.
     order
         Degree of the coordinates.
+    cells
+        "triangles": each element is split into two. None for no split.
 
     Returns
     -------
@@ -103,11 +110,13 @@ def disc(n: int = 4, radius: float = 1.0, order: Degree = 3) -> Mesh:
         If an argument is out of range.
     """
     size = positive(radius, "radius")
-    return blocks.solid_ball(2, whole(n, "n"), size, 0.5, whole(order, "order"))
+    split = wants_simplices(cells, 2)
+    mesh = blocks.solid_ball(2, whole(n, "n"), size, 0.5, whole(order, "order"))
+    return mesh.simplices() if split else mesh
 
 
 @checked(MeshArgumentError)
-def ball(n: int = 2, radius: float = 1.0, order: Degree = 3) -> Mesh:
+def ball(n: int = 2, radius: float = 1.0, order: Degree = 3, cells: Cells | None = None) -> Mesh:
     """Mesh of a ball around the origin: a cube in the middle, six curved blocks around it.
 
     Parameters
@@ -118,6 +127,8 @@ def ball(n: int = 2, radius: float = 1.0, order: Degree = 3) -> Mesh:
         Any unit of length.
     order
         Degree of the coordinates.
+    cells
+        "tetrahedra": each element is split into six. None for no split.
 
     Returns
     -------
@@ -130,12 +141,19 @@ def ball(n: int = 2, radius: float = 1.0, order: Degree = 3) -> Mesh:
         If an argument is out of range.
     """
     size = positive(radius, "radius")
-    return blocks.solid_ball(3, whole(n, "n"), size, 0.4, whole(order, "order"))
+    split = wants_simplices(cells, 3)
+    mesh = blocks.solid_ball(3, whole(n, "n"), size, 0.4, whole(order, "order"))
+    return mesh.simplices() if split else mesh
 
 
 @checked(MeshArgumentError)
 def cylinder(
-    n: int = 2, layers: int = 4, radius: float = 1.0, height: float = 2.0, order: Degree = 3
+    n: int = 2,
+    layers: int = 4,
+    radius: float = 1.0,
+    height: float = 2.0,
+    order: Degree = 3,
+    cells: Cells | None = None,
 ) -> Mesh:
     """Mesh of a cylinder around the z axis, from z = 0 to z = height: an extruded `disc`.
 
@@ -149,6 +167,8 @@ def cylinder(
         Any unit of length.
     order
         Degree of the coordinates.
+    cells
+        "tetrahedra": each element is split into six. None for no split.
 
     Returns
     -------
@@ -160,10 +180,11 @@ def cylinder(
     MeshArgumentError
         If an argument is out of range.
     """
-    base = disc(n, radius, order)
+    split, base = wants_simplices(cells, 3), disc(n, radius, order)
     mesh = blocks.drawn_out(base, whole(layers, "layers"), positive(height, "height"))
     end = mesh.topology.boundary_faces[:, 1] // 9
-    return mesh.with_attributes(boundary=np.array([2, 1, 3])[end])
+    mesh = mesh.with_attributes(boundary=np.array([2, 1, 3])[end])
+    return mesh.simplices() if split else mesh
 
 
 @checked(MeshArgumentError)
@@ -174,6 +195,7 @@ def shell(
     outer: float = 1.0,
     order: Degree = 3,
     dim: int = 3,
+    cells: Cells | None = None,
 ) -> Mesh:
     """Mesh of the space between two spheres (dim = 3) or circles (dim = 2) around the origin.
 
@@ -189,6 +211,8 @@ def shell(
         Degree of the coordinates.
     dim
         2 or 3.
+    cells
+        "triangles" or "tetrahedra": each element is split into two, or six. None for no split.
 
     Returns
     -------
@@ -202,10 +226,12 @@ def shell(
     """
     if whole(dim, "dim", 2) > 3:
         raise MeshArgumentError(f"dim is 2 or 3, got {dim}")
+    split = wants_simplices(cells, dim)
     if not positive(inner, "inner") < positive(outer, "outer"):
         raise MeshArgumentError(f"inner must be below outer, got {inner} and {outer}")
     mesh = blocks.hollow_ball(
         dim, whole(n, "n"), whole(layers, "layers"), inner, outer, whole(order, "order")
     )
     outside = mesh.topology.boundary_faces[:, 1] // 3 ** (dim - 1) == 2
-    return mesh.with_attributes(boundary=1 + outside)
+    mesh = mesh.with_attributes(boundary=1 + outside)
+    return mesh.simplices() if split else mesh

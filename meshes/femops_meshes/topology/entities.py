@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations, product
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_meshes.errors import MeshGeometryError, MeshTopologyError
+from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -226,6 +226,20 @@ CUBES = {1: SEGMENT, 2: QUADRILATERAL, 3: HEXAHEDRON}
 SIMPLICES = {2: TRIANGLE, 3: TETRAHEDRON}
 
 
+Cells = Literal["segments", "quadrilaterals", "hexahedra", "triangles", "tetrahedra"]
+
+
+def wants_simplices(cells: Cells | None, dim: int) -> bool:
+    """True if cells are triangles or tetrahedra. Raise if there are no such cells in a dimension.
+
+    By default they are segments, quadrilaterals or hexahedra.
+    """
+    known = [kinds[dim].plural for kinds in (CUBES, SIMPLICES) if dim in kinds]
+    if cells is not None and cells not in known:
+        raise MeshArgumentError(f"cells are {cells!r}: in {dim}-D give {' or '.join(known)}")
+    return cells in known[1:]
+
+
 def cell_of(num_corners: int, dim: int) -> Cell:
     """Cell of a dimension with a number of corners."""
     for kinds in (CUBES, SIMPLICES):
@@ -281,12 +295,19 @@ def outward_corners(elements: Ints, faces: Ints, cell: Cell | None = None) -> In
     return corners
 
 
+def swaps(rows: Ints) -> Ints:
+    """Number (n,) of pairs in each row (n, k) that are not ascending."""
+    pairs = combinations(range(rows.shape[1]), 2)
+    found = [(rows[:, i] > rows[:, j]).astype(np.int64) for i, j in pairs]
+    return np.asarray(np.sum(found, axis=0), dtype=np.int64)
+
+
 def chosen_faces(
     elements: Ints, boundary: Ints, faces: Ints, face_codes: FaceCodes, cell: Cell
 ) -> Ints:
     """Element and face code (nb, 2) to which each entry of the boundary belongs.
 
-    On simplices it is the element with the lower number.
+    On simplices it is the first element; see `femops_meshes.coordinates.simplices.with_sides`.
     """
     second = np.zeros(len(boundary), dtype=np.int64)
     two = np.flatnonzero(faces[:, 1] >= 0)

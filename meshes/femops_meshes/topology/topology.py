@@ -151,7 +151,7 @@ def _intrinsic_orientation(corners: Ints) -> Codes:
     return quad_orientation(corners, origin, np.minimum(*sides))
 
 
-def _group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
+def group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
     """Number the vertex sets of the rows (n, 2 to 4): equal sets have one number. Count the sets.
 
     Return the number (n,) of each row's set, and the count.
@@ -285,7 +285,7 @@ class Topology:
             some = np.flatnonzero(faces[:, 0] >= 0)
             sides = np.stack([faces[some, 0], codes[some, 0]], axis=1)
             rows = np.concatenate([outward_corners(elements, sides, cell), boundary])
-            number, count = (rows[:, 0], counts[0]) if dim == 1 else _group_rows(rows, counts[0])
+            number, count = (rows[:, 0], counts[0]) if dim == 1 else group_rows(rows, counts[0])
             place = np.full(count, -1, dtype=np.int64)
             place[number[: len(some)]] = some
             entries = place[number[len(some) :]]
@@ -409,7 +409,7 @@ def _sorted_entities(
         rows = corners.reshape(-1, corners.shape[-1])
         if kind == dim - 1 and boundary is not None:
             rows = np.concatenate([rows, boundary])
-        number, counts[kind] = _group_rows(rows, num_vertices)
+        number, counts[kind] = group_rows(rows, num_vertices)
         if kind == 2 and not cell.simplex:
             _check_twisted(rows, number, len(elements))
         inside = len(elements) * len(codes)
@@ -579,6 +579,7 @@ __all__ = [
     "entity_dimension",
     "entity_permutation",
     "exterior_boundary",
+    "group_rows",
     "lattice_numbers",
     "listed",
     "quad_orientation",
