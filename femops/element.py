@@ -15,7 +15,7 @@ from femops.errors import SpaceError
 from femops_kernels.simd.runs import DofRuns
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import table_of_lines, tensor_apply
-from femops_meshes.topology.entities import CUBES, Cell
+from femops_meshes.topology.entities import CUBES, Cell, cell_and_degree
 
 Floats = NDArray[np.float64]
 Grid = ArrayLike | Sequence[ArrayLike]
@@ -241,13 +241,14 @@ class SimplexElement(Element):
         return values
 
     def weights_at(self, points: Floats) -> Floats:
-        return np.asarray(self._tables(points)[0])
+        return np.asarray(simplices.at_points(self.cell, self.order, points, slopes=False)[0])
 
     def values_at(self, points: Floats, e_vec: Floats) -> Floats:
         return np.asarray(np.einsum("nj,nj...->n...", self.weights_at(points), e_vec))
 
     def slopes_at(self, points: Floats, e_vec: Floats) -> list[Floats]:
-        return [np.einsum("nj,nj...->n...", table, e_vec) for table in self._tables(points)[1:]]
+        tables = simplices.at_points(self.cell, self.order, points, slopes=True)
+        return [np.einsum("nj,nj...->n...", table, e_vec) for table in tables]
 
 
 def _is_list(grid: Grid) -> TypeGuard[Floats]:
@@ -281,6 +282,14 @@ def halves_of(element: Element) -> Floats:
 def tensor_element(basis: Basis1D, dim: int, *, closed: bool = True) -> TensorElement:
     """Element with the same functions in each direction."""
     return TensorElement((basis,) * dim, (closed,) * dim)
+
+
+def element_of_maps(coordinates: Floats) -> Element:
+    """Element of the maps whose nodes are coordinates (n, nodes, dim)."""
+    cell, degree = cell_and_degree(*coordinates.shape[1:])
+    if cell.simplex:
+        return SimplexElement(cell, degree, closed=True)
+    return tensor_element(Basis1D("gll", degree), cell.dim)
 
 
 def _slopes(basis: Basis1D, x: Floats) -> Floats:

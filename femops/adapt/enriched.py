@@ -23,7 +23,7 @@ from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.product import Product
 from femops_common.arguments import shown
-from femops_meshes.mesh import Mesh
+from femops_meshes.mesh import Mesh, check_cubes
 
 Vector = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -95,7 +95,8 @@ def equation_of(F: Any) -> Equation:
 
 
 def check_host(space: AnySpace) -> None:
-    """Raise for spaces of devices."""
+    """Raise for spaces of devices, and on triangles and tetrahedra."""
+    check_cubes(mesh_of(space), "femops.adapt", OperatorError)
     if any(one.device is not None for one in parts_of(space).values()):
         raise OperatorError("femops.adapt works on the host: make the space without device=")
 

@@ -30,7 +30,8 @@ from femops.spaces.base import AnyMesh
 from femops_common.arguments import Count, Fraction, NotNegative, checked, shown
 from femops_meshes.checks import array
 from femops_meshes.errors import MeshArgumentError
-from femops_meshes.mesh import Mesh, chosen_elements
+from femops_meshes.mesh import Mesh
+from femops_meshes.names import chosen_elements
 
 Flags = NDArray[np.bool_]
 

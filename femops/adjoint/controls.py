@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from femops.adjoint.integrand import MESH
 from femops.adjoint.pieces import Piece
-from femops.basis import gauss, grid_rule
+from femops.basis import PointRule, gauss, grid_rule
 from femops.errors import OperatorError
 from femops.fields.norms import exact_sum
 from femops.operators.integrals.coefficients import FormCoefficient
@@ -20,6 +20,7 @@ from femops.operators.integrals.state import Field, Sampled
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
 from femops_common.arguments import shown
+from femops_meshes.mesh import check_cubes
 
 Vector = NDArray[Any]
 Kind = Literal["field", "constant", "points", "mesh"]
@@ -96,6 +97,9 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     for piece in pieces:
         used = name in piece.coefficients or name == MESH
         at_ends = control.space.dim == 1 and not piece.domain.covers  # an end is one point
+        if isinstance(piece.quadrature, PointRule) and control.space.mesh.cell.simplex:
+            _check_simplex_rule(control, piece, used=used)
+            continue
         q1d = grid_rule(piece.quadrature, f"the control {name}").q1d
         if used and not at_ends and q1d < points:
             raise OperatorError(
@@ -103,6 +107,17 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
                 f"in each direction: give the form quadrature={points} or more"
             )
     return control
+
+
+def _check_simplex_rule(control: Control, piece: Piece, *, used: bool) -> None:
+    """Raise if a rule of triangles or tetrahedra is too coarse for the control."""
+    cell, order = control.space.mesh.cell, control.space.order
+    cell, rule = cell if piece.domain.covers else cell.face, piece.quadrature
+    if used and rule.count(cell.dim) < (cell.size(order) if order else 1):
+        raise OperatorError(
+            f"{control.name} has order {order}, an integral {rule.count(cell.dim)} quadrature "
+            f"points: give the form quadrature={order + 1} or more"
+        )
 
 
 def _control(name: str, pieces: list[Piece], space: Space | None) -> Control:
@@ -174,15 +189,14 @@ def _of_field(name: str, value: Field, state: Space) -> Control:
     vector = value.vector
     if space.device is not state.device:
         made: Any = H1 if isinstance(space, H1) else L2
-        space = made(
-            _mesh(state), space.order, space.ncomp, space.basis.family, device=state.device
-        )
+        space = made(_mesh(state), space.order, space.ncomp, space.family, device=state.device)
         vector = space.memory.put(vector)
     return Control(name, "field", space, () if space.ncomp == 1 else (space.ncomp,), vector)
 
 
 def _of_points(name: str, given: FormCoefficient, pieces: list[Piece], state: Space) -> Control:
     """Control of values at quadrature points, which are the nodes of an L2 space."""
+    check_cubes(state.mesh, f"{name}, an array at points as a control,", OperatorError)
     rule = grid_rule(pieces[0].quadrature, f"the control {name}")
     points = gauss(rule.q1d).points
     if len(pieces) > 1 or not pieces[0].domain.covers or not np.array_equal(rule.points, points):

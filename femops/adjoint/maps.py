@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from femops.adjoint.controls import Control, control_of
 from femops.adjoint.lagrangian import Lagrangian
 from femops.adjoint.pieces import pieces_of
+from femops.element import element_of_maps
 from femops.errors import OperatorError, SpaceError, VectorError
 from femops.operators import Functional, Operator, Residual
 from femops.operators.integrals.state import Field
@@ -20,7 +21,6 @@ from femops.spaces.base import GridFunction, Space
 from femops.spaces.product import Product
 from femops_common.arguments import checked, number_of, shown
 from femops_kernels.pointwise.qdata import aligned_array
-from femops_meshes.coordinates.mapping import gauss_lobatto
 from femops_meshes.mesh import Mesh
 
 
@@ -63,7 +63,7 @@ def moved(space: Space, displacement: NDArray[Any]) -> Mesh:
         raise SpaceError("ranks share the mesh: move the mesh before femops.distribute")
     finer = mesh.curved(max(mesh.order, space.order))
     values = space.element_vector(space.l_vec(displacement), slice(None))
-    steps = space.element.values(gauss_lobatto(finer.order + 1)[0], values)
+    steps = space.element.values(element_of_maps(finer.coordinates).nodes, values)
     return finer.with_nodes(finer.coordinates + steps.reshape(finer.coordinates.shape))
 
 

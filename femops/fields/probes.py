@@ -9,8 +9,7 @@ from typing import Any, Literal, final, get_args
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from femops.basis import Basis1D
-from femops.element import tensor_element
+from femops.element import element_of_maps
 from femops.errors import GeometryError, OperatorError, ProbeError, SpaceError
 from femops.geometry.domain import element_blocks
 from femops.geometry.jacobians import physical_gradient
@@ -252,14 +251,15 @@ class Probe:
 
     def _inverse_jacobians(self, i: Ints) -> Floats:
         """Inverse Jacobians (n, dim, dim) at the points i: [..., j, k] = dxi_j / dx_k."""
-        element = tensor_element(Basis1D("gll", self.mesh.order), self.mesh.dim)
+        element = element_of_maps(self.mesh.coordinates)
         nodes = self.mesh.coordinates[self._held[i]]
         jacobian = np.stack(element.slopes_at(self.reference[i], nodes), axis=-1)
         det = determinants(jacobian)
-        if not np.all(det > 0.0):
-            bad = i[np.argmin(det)]
+        size = np.abs(det) if element.cell.simplex else det  # simplices may be mirrored
+        if not np.all(size > 0.0):
+            bad = i[np.argmin(size)]
             raise GeometryError(
-                f"det J is {det.min():.3g} in element {self.elements[bad]} at point {bad}, "
+                f"det J is {size.min():.3g} in element {self.elements[bad]} at point {bad}, "
                 f"{_position(self.points[bad])}: there is no gradient; move the point or repair "
                 "the element"
             )

@@ -14,8 +14,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Rule, grid_rule
-from femops.element import Element, SimplexElement, tensor_element
+from femops.basis import Rule, grid_rule
+from femops.element import Element, element_of_maps
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.domain import BATCH, Domain, DomainGeometry, FaceBlock, Nodal, size_of_groups
 from femops.geometry.jacobians import oriented
@@ -353,12 +353,7 @@ class BoundaryGeometry(DomainGeometry):
     def _coordinates(self, start: int, stop: int, slope: int | None = None) -> Floats:
         part, faces = slice(start, stop), self.faces
         nodes = self.mesh.coordinates[faces.elements[part]]
-        element: Element
-        if self.mesh.cell.simplex:
-            element = SimplexElement(self.mesh.cell, self.mesh.order, closed=True)
-        else:
-            element = tensor_element(Basis1D("gll", self.mesh.order), self.dim)
-        points = self.quadrature.places
+        element, points = element_of_maps(self.mesh.coordinates), self.quadrature.places
         return values_on_faces(element, points, faces.codes[part], nodes, slope)
 
     def __repr__(self) -> str:

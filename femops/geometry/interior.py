@@ -19,8 +19,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Rule, grid_rule, rule_of
-from femops.element import Element, SimplexElement, TensorElement, halves_of, tensor_element
+from femops.basis import Rule, grid_rule, rule_of
+from femops.element import Element, SimplexElement, TensorElement, element_of_maps, halves_of
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.boundary import are_inner, behind_faces, face_digits, nodes_inwards
 from femops.geometry.domain import (
@@ -376,9 +376,7 @@ class InteriorGeometry(DomainGeometry):
     @property
     def _map(self) -> Element:
         """Element of the maps of the mesh's elements."""
-        if self.mesh.cell.simplex:
-            return SimplexElement(self.mesh.cell, self.mesh.order, closed=True)
-        return tensor_element(Basis1D("gll", self.mesh.order), self.dim)
+        return element_of_maps(self.mesh.coordinates)
 
     @property
     def _grids(self) -> list[Floats] | Floats:

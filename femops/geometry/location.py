@@ -8,7 +8,8 @@
 
 Boxes enclose the Bernstein coefficients of the map x(xi). The basis is positive and sums to 1, so
 an element lies in the convex hull of its coefficients (G. Farin, "Curves and Surfaces for CAGD",
-5th edition, 2002, section 5.2; parts by de Casteljau's algorithm, section 5.4).
+5th edition, 2002, section 5.2; parts by de Casteljau's algorithm, section 5.4). Simplices have the
+same basis in barycentric coordinates (chapter 17 there).
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Family
-from femops.element import Element, tensor_element
+from femops.basis import Basis1D
+from femops.element import Element, element_of_maps, tensor_element
 from femops.geometry.domain import element_blocks
-from femops_meshes.coordinates.mapping import adjugates, determinants, geometry_degree, tensor_apply
+from femops_meshes.coordinates import simplices
+from femops_meshes.coordinates.mapping import adjugates, determinants, tensor_apply
 from femops_meshes.mesh import Mesh
+from femops_meshes.topology.entities import Cell, cell_and_degree
 from femops_meshes.topology.ordering import hilbert_order
 
 Floats = NDArray[np.float64]
@@ -131,12 +134,12 @@ def _locate(mesh: Mesh, boxes: Boxes, points: Floats, keys: Ints, reference: Flo
     The key of an element is its number, plus `NEAR` if the point is only near to it. A point
     belongs to the element of the lowest key.
     """
-    element = _map(mesh.coordinates)
+    element = element_of_maps(mesh.coordinates)
     which, candidate = boxes.find(points)
     for search in (_newton_only, _newton_in_parts):
         # A point in the interior of an element is in no other element, as elements do not overlap.
         # A failure of Newton's method does not prove that a point is outside, so search on.
-        inside = (np.abs(reference[which] - 0.5) < 0.5 - _INTERIOR).all(axis=1)
+        inside = _depths(element.cell, reference[which]) > _INTERIOR
         open_ = ~inside & (candidate < keys[which])
         which, candidate = which[open_], candidate[open_]
         for start, stop in element_blocks(len(which), mesh.coordinates.shape[1]):
@@ -153,11 +156,11 @@ def _locate(mesh: Mesh, boxes: Boxes, points: Floats, keys: Ints, reference: Flo
 def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, Floats]:
     """Try Newton's method from the middle of each element that may contain the point.
 
-    Shapes: `coordinates` (n, (g + 1)**dim, dim), `x` (n, dim), `reach` (n, dim), `held` (k,), `xi`
+    Shapes: `coordinates` (n, nodes, dim), `x` (n, dim), `reach` (n, dim), `held` (k,), `xi`
     (k, dim).
     """
     near = np.flatnonzero(_may_hold(_bernstein(coordinates), x, reach))
-    middle = np.full((len(near), x.shape[1]), 0.5)
+    middle = np.tile(element_of_maps(coordinates).cell.center, (len(near), 1))
     held, xi = _newton(coordinates[near], x[near], middle, reach[near])
     return near[held], xi[held]
 
@@ -167,47 +170,83 @@ def _newton_in_parts(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Int
 
     See `_newton_only` for parameters and results.
     """
-    dim = x.shape[1]
+    cell = element_of_maps(coordinates).cell
+    lows, sides = _halves(cell)
     place = np.full(x.shape, np.nan)
-    pair, low, width = np.arange(len(x)), np.zeros_like(x), 1.0
+    pair, low = np.arange(len(x)), np.zeros_like(x)
+    frame = np.tile(np.eye(cell.dim), (len(x), 1, 1))  # xi in the element of those in the part
     parts = _bernstein(coordinates)
     for _ in range(_HALVINGS):
-        width /= 2
-        corners = width * np.array([*itertools.product((0.0, 1.0), repeat=dim)])[:, ::-1]
-        low = (low[:, None] + corners).reshape(-1, dim)
-        parts, pair = _halved(parts, dim), np.repeat(pair, 2**dim)
+        low = (low[:, None] + lows @ frame.swapaxes(1, 2)).reshape(-1, cell.dim)
+        frame = (frame[:, None] @ sides).reshape(-1, cell.dim, cell.dim)
+        parts, pair = _halved(parts), np.repeat(pair, len(lows))
         near = _may_hold(parts, x[pair], reach[pair])
-        parts, pair, low = parts[near], pair[near], low[near]
-        held, xi = _newton(coordinates[pair], x[pair], low + width / 2, reach[pair])
+        parts, pair, low, frame = parts[near], pair[near], low[near], frame[near]
+        middle = low + frame @ cell.center[0]
+        held, xi = _newton(coordinates[pair], x[pair], middle, reach[pair])
         place[pair[held]] = xi[held]
         open_ = np.isnan(place[pair, 0])
-        parts, pair, low = parts[open_], pair[open_], low[open_]
+        parts, pair, low, frame = parts[open_], pair[open_], low[open_], frame[open_]
         if not len(pair):
             break
     found = np.flatnonzero(~np.isnan(place[:, 0]))
     return found, place[found]
 
 
-def _degree(coordinates: Floats) -> int:
-    return geometry_degree(coordinates.shape[1], coordinates.shape[2])
+def _depths(cell: Cell, xi: Floats) -> Floats:
+    """Distances (n,) of reference points from the faces of the cell, negative outside."""
+    far = 1.0 - (xi.sum(axis=1, keepdims=True) if cell.simplex else xi)
+    return np.asarray(np.minimum(xi.min(axis=1), far.min(axis=1)))
 
 
-def _map(coordinates: Floats, family: Family = "gll") -> Element:
-    """Element of the maps with nodes, or coefficients, (n, (g + 1)**dim, dim)."""
-    return tensor_element(Basis1D(family, _degree(coordinates)), coordinates.shape[2])
+def _clipped(cell: Cell, xi: Floats) -> Floats:
+    """Reference points (n, dim), those outside the cell moved into it."""
+    if not cell.simplex:
+        return np.clip(xi, 0.0, 1.0)
+    inside = np.maximum(xi, 0.0)
+    return np.asarray(inside / np.maximum(inside.sum(axis=1, keepdims=True), 1.0))
 
 
 def _bernstein(coordinates: Floats) -> Floats:
-    """Bernstein coefficients (n, (g + 1)**dim, dim) of the map, from the nodes."""
-    return _map(coordinates, "bernstein").from_nodal(coordinates)
+    """Bernstein coefficients (n, nodes, dim) of the map, from the nodes."""
+    cell, degree = cell_and_degree(*coordinates.shape[1:])
+    if cell.simplex:
+        return np.asarray(simplices.from_nodes(cell, degree) @ coordinates)
+    return tensor_element(Basis1D("bernstein", degree), cell.dim).from_nodal(coordinates)
 
 
-def _halved(parts: Floats, dim: int) -> Floats:
-    """Bernstein coefficients (n * 2**dim, (g + 1)**dim, dim) of the 2**dim halves of parts."""
-    low = _first_half(_degree(parts))
+@lru_cache
+def _halves(cell: Cell) -> tuple[Floats, Floats]:
+    """First corners (2**dim, dim) of the halves of a cell, and their sides as columns."""
+    corners = simplices.halves(cell) if cell.simplex else cell.corners[:, None] / 2
+    if not cell.simplex:
+        return corners[:, 0], np.tile(np.eye(cell.dim) / 2, (len(corners), 1, 1))
+    return corners[:, 0], (corners[:, 1:] - corners[:, :1]).swapaxes(1, 2)
+
+
+def _halved(parts: Floats) -> Floats:
+    """Bernstein coefficients (n * 2**dim, nodes, dim) of the 2**dim halves of parts."""
+    cell, degree = cell_and_degree(*parts.shape[1:])
+    if cell.simplex:
+        children = np.matmul(_of_halves(cell, degree), parts[:, None])
+        return np.asarray(children.reshape(-1, *parts.shape[1:]))
+    low = _first_half(degree)
     halves = (low, low[::-1, ::-1])
-    children = [tensor_apply(lines[::-1], parts) for lines in itertools.product(halves, repeat=dim)]
-    return np.stack(children, axis=1).reshape(-1, *parts.shape[1:])
+    lines = itertools.product(halves, repeat=cell.dim)
+    return np.stack([tensor_apply(line[::-1], parts) for line in lines], axis=1).reshape(
+        -1, *parts.shape[1:]
+    )
+
+
+@lru_cache(maxsize=32)
+def _of_halves(cell: Cell, degree: int) -> Floats:
+    """Matrices (2**dim, nodes, nodes) from Bernstein coefficients on a simplex to its halves'."""
+    nodes, (lows, sides) = simplices.nodes(cell, degree), _halves(cell)
+    values = [
+        simplices.bernstein(cell, degree, low + nodes @ side.T)
+        for low, side in zip(lows, sides, strict=True)
+    ]
+    return np.asarray(simplices.from_nodes(cell, degree) @ np.stack(values))
 
 
 @lru_cache(maxsize=32)
@@ -219,11 +258,18 @@ def _first_half(g: int) -> Floats:
 def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
     """True (n,) if x lies in the box around a part along the part's own axes.
 
-    The axes are the columns of the Jacobian J at the middle of the part. The adjugate of J, det J
-    times the inverse, avoids a division by the determinant.
+    The axes are the columns of the Jacobian J at the middle of the part, or the edges at the first
+    corner of a simplex. The adjugate of J, det J times the inverse, avoids a division by the
+    determinant.
     """
-    columns = _map(parts, "bernstein").slopes([0.5], parts)
-    adjugate = adjugates(np.stack(columns, axis=-1)[:, 0])
+    cell, degree = cell_and_degree(*parts.shape[1:])
+    if cell.simplex:
+        adjugate = adjugates((parts[:, 1 : cell.num_corners] - parts[:, :1]).swapaxes(1, 2))
+        # the face that does not touch the corner bounds a sum
+        adjugate = np.concatenate([adjugate, adjugate.sum(axis=1, keepdims=True)], axis=1)
+    else:
+        columns = tensor_element(Basis1D("bernstein", degree), cell.dim).slopes([0.5], parts)
+        adjugate = adjugates(np.stack(columns, axis=-1)[:, 0])
     own = np.einsum("nij,nmj->nmi", adjugate, parts - x[:, None])
     margin = np.einsum("nij,nj->ni", np.abs(adjugate), reach)
     return np.asarray(
@@ -239,7 +285,7 @@ def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tup
 
     Shapes: `held` (n,), `xi` (n, dim).
     """
-    element = _map(coordinates)
+    element = element_of_maps(coordinates)
     xi = start.copy()
     misfit, step = _newton_step(element, coordinates, x, xi)
     damping = np.ones(len(x))
@@ -258,7 +304,7 @@ def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tup
         active = active[going]
         if not len(active):
             break
-    xi = np.clip(xi, 0.0, 1.0)
+    xi = _clipped(element.cell, xi)
     distance = np.abs(element.values_at(xi, coordinates) - x)
     return np.asarray((distance <= reach).all(axis=1)), xi
 

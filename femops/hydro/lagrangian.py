@@ -29,7 +29,7 @@ from femops.spaces.functions import evaluate
 from femops.spaces.memory import DeviceLike
 from femops_common.arguments import Count, Degree, Fraction, checked, whole_numbers
 from femops_meshes.coordinates.mapping import tensor_apply
-from femops_meshes.mesh import check_conforming
+from femops_meshes.mesh import check_conforming, check_cubes
 
 
 @final
@@ -390,6 +390,7 @@ class Lagrangian:
     ) -> None:
         _check(problem, mesh.dim, assembly, device)
         _check_orders(order_kinematic, order_thermo)
+        check_cubes(mesh, "gas dynamics", HydroError)
         check_conforming(mesh, "gas dynamics has no locally refined meshes yet", HydroError)
         self.problem, self.mesh, self.cfl, self.fluid = problem, mesh, cfl, fluid
         self.order, self.order_thermo = order_kinematic, order_thermo

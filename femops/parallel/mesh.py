@@ -24,8 +24,8 @@ from femops_kernels.exclusive import Derived
 from femops_meshes import Mesh, MeshArgumentError, Part, part_of
 from femops_meshes.checks import array, element_ranges
 from femops_meshes.forest import Forest
-from femops_meshes.mesh import Chosen, Parts, chosen_elements
-from femops_meshes.names import Names
+from femops_meshes.names import Chosen, Names, Parts, chosen_elements
+from femops_meshes.topology.entities import Cell
 
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -140,6 +140,11 @@ class DistributedMesh:
     def dim(self) -> int:
         """Dimension of the elements and of space, 1 to 3."""
         return self.mesh.dim
+
+    @property
+    def cell(self) -> Cell:
+        """Reference cell of the elements."""
+        return self.mesh.cell
 
     @property
     def num_elements(self) -> int:

@@ -301,12 +301,17 @@ class Space(DomainSpace, ABC):
 
     @property
     def family(self) -> Family:
-        """Basis: "gll", "gauss", "bernstein" or "hermite"; see `Basis1D`."""
-        return self.basis.family
+        """Basis: "gll", "gauss", "bernstein" or "hermite"; see `Basis1D`.
+
+        On triangles and tetrahedra it is "gll", the nodes on edges.
+        """
+        return "gll" if self.mesh.cell.simplex else self.basis.family
 
     @property
     def families(self) -> str:
-        """Names of the bases of all directions, or "tables"."""
+        """Names of the bases of all directions, or "tables"; on simplices as `family`."""
+        if self.mesh.cell.simplex:
+            return self.family
         bases = getattr(self.element, "bases", ())
         return ", ".join(dict.fromkeys(basis.family for basis in bases)) or "tables"
 

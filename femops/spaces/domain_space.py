@@ -75,8 +75,9 @@ class DomainSpace(ABC):
         """The element, if its functions are products of functions of one direction."""
         if not isinstance(self.element, TensorElement):
             raise SpaceError(
-                "the functions of this element are no products of functions of one direction: "
-                "this is done for such as H1 and L2 have"
+                f"functions of this element of {self.element.cell.plural} are no products of "
+                "functions of one direction: this is done for such as H1 and L2 have on "
+                "quadrilaterals and hexahedra"
             )
         return self.element
 

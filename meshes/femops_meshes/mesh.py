@@ -1,7 +1,7 @@
 """The mesh: elements, their coordinates, attributes and boundary."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -29,7 +29,7 @@ from femops_meshes.coordinates.mapping import (
 )
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.forest import CoarserLeaves, Forest, whole_trees
-from femops_meshes.names import Named, Names, listing, named_parts, where_true, with_numbers
+from femops_meshes.names import Chosen, Named, Names, Parts, chosen_elements, listing, named_parts
 from femops_meshes.topology.entities import (
     CUBES,
     VTK_CORNERS,
@@ -44,8 +44,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Attributes = NDArray[np.int32]
 PointMap = Callable[[Floats], ArrayLike]
-Chosen = ArrayLike | Callable[[Floats], Any]
-Parts = int | str | Iterable[int | str] | None
 
 
 @final
@@ -822,53 +820,6 @@ def _topology(
     if boundary is None or not cell.simplex:
         return topology
     return simplices.with_sides(topology, boundary, coordinates)
-
-
-def chosen_elements(
-    mesh: Mesh, elements: Chosen | None, attributes: Parts, known: list[int] | None = None
-) -> NDArray[np.bool_]:
-    """Mask (ne,) of the elements that a user chose; see `Mesh.refined`.
-
-    ``known`` are the attributes of a whole mesh of which this is a part.
-    """
-    count = mesh.num_elements
-    chosen = np.full(count, elements is None and attributes is None)
-    if attributes is not None:
-        numbers = with_numbers(attributes, mesh.element_names) or []
-        known = np.unique(mesh.element_attributes).tolist() if known is None else known
-        unknown = [one for one in numbers if one not in known]
-        if unknown:
-            raise MeshArgumentError(
-                f"the mesh has no element attribute {unknown[0]!r}: it has "
-                f"{listing(np.array(known), mesh.element_names)}"
-            )
-        chosen |= np.isin(mesh.element_attributes, [int(one) for one in numbers])
-    if elements is None:
-        return chosen
-    if callable(elements):
-        elements = where_true(
-            "the predicate of elements", elements, mesh.element_centers().T.copy()
-        )
-    given = checks.array(elements, "elements")
-    if given.dtype == np.bool_:
-        if given.shape != (count,):
-            raise MeshArgumentError(
-                f"the mask has shape {given.shape}: give one flag for each of {count} elements"
-            )
-        return np.asarray(chosen | given)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        every = "" if given.ndim else "; mesh.refine(times) splits all elements"
-        raise MeshArgumentError(
-            f"elements have shape {given.shape} and type {given.dtype}: give numbers (n,), a mask "
-            f"({count},) or a predicate of x{every}"
-        )
-    if given.size and (given.min() < 0 or given.max() >= count):
-        raise MeshArgumentError(
-            f"elements run from {given.min()} to {given.max()}: the mesh has elements 0 to "
-            f"{count - 1}"
-        )
-    chosen[given.astype(np.int64)] = True
-    return chosen
 
 
 def check_conforming(mesh: Any, what: str, error: type[Exception] = MeshArgumentError) -> None:

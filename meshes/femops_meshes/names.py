@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_common.arguments import as_list, call_with_arrays, check_takes
+from femops_common.arguments import array_of, as_list, call_with_arrays, check_takes
 from femops_meshes.errors import MeshArgumentError
 
 Names = Mapping[str, tuple[int, ...]]
@@ -18,6 +18,13 @@ Predicate = Callable[[NDArray[np.float64]], Any]
 
 Named = int | Iterable[int] | Predicate
 """Attributes that a name stands for, or a predicate of elements or faces."""
+
+
+Chosen = ArrayLike | Callable[[NDArray[np.float64]], Any]
+"""Elements that a user chooses: numbers, a mask, or a predicate of their middles."""
+
+Parts = int | str | Iterable[int | str] | None
+"""Attributes or names of parts."""
 
 
 def named_parts(
@@ -142,3 +149,50 @@ def listing(attributes: NDArray[np.int32], names: Names) -> str:
     for name, group in names.items():
         text += f", {name} = " + " + ".join(map(str, group))
     return text
+
+
+def chosen_elements(
+    mesh: Any, elements: Chosen | None, attributes: Parts, known: list[int] | None = None
+) -> NDArray[np.bool_]:
+    """Mask (ne,) of the elements that a user chose; see `Mesh.refined`.
+
+    ``known`` are the attributes of a whole mesh of which this is a part.
+    """
+    count = mesh.num_elements
+    chosen = np.full(count, elements is None and attributes is None)
+    if attributes is not None:
+        numbers = with_numbers(attributes, mesh.element_names) or []
+        known = np.unique(mesh.element_attributes).tolist() if known is None else known
+        unknown = [one for one in numbers if one not in known]
+        if unknown:
+            raise MeshArgumentError(
+                f"the mesh has no element attribute {unknown[0]!r}: it has "
+                f"{listing(np.array(known), mesh.element_names)}"
+            )
+        chosen |= np.isin(mesh.element_attributes, [int(one) for one in numbers])
+    if elements is None:
+        return chosen
+    if callable(elements):
+        elements = where_true(
+            "the predicate of elements", elements, mesh.element_centers().T.copy()
+        )
+    given = array_of(elements, "elements", MeshArgumentError).copy()
+    if given.dtype == np.bool_:
+        if given.shape != (count,):
+            raise MeshArgumentError(
+                f"the mask has shape {given.shape}: give one flag for each of {count} elements"
+            )
+        return np.asarray(chosen | given)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        every = "" if given.ndim else "; mesh.refine(times) splits all elements"
+        raise MeshArgumentError(
+            f"elements have shape {given.shape} and type {given.dtype}: give numbers (n,), a mask "
+            f"({count},) or a predicate of x{every}"
+        )
+    if given.size and (given.min() < 0 or given.max() >= count):
+        raise MeshArgumentError(
+            f"elements run from {given.min()} to {given.max()}: the mesh has elements 0 to "
+            f"{count - 1}"
+        )
+    chosen[given.astype(np.int64)] = True
+    return chosen

@@ -31,12 +31,14 @@ def parents_of(fine: Mesh, coarse: Mesh) -> Parents | None:
 
     `fine` may be refined any number of times, including none, and its elements may have any order.
     The function reads the parents from the trees of locally refined meshes, and else from
-    `Mesh.file_elements`, and compares all coordinates. None if an element has no parent.
+    `Mesh.file_elements`, and compares all coordinates. None if an element has no parent, or a mesh
+    has simplices.
     """
     dim, count = coarse.dim, coarse.num_elements
     if fine is coarse:  # a part that a rank holds, too
         return Parents(np.arange(count), np.zeros((count, dim)), np.ones((count, 1)))
-    if (fine.dim, fine.order) != (dim, coarse.order) or not count:
+    simplex = fine.cell.simplex or coarse.cell.simplex  # the halves of tetrahedra are not alike
+    if simplex or (fine.dim, fine.order) != (dim, coarse.order) or not count:
         return None
     if fine.forest is not None or coarse.forest is not None:
         found = _in_trees(fine.trees, coarse.trees)

@@ -39,3 +39,21 @@ def periodic(dim):
 
 
 MESHES = {"graded": graded, "curved": curved, "periodic": periodic}
+
+
+def _bent(dim, degree):
+    """A box that is bent by a smooth one-to-one map, which mirrors nothing."""
+    grid = femops.box((3, 2, 2)[:dim]).mapped(
+        lambda x: x + 0.06 * np.sin(3.0 * x[::-1] + np.arange(len(x))[:, np.newaxis]), order=degree
+    )
+    return renumbered(grid.simplices(), seed=degree)
+
+
+SIMPLEX_MESHES = {
+    "triangles": lambda: renumbered(femops.box((3, 4)).simplices()),
+    "curved triangles": lambda: _bent(2, 3),
+    "disc of triangles": lambda: femops.disc(2, order=2).simplices(),
+    "tetrahedra": lambda: renumbered(femops.box((2, 3, 2)).simplices()),
+    "curved tetrahedra": lambda: _bent(3, 2),
+    "ball of tetrahedra": lambda: femops.ball(1, order=3).simplices(),
+}

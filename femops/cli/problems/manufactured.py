@@ -120,7 +120,7 @@ class Field:
         if space.distributed is None and space.mesh.continuous:
             return
         wave = Field.scalar(self.waves).exact
-        x = positions(space.mesh.coordinates, space.basis.nodes)
+        x = positions(space.mesh.coordinates, space.element.nodes)
         values = wave(np.moveaxis(x, -1, 0).reshape(space.dim, -1)).reshape(x.shape[:2])
         shared = _at_elements(space, wave(space.dof_coordinates().T))[..., 0]
         if space.comm.max(float(np.abs(shared - values).max(initial=0.0))) > 1e-8:
@@ -145,7 +145,7 @@ def _periods(mesh: AnyMesh, least: float) -> Floats:
         return periods
     own = mesh if isinstance(mesh, Mesh) else mesh.mesh
     space = H1(mesh, own.order)
-    x = positions(own.coordinates, space.basis.nodes)
+    x = positions(own.coordinates, space.element.nodes)
     for d, along in enumerate(space.dof_coordinates().T.copy()):
         jumps = np.abs(_at_elements(space, along)[..., 0] - x[..., d])
         periods[d] = jumps[jumps > least].min(initial=np.inf)

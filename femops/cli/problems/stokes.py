@@ -100,7 +100,8 @@ def _check_stable(mesh: AnyMesh) -> None:
     If an element has boundary at both ends of a direction, its velocities are x (1 - x) times
     polynomials of degree k - 2 in this direction. One pressure of degree k - 1 is orthogonal to
     them. With two such directions, the product of two such pressures is orthogonal to all
-    divergences. Then the system is singular, or nearly so if elements are curved.
+    divergences. Then the system is singular, or nearly so if elements are curved. Simplices have
+    no such directions.
     """
     own, where = (mesh, None) if isinstance(mesh, Mesh) else (mesh.mesh, mesh.comm)
     count = int((_constrained_directions(own) > 1).sum())
@@ -115,6 +116,8 @@ def _check_stable(mesh: AnyMesh) -> None:
 
 def _constrained_directions(mesh: Mesh) -> NDArray[np.int64]:
     """Number (ne,) of directions in which an element has boundary at both ends."""
+    if mesh.cell.simplex:
+        return np.zeros(mesh.num_elements, dtype=np.int64)
     topology, middle, steps = mesh.topology, 3**mesh.dim // 2, 3 ** np.arange(mesh.dim)
     element, code = topology.boundary_faces.T
     outside = np.isin(np.arange(len(topology.faces)), topology.entity[element, code])

@@ -24,7 +24,7 @@ from femops.solvers.runge_kutta import runge_kutta
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import L2
 from femops_common.arguments import Degree, checked
-from femops_meshes.mesh import Mesh, check_conforming
+from femops_meshes.mesh import Mesh, check_conforming, check_cubes
 
 Floats = NDArray[np.float64]
 
@@ -121,6 +121,7 @@ class Advection:
             raise HydroError(
                 f"problem {problem.number} exists in dimension {dims}, the mesh has {mesh.dim}"
             )
+        check_cubes(mesh, "the remap", HydroError)
         check_conforming(mesh, "the remap has no locally refined meshes yet", HydroError)
         self.problem, self._dt = problem, float(dt)
         self._mesh = _with_part(mesh, lambda part: part.curved(mesh_order))

@@ -19,7 +19,12 @@ from femops_meshes.errors import MeshTopologyError
 from femops_meshes.forest import Entities, Forest, whole_trees
 from femops_meshes.formats.scanner import printable
 from femops_meshes.names import Names
-from femops_meshes.topology.entities import entity_codes, entity_dimension, outward_corners
+from femops_meshes.topology.entities import (
+    CUBES,
+    SIMPLICES,
+    Cell,
+    outward_corners,
+)
 from femops_meshes.topology.topology import Topology
 
 Array = NDArray[Any]
@@ -71,11 +76,13 @@ def expect(holds: object, found: str) -> None:
 TYPES = {"roots": "<i8", "leaves": "<i8", "boundary": "<i8", "nodes": "<f8"}
 """Tables of a mesh, in the order of the file, and the types of their numbers.
 
-- roots (nr, 3**dim): vertices, edges and faces of the elements that were never halved;
-- leaves (ne, 4): root, level, path (see `Forest`) and attribute of each element;
-- boundary (nb, 3 + 2**(dim - 1)): element, code of the face, attribute and vertices of each
+- roots (nr, 3**dim): vertices, edges and faces of the elements that were never halved; for
+  triangles and tetrahedra, of all elements, as many columns as `Cell.entities`;
+- leaves (ne, 4): root, level, path (see `Forest`) and attribute of each element; for triangles and
+  tetrahedra the place in the file, 0, 0 and the attribute;
+- boundary (nb, 3 + corners): element, code of the face, attribute and vertices of each
   boundary entry: those of a file may begin at any corner, and look inwards;
-- nodes (ne, (g + 1)**dim * dim): coordinates.
+- nodes (ne, nodes * dim): coordinates.
 """
 
 
@@ -114,9 +121,10 @@ class KeptMesh:
         expect(isinstance(local, bool), f"local {shown(local)}")
         inside, outside = (_names(part) for part in parts[1:])
         found = cls(checksum, local, (inside, outside), tables)
-        dims = [dim for dim in (1, 2, 3) if 3**dim == tables["roots"].ncomp]
-        expect(dims and found.degree, "a mesh with rows of other lengths")
-        side = 3 + 2 ** (found.dim - 1)
+        known = tables["roots"].ncomp in _CELLS
+        expect(known and found.degree, "a mesh with rows of other lengths")
+        expect(not (local and found.cell.simplex), "halves of simplices")
+        side = 3 + len(found.cell.entities[found.cell.face_codes[0]][1])
         expect(tables["leaves"].ncomp == 4 and tables["boundary"].ncomp == side, "other rows")
         expect(tables["leaves"].dofs == tables["nodes"].dofs, "elements without nodes")
         return found
@@ -132,34 +140,42 @@ class KeptMesh:
         return {"checksum": self.checksum, "local": self.local, **names, "tables": tables}
 
     @property
-    def dim(self) -> int:
-        """Dimension of the elements."""
-        return {3: 1, 9: 2, 27: 3}[self.tables["roots"].ncomp]
+    def cell(self) -> Cell:
+        """Reference cell of the elements."""
+        return _CELLS[self.tables["roots"].ncomp]
 
     @cached_property
     def degree(self) -> int:
         """Degree of the coordinates; 0 if the rows have another length."""
         wanted = self.tables["nodes"].ncomp
         degrees = range(1, LARGEST_DEGREE + 1)
-        return next((g for g in degrees if (g + 1) ** self.dim * self.dim == wanted), 0)
+        cell = self.cell
+        return next((g for g in degrees if cell.size(g) * cell.dim == wanted), 0)
 
     def mesh(self, tables: Mapping[str, Array]) -> Mesh:
         """Make the mesh from its tables. Raise a MeshError if they are not those of a mesh."""
-        dim, (root, level, path, attributes) = self.dim, tables["leaves"].T.copy()
-        base = _base(dim, tables["roots"])
-        _check_leaves(dim, len(base.corners), root, level, path)
-        forest = Forest(base, root, level.astype(np.int8), path)
-        if forest.unbalanced().any():
+        cell, (root, level, path, attributes) = self.cell, tables["leaves"].T.copy()
+        base = _base(cell, tables["roots"])
+        _check_leaves(cell.dim, len(base.corners), root, level, path)
+        forest = None if cell.simplex else Forest(base, root, level.astype(np.int8), path)
+        if forest is None:
+            if level.any() or (np.diff(base.corners, axis=1) <= 0).any():
+                raise MeshTopologyError(f"{cell.plural} are halves, or vertices do not ascend")
+        elif forest.unbalanced().any():
             raise MeshTopologyError("elements that touch each other differ by more than one level")
         sides, marks = tables["boundary"][:, :2].copy(), tables["boundary"][:, 2]
-        count, codes = len(root), entity_codes(dim, dim - 1)
-        if not (np.isin(sides[:, 1], codes) & (sides[:, 0] >= 0) & (sides[:, 0] < count)).all():
+        count = len(root)
+        if not (
+            np.isin(sides[:, 1], cell.face_codes) & (sides[:, 0] >= 0) & (sides[:, 0] < count)
+        ).all():
             raise MeshTopologyError("boundary entries are at no faces of elements")
-        elements, num_vertices = forest.elements
-        coordinates = tables["nodes"].reshape(count, -1, dim)
+        elements, num_vertices = base.corners, base.num_entities[0]
+        if forest is not None:
+            elements, num_vertices = forest.elements
+        coordinates = tables["nodes"].reshape(count, -1, cell.dim)
         checks.magnitude(coordinates)  # a halved element may be inverted, where its parent was not
         boundary = tables["boundary"][:, 3:].copy()
-        due = np.sort(outward_corners(elements, sides), axis=1)
+        due = np.sort(outward_corners(elements, sides, cell), axis=1)
         if not np.array_equal(np.sort(boundary, axis=1), due):
             raise MeshTopologyError("boundary entries have other vertices than their faces")
         mesh = Mesh(
@@ -169,7 +185,7 @@ class KeptMesh:
             boundary,
             checks.attribute_array(marks, len(marks), "boundary_attributes"),
             num_vertices,
-            forest.file_elements,
+            root if forest is None else forest.file_elements,
             *self.names,
             forest=forest if self.local else None,
         )
@@ -179,6 +195,9 @@ class KeptMesh:
         if found != self.checksum:
             raise MeshTopologyError(f"the mesh has the checksum {found}, {self.checksum} is due")
         return mesh
+
+
+_CELLS = {len(cell.entities): cell for cells in (CUBES, SIMPLICES) for cell in cells.values()}
 
 
 def _names(given: Any) -> Names:
@@ -198,26 +217,30 @@ def _names(given: Any) -> Names:
 def tables_of(mesh: Mesh) -> dict[str, Array]:
     """Tables of a whole mesh; see `TYPES`. Boundary entries are sorted by element and face."""
     forest, sides = mesh.forest, mesh.topology.boundary_faces
-    if forest is None:
-        forest = whole_trees(mesh.elements, mesh.topology, None, mesh.file_elements)
+    zeros = np.zeros(mesh.num_elements, dtype=np.int64)
+    roots: Ints = mesh.topology.entity
+    columns: tuple[Array, ...] = mesh.file_elements, zeros, zeros
+    if not mesh.cell.simplex:
+        if forest is None:
+            forest = whole_trees(mesh.elements, mesh.topology, None, mesh.file_elements)
+        roots, columns = forest.base.entity, (forest.root, forest.level, forest.path)
     order = np.lexsort((sides[:, 1], sides[:, 0]))
-    columns = forest.root, forest.level, forest.path, mesh.element_attributes
     entries = np.column_stack([sides, mesh.boundary_attributes, mesh.boundary])
     return {
-        "roots": forest.base.entity,
-        "leaves": np.stack([one.astype(np.int64) for one in columns], axis=1),
+        "roots": roots,
+        "leaves": np.column_stack([*columns, mesh.element_attributes]).astype(np.int64),
         "boundary": entries[order].astype(np.int64),
         "nodes": mesh.coordinates.reshape(mesh.num_elements, -1),
     }
 
 
-def _base(dim: int, entity: Ints) -> Entities:
+def _base(cell: Cell, entity: Ints) -> Entities:
     """Entities of the roots, which must be those of a mesh that conforms, in any numbering."""
-    kinds = np.array(entity_dimension(dim))
+    kinds = np.array([kind for kind, _ in cell.entities])
     if entity.min() < 0 or entity.max() >= entity.size:  # before a count takes memory
         raise MeshTopologyError("vertices, edges or faces of the roots have numbers too large")
     corners = np.ascontiguousarray(entity[:, kinds == 0])
-    topology = Topology.build(corners, int(corners.max()) + 1)
+    topology = Topology.build(corners, int(corners.max()) + 1, cell=cell)
     for kind, count in enumerate(topology.num_entities):
         numbers = entity[:, kinds == kind].ravel()
         due = topology.entity[:, kinds == kind].ravel()

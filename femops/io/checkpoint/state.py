@@ -660,7 +660,7 @@ def _field(space: Space, dtype: np.dtype[Any]) -> Field:
         type(space).__name__,
         space.order,
         space.ncomp,
-        space.basis.family,
+        space.family,
         dtype.newbyteorder("<").str,
         space.global_ndofs,
         mesh.num_elements,

@@ -49,7 +49,7 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
     order = np.argsort(numbers)
     if space is None:
         return whole, None
-    target = L2(whole, space.order, ncomp=space.ncomp, family=space.basis.family)
+    target = L2(whole, space.order, ncomp=space.ncomp, family=space.family)
     vector = e_vec[order].reshape(-1)
     return target, vector.view(np.complex128) if len(vector) > target.size else vector
 

@@ -19,7 +19,6 @@ from femops.io.plots.scene import magnitude
 from femops.parallel.comm import check, communicator
 from femops.spaces.h1_l2 import Space
 from femops_common.arguments import checked, shown, type_name
-from femops_meshes.coordinates.mapping import equispaced
 
 _MILLISECONDS = 1000.0
 _LONGEST = 600  # most seconds that a GIF can show a picture
@@ -123,8 +122,9 @@ def _limits(frames: list[tuple[str, Space, Any]], part: Any) -> tuple[float, flo
         if not isinstance(space, Space):
             raise SpaceError(f"a frame has {type_name(type(space))}: give (title, space, u)")
         field = part_of_field(space, u, part)
-        sampler, grid = Sampler(space.mesh, field), [equispaced(2 * space.order + 3)] * space.dim
-        values = magnitude(sampler(np.arange(space.mesh.num_elements), *grid)[..., 3:])
+        everywhere = np.arange(space.mesh.num_elements)
+        rows = Sampler(space.mesh, field).lattice(everywhere, 2 * space.order + 3)
+        values = magnitude(rows[..., 3:])
         ends += nodal_limits(field) or (float(values.min()), float(values.max()))
     low, high = min(ends), max(ends)
     return (low, high) if low < high else None

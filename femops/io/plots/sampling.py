@@ -10,12 +10,9 @@ from numpy.typing import NDArray
 
 from femops.spaces.base import GridFunction
 from femops_meshes import Mesh
-from femops_meshes.coordinates.mapping import (
-    equispaced,
-    gauss_lobatto,
-    lagrange_matrix,
-    tensor_apply,
-)
+from femops_meshes.coordinates import simplices
+from femops_meshes.coordinates.mapping import determinants, equispaced, jacobians, positions
+from femops_meshes.topology.entities import Cell
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -52,17 +49,65 @@ class Sampler:
 
         Shapes: `elements` (n,), `*points` (k,), returned (n, ..., kx, 3 + ncomp).
         """
-        mesh = self.mesh
-        nodes = gauss_lobatto(mesh.order + 1)[0]
-        lines = [lagrange_matrix(nodes, x) for x in points]
-        where = tensor_apply(lines, mesh.coordinates[elements])
-        if self.displacement is not None:
-            where = where + self.factor * _at_grid(self.displacement, elements, points)
-        columns = [where, np.zeros((*where.shape[:2], 3 - mesh.dim))]
-        if self.field is not None:
-            columns.append(_at_grid(self.field, elements, points))
         grid = [len(x) for x in reversed(points)]
-        return np.concatenate(columns, axis=2).reshape(len(elements), *grid, self.width)
+        return self._at(elements, [*points]).reshape(len(elements), *grid, self.width)
+
+    def _at(self, elements: Ints, points: list[Floats] | Floats) -> Floats:
+        """Rows (n, points, 3 + ncomp) at a grid, or at a list (points, dim), in each element."""
+        where = positions(self.mesh.coordinates[elements], points)
+        if self.displacement is not None:
+            where = where + self.factor * _values(self.displacement, elements, points)
+        columns = [where, np.zeros((*where.shape[:2], 3 - self.mesh.dim))]
+        if self.field is not None:
+            columns.append(_values(self.field, elements, points))
+        return np.concatenate(columns, axis=2)
+
+    def lattice(self, elements: Ints, n: int) -> Floats:
+        """Sample elements at equispaced points, n along each edge: (ne, points, 3 + ncomp)."""
+        cell = self.mesh.cell
+        grid = simplices.equispaced(cell, n - 1) if cell.simplex else [equispaced(n)] * cell.dim
+        return self._at(elements, grid)
+
+    def surface(self, n: int, faces: Ints | None = None) -> tuple[Floats, Floats]:
+        """Polygons of a 2-D mesh, or of faces of a 3-D mesh, and lines along the edges.
+
+        Shapes: `faces` (k, 2), returned (m, corners, 3 + ncomp) and (l, 2, 3 + ncomp).
+        """
+        cell = self.mesh.cell
+        if not cell.simplex:
+            grids = self.patches(n) if faces is None else self.faces(faces, n)
+            return quadrilaterals(grids), outlines(grids)
+        if faces is None:
+            triangle, rows = cell, self.lattice(np.arange(self.mesh.num_elements), n)
+        else:
+            triangle, rows = cell.face, self._of_faces(faces, n)
+        parts, sides = simplices.pieces(triangle, n - 1), _sides(triangle, n - 1)
+        polygons = rows[:, parts]
+        if faces is not None:
+            turned = self._turned(faces)
+            polygons[turned] = polygons[turned, :, ::-1]
+        width = self.width
+        return polygons.reshape(-1, 3, width), rows[:, sides].reshape(-1, 2, width)
+
+    def _of_faces(self, faces: Ints, n: int) -> Floats:
+        """Sample faces of tetrahedra at the points of a lattice: (k, points, 3 + ncomp)."""
+        cell = self.mesh.cell
+        points = simplices.equispaced(cell.face, n - 1)
+        result = np.empty((len(faces), len(points), self.width))
+        for code in cell.face_codes:
+            mine = np.flatnonzero(faces[:, 1] == code)
+            result[mine] = self._at(faces[mine, 0], cell.on_face(code, points))
+        return result
+
+    def _turned(self, faces: Ints) -> NDArray[np.bool_]:
+        """True (k,) for faces of tetrahedra whose lattice looks inwards."""
+        cell = self.mesh.cell
+        looks = np.zeros(len(cell.entities))
+        for code in cell.face_codes:
+            first, second, third = cell.corners[list(cell.entities[code][1])]
+            looks[code] = np.cross(second - first, third - first) @ (first - cell.center[0])
+        signs = determinants(jacobians(self.mesh.coordinates[faces[:, 0]], cell.center))[:, 0]
+        return np.asarray(looks[faces[:, 1]] * signs < 0)
 
     def patches(self, n: int) -> Floats:
         """Sample all elements of a 2-D mesh at n x n points: (ne, n, n, 3 + ncomp)."""
@@ -86,8 +131,19 @@ class Sampler:
         return result
 
 
-def _at_grid(f: GridFunction, elements: Ints, points: tuple[Floats, ...]) -> Floats:
-    """Values (n, k, ncomp) of a field at a tensor grid in each element."""
+def _sides(triangle: Cell, n: int) -> Ints:
+    """Nodes (3 n, 2) of the lines along the sides of a triangle, among those of its lattice."""
+    rows = simplices.lattice(triangle, n)
+    ends = []
+    for corner in range(3):
+        side = np.flatnonzero(rows[:, corner] == 0)
+        line = side[np.argsort(rows[side, corner - 1])]
+        ends.append(np.stack([line[:-1], line[1:]], axis=1))
+    return np.concatenate(ends)
+
+
+def _values(f: GridFunction, elements: Ints, points: list[Floats] | Floats) -> Floats:
+    """Values (n, k, ncomp) of a field at a grid, or at a list (k, dim), in each element."""
     space = f.space
     table = space.components(f.vector)
     e_vec = space.element_vector(table, elements)
@@ -95,7 +151,7 @@ def _at_grid(f: GridFunction, elements: Ints, points: tuple[Floats, ...]) -> Flo
 
 
 def boundary_faces(mesh: Mesh) -> Ints:
-    """Element and ternary code (k, 2) of the faces with an element on one side only."""
+    """Element and code (k, 2) of the faces with an element on one side only."""
     faces, codes = mesh.topology.faces, mesh.topology.face_codes
     there = faces >= 0
     alone = np.flatnonzero(there[:, 0] != there[:, 1])
@@ -103,10 +159,10 @@ def boundary_faces(mesh: Mesh) -> Ints:
     return np.stack([faces[alone, side], codes[alone, side]], axis=1).astype(np.int64)
 
 
-def all_faces(elements: Ints) -> Ints:
-    """Element and ternary code (6 n, 2) of all faces of n elements."""
-    codes = np.array(list(FACE_DIRECTIONS))
-    return np.stack([np.repeat(elements, 6), np.tile(codes, len(elements))], axis=1)
+def all_faces(cell: Cell, elements: Ints) -> Ints:
+    """Element and code (faces * n, 2) of all faces of n elements."""
+    codes = np.array(cell.face_codes)
+    return np.stack([np.repeat(elements, len(codes)), np.tile(codes, len(elements))], axis=1)
 
 
 def quadrilaterals(patches: Floats) -> Floats:

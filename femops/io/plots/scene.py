@@ -11,14 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.domain import element_blocks
-from femops.io.plots.sampling import (
-    Sampler,
-    all_faces,
-    boundary_faces,
-    outlines,
-    quadrilaterals,
-)
-from femops_meshes.coordinates.mapping import equispaced
+from femops.io.plots.sampling import Sampler, all_faces, boundary_faces
+from femops_meshes.coordinates import simplices
+from femops_meshes.topology.entities import Cell
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -73,19 +68,22 @@ def widened(corners: Floats, width: int) -> Floats:
     return corners[:, np.minimum(np.arange(width), corners.shape[1] - 1)]
 
 
-def section(grids: Floats, plane: Floats) -> Floats:
+def section(lattices: Floats, cell: Cell, n: int, plane: Floats) -> Floats:
     """Polygons in which a plane cuts elements, counterclockwise as seen from above the plane.
 
-    Shapes: `grids` (ne, n, n, n, c), `plane` (4,), returned (m, 4, c).
+    Shapes: `lattices` (ne, points, c), n along each edge, `plane` (4,), returned (m, 4, c).
     """
-    n, c = grids.shape[1], grids.shape[-1]
-    flat = grids.reshape(-1, c)
+    flat = lattices.reshape(-1, lattices.shape[2])
     height = heights(flat, plane)
-    cell = np.add.outer(_first_corners(n), _CELL @ [n * n, n, 1])
-    nodes = np.add.outer(np.arange(len(grids)) * n**3, cell).reshape(-1, 8)
+    if cell.simplex:
+        small, inner = simplices.pieces(cell, n - 1), np.arange(4)[np.newaxis]
+    else:
+        small, inner = np.add.outer(_first_corners(n), _CELL @ [n * n, n, 1]), _TETRAHEDRA
+    first = np.arange(len(lattices)) * lattices.shape[1]
+    nodes = np.add.outer(first, small).reshape(-1, small.shape[1])
     above = height[nodes] > 0
     nodes = nodes[above.any(axis=1) & ~above.all(axis=1)]
-    tetrahedra = nodes[:, _TETRAHEDRA].reshape(-1, 4)
+    tetrahedra = nodes[:, inner].reshape(-1, 4)
     case = (height[tetrahedra] > 0) @ [1, 2, 4, 8]
     met = (case > 0) & (case < 15)
     ends = _edges_met()[case[met]]  # (m, 4, 2)
@@ -98,6 +96,12 @@ def section(grids: Floats, plane: Floats) -> Floats:
     turned = normals @ plane[:3] < 0
     polygons[turned] = polygons[turned, ::-1]
     return np.asarray(polygons)
+
+
+def fans(polygons: Floats) -> Floats:
+    """Triangles of convex polygons: (n, k, c) -> ((k - 2) n, 3, c)."""
+    last = range(2, polygons.shape[1])
+    return np.concatenate([polygons[:, [0, k - 1, k]] for k in last])
 
 
 def section_lines(triangles: Floats, plane: Floats) -> Floats:
@@ -225,12 +229,12 @@ def make_scene(sampler: Sampler, label: str, cut: str | None, arrows: bool, edge
     """Sample a mesh in 2-D or 3-D, and make the scene."""
     mesh = sampler.mesh
     if mesh.dim == 2:
-        grids = sampler.patches(points_per_line(mesh.num_elements, 2, sampler.degree))
-        patches, lines = quadrilaterals(grids), outlines(grids)
+        count = mesh.num_elements
+        patches, lines = sampler.surface(points_per_line(count, 2, sampler.degree))
     else:
         faces = boundary_faces(mesh)
-        grids = sampler.faces(faces, points_per_line(len(faces), 2, sampler.degree))
-        patches, lines = quadrilaterals(grids), outlines(grids)
+        n = points_per_line(len(faces), 2, sampler.degree)
+        patches, lines = sampler.surface(n, faces)
         planes = _planes(patches, _chosen_cut(sampler, patches) if cut is None else cut)
         if len(planes):
             inner, inner_lines = _sections(sampler, planes)
@@ -271,11 +275,10 @@ def _sections(sampler: Sampler, planes: Floats) -> tuple[Floats, Floats]:
     for k, plane in enumerate(planes):
         met = _met(sampler, plane)
         n = points_per_line(6 * len(met), 2, sampler.degree)
-        inner = section(sampler(met, *[equispaced(n)] * 3), plane)
-        corners = quadrilaterals(sampler.faces(all_faces(met), n))
-        inner_lines = section_lines(
-            np.concatenate([corners[:, [0, 1, 2]], corners[:, [0, 2, 3]]]), plane
-        )
+        cell = sampler.mesh.cell
+        inner = section(sampler.lattice(met, n), cell, n, plane)
+        corners = sampler.surface(n, all_faces(cell, met))[0]
+        inner_lines = section_lines(fans(corners), plane)
         for other in np.delete(planes, k, axis=0):
             inner, inner_lines = below(inner, -other), below(inner_lines, -other)
         polygons.append(inner)
@@ -288,8 +291,7 @@ def _met(sampler: Sampler, plane: Floats) -> Ints:
     """Elements that a plane cuts."""
     bare, n, found = replace(sampler, field=None), sampler.mesh.order + 2, []
     for start, stop in element_blocks(sampler.mesh.num_elements, n**3):
-        grids = bare(np.arange(start, stop), *[equispaced(n)] * 3)
-        above = heights(grids, plane).reshape(len(grids), -1) > 0
+        above = heights(bare.lattice(np.arange(start, stop), n), plane) > 0
         found.append(start + np.flatnonzero(above.any(axis=1) & ~above.all(axis=1)))
     return np.concatenate(found)
 

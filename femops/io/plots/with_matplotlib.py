@@ -20,6 +20,7 @@ from femops.io.plots.scene import (
     VIEW,
     Scene,
     arrows_of,
+    fans,
     is_flat,
     magnitude,
     points_per_line,
@@ -138,8 +139,8 @@ def _draw_plane(axes: Axes, scene: Scene) -> None:
     patches = scene.patches
     if scene.has_field:
         x, y = patches[..., :2].reshape(-1, 2).T
-        first = 4 * np.arange(len(patches))[:, None, None]
-        triangles = (first + np.array([[0, 1, 2], [0, 2, 3]])).reshape(-1, 3)
+        numbers = np.arange(patches.shape[0] * patches.shape[1]).reshape(*patches.shape[:2], 1)
+        triangles = fans(numbers).reshape(-1, 3)
         grid, (low, high) = Triangulation(x, y, triangles), scene.scale
         look: dict[str, Any] = {"shading": "gouraud", "cmap": "viridis", "vmin": low, "vmax": high}
         shades = axes.tripcolor(grid, scene.shades.ravel(), **look)

@@ -12,6 +12,7 @@ from femops.errors import OperatorError
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import L2
 from femops_common.arguments import checked
+from femops_meshes.mesh import check_cubes
 
 
 @final
@@ -69,6 +70,7 @@ class History:
     def __init__(
         self, V: Space, ncomp: int = 1, quadrature: int | Quadrature1D | None = None
     ) -> None:
+        check_cubes(V.mesh, "femops.History", OperatorError)
         rule = V.quadrature(quadrature)
         self.space: Space = L2(V.mesh, order=rule.q1d - 1, ncomp=ncomp)
         self.vector: NDArray[Any] = self.space.zeros()

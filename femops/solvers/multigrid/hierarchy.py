@@ -48,7 +48,6 @@ from femops.spaces.h1_l2 import H1, L2
 from femops_kernels.cpu.freed_memory import give_back
 from femops_kernels.exclusive import Derived
 from femops_meshes.coarsening import Coarsening
-from femops_meshes.mesh import check_cubes
 
 Array = NDArray[Any]
 
@@ -272,8 +271,7 @@ def _broken(A: Operator) -> Space:
     The other space is taken if the basis of A is not nodal, or if faces are stiff. Collective.
     """
     space: Space = A.space
-    check_cubes(space.mesh, "multigrid of a discontinuous space", SolverError)
-    if space.basis.family == "gll" or (space.basis.is_nodal and not _stiff_faces(A)):
+    if space.at_gll_nodes or (space.basis.is_nodal and not _stiff_faces(A)):
         return space
 
     def made() -> L2:

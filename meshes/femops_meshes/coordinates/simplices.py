@@ -8,7 +8,7 @@ simplices", 2020).
 import math
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,27 @@ def equispaced(cell: Cell, degree: int) -> Floats:
     return np.asarray(lattice(cell, degree)[:, 1:] / degree)
 
 
+@lru_cache(maxsize=64)
+def pieces(cell: Cell, n: int) -> Ints:
+    """Nodes (n**dim, dim + 1) among those of `lattice` of the equal parts of a simplex.
+
+    The sums of the indices from one on are those of a cubic lattice, whose cubes have a simplex for
+    each path along their edges. The paths on which the sums stay in order are the parts. None is
+    mirrored.
+    """
+    sums = lattice(cell, n)[:, :0:-1].cumsum(axis=1)[:, ::-1]
+    number = np.full((n + 2,) * cell.dim, -1)
+    number[tuple(sums.T)] = np.arange(len(sums))
+    found = []
+    for axes in permutations(np.eye(cell.dim, dtype=np.int64)):
+        path = sums[:, np.newaxis] + np.cumsum([np.zeros_like(axes[0]), *axes], axis=0)
+        if np.linalg.det(axes) < 0:
+            path[:, -2:] = path[:, :-3:-1]
+        found.append(number[tuple(np.moveaxis(path, 2, 0))])
+    rows = np.concatenate(found)
+    return np.asarray(rows[(rows >= 0).all(axis=1)])
+
+
 def tables(cell: Cell, degree: int, points: Floats) -> Floats:
     """Values, then derivatives along each direction, at points (n, dim): (1 + dim, n, size)."""
     given = np.ascontiguousarray(points, dtype=np.float64)
@@ -98,6 +119,29 @@ def modes(cell: Cell, degree: int, points: Floats) -> Floats:
     return np.asarray(found.T / math.sqrt(math.factorial(cell.dim)))
 
 
+def bernstein(cell: Cell, degree: int, points: Floats) -> Floats:
+    """Values (n, size) of Bernstein's polynomials at points (n, dim), in the order of `lattice`."""
+    if not degree:
+        return np.ones((len(points), 1))
+    weights = np.column_stack([1.0 - points.sum(axis=1), points])
+    powers, rows = np.ones((degree + 1, *weights.shape)), lattice(cell, degree)
+    for k in range(degree):
+        powers[k + 1] = powers[k] * weights
+    factors = [math.factorial(degree) / math.prod(map(math.factorial, r)) for r in rows.tolist()]
+    found = np.tile(factors, (len(points), 1))
+    for corner, exponents in enumerate(rows.T):
+        found *= powers[exponents, :, corner].T
+    return found
+
+
+@lru_cache(maxsize=64)
+def from_nodes(cell: Cell, degree: int) -> Floats:
+    """Matrix (size, size) from values at the nodes to Bernstein's coefficients. Read-only."""
+    matrix = np.linalg.inv(bernstein(cell, degree, nodes(cell, degree)))
+    matrix.setflags(write=False)
+    return np.asarray(matrix)
+
+
 _MOST_KEPT = 2**13  # coordinates of points of which tables are kept
 
 
@@ -112,6 +156,29 @@ def _tables(cell: Cell, degree: int, x: Floats) -> Floats:
     found[np.abs(found) < 1e-14] = 0.0  # round-off
     found.setflags(write=False)
     return found
+
+
+def at_points(cell: Cell, degree: int, points: Floats, *, slopes: bool) -> Floats:
+    """Values, or derivatives, like those of `tables`, at points that are used once.
+
+    Nothing is kept, or rounded to zero, and the bits at a point do not depend on the other points.
+    Shapes: `points` (n, dim), returned (1, n, size) or (dim, n, size).
+    """
+    matrices = _to_nodes(cell, degree)[1:] if slopes else _to_nodes(cell, degree)[:1]
+    values = bernstein(cell, degree, points)
+    found = np.zeros((len(matrices), len(points), matrices.shape[2]))
+    for k in range(matrices.shape[1]):  # a large product of BLAS rounds a row by their number
+        found += values[:, k, np.newaxis] * matrices[:, np.newaxis, k]
+    return found
+
+
+@lru_cache(maxsize=64)
+def _to_nodes(cell: Cell, degree: int) -> Floats:
+    """Matrices (1 + dim, size, size) from Bernstein's functions to `tables`."""
+    at_nodes = _tables(cell, degree, nodes(cell, degree))
+    found = np.matmul(from_nodes(cell, degree), at_nodes) if degree else at_nodes
+    found.setflags(write=False)
+    return np.asarray(found)
 
 
 @lru_cache(maxsize=64)
@@ -218,6 +285,11 @@ _IN_TWO = {
     ),
 }
 """Vertices of the parts of a halved simplex among its nodes of degree 2, for each diagonal."""
+
+
+def halves(cell: Cell) -> Floats:
+    """Corners (2**dim, dim + 1, dim) of the parts of a halved reference cell."""
+    return np.asarray(nodes(cell, 2)[np.array(_IN_TWO[cell.dim][0])])
 
 
 def halved(elements: Ints, coordinates: Floats, lattice: Ints) -> tuple[Ints, Floats]:

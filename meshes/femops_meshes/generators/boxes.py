@@ -12,7 +12,7 @@ from femops_common.arguments import Degree, checked
 from femops_meshes.checks import compress_vertices, whole
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.generators.grids import Grid
-from femops_meshes.mesh import Mesh, PointMap, check_conforming
+from femops_meshes.mesh import Mesh, PointMap, check_conforming, check_cubes
 from femops_meshes.partitioning.parts import Part, ordered_faces
 from femops_meshes.partitioning.pieces import checked_piece, checked_rank, equal_piece
 from femops_meshes.refinement import check_fits
@@ -55,6 +55,7 @@ def scrambled(mesh: Mesh, seed: int) -> Mesh:
     edges and faces in other orientations: in 3-D all eight orientations of faces occur, as in
     meshes of other programs.
     """
+    check_cubes(mesh, "femops_meshes.scrambled")
     check_conforming(mesh, "halves of turned elements belong to no trees")
     rng = np.random.default_rng(seed)
     dim, p = mesh.dim, mesh.order

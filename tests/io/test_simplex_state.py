@@ -1,0 +1,54 @@
+"""Checkpoints of vectors, and meshes, of triangles and tetrahedra."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import CheckpointError
+from support.cases.rank_states import bits, same
+from support.simplex_meshes import SIMPLEX_MESHES, renumbered
+
+
+@pytest.mark.parametrize("name", SIMPLEX_MESHES)
+def test_the_same_bits_come_back(tmp_path, name):
+    mesh, again = SIMPLEX_MESHES[name](), SIMPLEX_MESHES[name]()  # as after a restart
+    spaces = {"a": (femops.H1, 3, 1), "b": (femops.H1, 1, 2), "c": (femops.L2, 2, 1)}
+    given = {
+        key: (kind(mesh, p, ncomp=n), bits((kind(mesh, p, ncomp=n).size,), "f8"))
+        for key, (kind, p, n) in spaces.items()
+    }
+    path = femops.io.save_state(tmp_path / "run.state", given, {"step": 3})
+    others = {key: kind(again, p, ncomp=n) for key, (kind, p, n) in spaces.items()}
+    state = femops.io.load_state(path, others)
+    assert state.values == {"step": 3}
+    for key, (_, u) in given.items():
+        same(state.vectors[key], u)
+
+
+@pytest.mark.parametrize("name", SIMPLEX_MESHES)
+def test_a_kept_mesh_comes_back(tmp_path, name):
+    mesh = SIMPLEX_MESHES[name]().with_names(boundary={"left": 1})
+    mesh = mesh.reordered(np.random.default_rng(0).permutation(mesh.num_elements))
+    V = femops.H1(mesh, 3)
+    u = bits(V.shape, "f8")
+    path = femops.io.save_state(tmp_path / "run.state", {"u": (V, u)}, keep_mesh=True)
+    again = femops.read_mesh(path)
+    assert again.cell is mesh.cell
+    for part in ("elements", "coordinates", "element_attributes", "file_elements"):
+        np.testing.assert_array_equal(getattr(again, part), getattr(mesh, part))
+    order = np.lexsort(mesh.topology.boundary_faces.T[::-1])
+    np.testing.assert_array_equal(again.boundary, mesh.boundary[order])
+    np.testing.assert_array_equal(again.boundary_attributes, mesh.boundary_attributes[order])
+    assert again.boundary_names == mesh.boundary_names
+    again.validate()
+    same(femops.io.load_state(path, {"u": femops.H1(again, 3)}).vectors["u"], u)
+
+
+def test_a_vector_of_other_cells_does_not_fit(tmp_path):
+    cubes = femops.box((2, 2))
+    mesh = cubes.simplices()
+    V = femops.H1(mesh, 2)
+    path = femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
+    for other in (cubes, renumbered(mesh)):
+        with pytest.raises(CheckpointError, match="on another mesh"):
+            femops.io.load_state(path, {"u": femops.H1(other, 2)})
