@@ -49,8 +49,8 @@ class Neighbours:
             vertices = self.with_ghosts(part.vertices[own.elements])
             used, corners = np.unique(vertices, return_inverse=True)
             corners = corners.reshape(vertices.shape).astype(np.int64)
-            boundary = np.empty((0, 2 ** (own.dim - 1)), dtype=np.int64)
-            self.mesh = Mesh(elements=corners, boundary=boundary, num_vertices=len(used), **arrays)
+            none = own.boundary[:0]
+            self.mesh = Mesh(elements=corners, boundary=none, num_vertices=len(used), **arrays)
         self.joined = bool(mesh.comm.max(int((self.mesh.topology.faces[:, 1] >= 0).any())))
 
     def with_ghosts(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -132,7 +132,7 @@ class Surroundings:
             elements=places.reshape(-1, corners.shape[1]).astype(np.int64),
             coordinates=self.rows(own.coordinates),
             element_attributes=self.rows(own.element_attributes),
-            boundary=np.empty((0, 2 ** (own.dim - 1)), dtype=np.int64),
+            boundary=own.boundary[:0],
             boundary_attributes=np.empty(0, dtype=np.int32),
             num_vertices=len(used),
             file_elements=np.arange(len(order)),

@@ -118,6 +118,25 @@ def test_boundaries(make, dim):
         assert one @ (B @ one) == pytest.approx(area, rel=1e-6 if make is curved else 1e-12)
 
 
+@pytest.mark.parametrize("dim", [2, 3])
+def test_faces_have_costs_and_a_level_is_chosen(dim):
+    """Faces of tetrahedra have rules of triangles: work is counted at their points."""
+    V, W = femops.H1(curved(dim), 2), femops.L2(curved(dim), 2)
+
+    def flux(u, n):
+        return {"value": u.grad @ n}
+
+    for make in (
+        lambda **level: femops.boundary_mass(V, lambda x: 1 + x[0], **level),
+        lambda **level: femops.form(flux, V, boundary=True, **level),
+        lambda **level: femops.interior_penalty(W, **level),
+    ):
+        A, B = make(level="auto"), make()
+        u = vector(A.space)
+        assert error(A @ u, B @ u) < 1e-13
+        assert B.cost().data_flops > 0
+
+
 @pytest.mark.parametrize(("dim", "p"), [(2, 2), (2, 4), (3, 2), (3, 3)])
 def test_patch_test(dim, p):
     """Polynomials of degree p are solutions, whatever the shape and numbers of the elements."""

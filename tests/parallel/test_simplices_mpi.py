@@ -64,3 +64,21 @@ def test_solutions_and_bits(comm, make):
     assert np.array_equal(one[1], many[1])
     assert np.array_equal(one[2], many[2])
     assert abs(one[3] - many[3]).max() < 1e-9 * abs(one[3]).max()
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("dim", [2, 3])
+def test_faces_between_elements_of_two_ranks(comm, dim):
+    mesh = graded(dim)
+    V = femops.L2(mesh, 2)
+    matrix = femops.interior_penalty(V).assemble()
+    x = np.random.default_rng(dim).standard_normal(V.size)
+    y, most = matrix @ x, abs(matrix).sum(axis=1).max() * abs(x).max()
+    for cut in shared(mesh, comm):
+        W = femops.L2(cut, 2)
+        mine = np.empty(W.restriction.ndofs, dtype=np.int64)
+        mine[W.restriction.indices] = V.restriction.indices[cut.part.elements]
+        mine = mine[: W.ndofs]
+        for level in ("partial", "full"):
+            A = femops.interior_penalty(W, level=level)
+            assert abs(A @ x[mine] - y[mine]).max(initial=0.0) < 1e-14 * most

@@ -486,7 +486,7 @@ class Integral:
             lines = sum(g1d ** (dim - 1 - k) * math.prod(rows[: k + 1]) for k in range(dim))
             points, jacobian = math.prod(rows), dim * dim * lines * (2 * g1d - 1)
         else:
-            points = rule.count(dim)
+            points = rule.count(self.domain.cell.dim)
             jacobian = dim * dim * points * (2 * g1d**dim - 1)
         return int(jacobian + points * (_INVERSE_FLOPS[dim] + operations))
 
