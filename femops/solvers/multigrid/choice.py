@@ -361,6 +361,9 @@ def _settled(
         cure = "relaxation='direct' factors the matrix, which takes time and memory"
     if 1 < M.operator.space.ncomp == M.operator.space.dim:
         cure += "; for nearly incompressible materials solve for a pressure too (docs/solids.md)"
+    cell = M.operator.space.mesh.cell
+    if cell.simplex:
+        cure += f"; flat {cell.plural} slow it down too: mesh anew, with another size"
     return Choice(relaxation, reason, f"{text} ({reason}). M.report() tells on which level; {cure}")
 
 
