@@ -50,8 +50,9 @@ def integrate(
     space : Space
     u : (size,) or (size, nvec) array, or callable or number(s)
         One vector, or one vector in each column. For functions see `Space.interpolate`; here they
-        are evaluated at the quadrature points. A function on the boundary may also take the outer
-        normal, as in ``lambda x, n: ...``.
+        are evaluated at the quadrature points. They give a number for each component of the
+        space: for an area or another scalar take a space of one component. A function on the
+        boundary may also take the outer normal, as in ``lambda x, n: ...``.
     quadrature : int or Quadrature1D, optional
         Points per direction, or a rule. The default integrates vectors exactly, even on curved
         elements and plane faces.

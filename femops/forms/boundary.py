@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import Quadrature1D
+from femops.basis import Rule
 from femops.errors import OperatorError
 from femops.forms.complex_form import complex_load
 from femops.forms.form import FormOptions, build, with_options
@@ -95,7 +95,7 @@ def boundary_load(
     g: Coefficient,
     attributes: int | str | Iterable[int | str] | None = None,
     *,
-    quadrature: int | Quadrature1D | None = None,
+    quadrature: int | Rule | None = None,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
     r"""Load on the boundary, (V.size,): :math:`b_i = \int_\Gamma g \cdot v_i\, ds`.
@@ -111,7 +111,7 @@ def boundary_load(
     attributes : "all", int, name, or several, optional
         Boundary attributes, as for `Space.boundary_dofs`. By default the full boundary.
     quadrature : int or Quadrature1D, optional
-        Gauss points per direction, or a rule. The default is p + 2 Gauss points.
+        Gauss points per direction, or a rule of the faces. The default is p + 2 Gauss points.
     dtype : dtype
         Type of the result, float64 or float32. Sums are formed in float64. With complex128 or
         complex64 g may be complex.

@@ -2,18 +2,25 @@
 
 import itertools
 import pickle
+import sys
 
 import numpy as np
 import pytest
 
 import femops
-from femops_meshes import MeshArgumentError, MeshGeometryError, MeshTopologyError
+from femops_meshes import MeshArgumentError, MeshExtraError, MeshGeometryError, MeshTopologyError
 from femops_meshes.coordinates import simplices
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import SIMPLICES, outward_corners
 from support.simplex_meshes import MESHES, curved, graded, renumbered
 
 basix = pytest.importorskip("basix")
+
+
+def test_an_error_says_what_to_do_without_basix(monkeypatch):
+    monkeypatch.setitem(sys.modules, "basix", None)
+    with pytest.raises(MeshExtraError, match=r"pip install fenics-basix, or split .*split=True"):
+        simplices._basix()
 
 
 @pytest.mark.parametrize("dim", [2, 3])

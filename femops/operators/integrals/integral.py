@@ -291,8 +291,8 @@ class Integral:
         if level == "matrix-free" and not self.has_maps:
             if self.domain.has_maps:
                 raise OperatorError(
-                    "elements by tables, and rules of points, store what a form needs at points: "
-                    "take level='partial'"
+                    "the level 'matrix-free' does not take triangles, tetrahedra and rules of "
+                    "points, which store what a form needs at points: take level='partial'"
                 )
             level = "partial"  # faces are few, so their data are stored
         return split(self.step, level, self.known, transpose=transpose)

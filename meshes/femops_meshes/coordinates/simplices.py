@@ -31,7 +31,8 @@ def _basix() -> Any:
         import basix
     except ImportError as error:
         raise MeshExtraError(
-            f"triangles and tetrahedra need the package basix ({error}): pip install fenics-basix"
+            f"triangles and tetrahedra need the package basix ({error}): pip install fenics-basix, "
+            "or split the elements of a file by femops.read_mesh(path, split=True)"
         ) from error
     return basix
 
