@@ -204,11 +204,14 @@ class ElementAssembly:
         See `replace_hanging` for nodes without dofs.
         """
         ncomp, nodes = self.term.trial.ncomp, self.trial.size
-        if self._tables is not None:
-            diagonal = np.diagonal(self._at_nodes(start, stop), axis1=1, axis2=2)
-            return diagonal.reshape(-1, ncomp, nodes).swapaxes(1, 2)
         values = distinct_values(self.term, start, stop, self._on_diagonal)
         out = np.zeros((stop - start, nodes, ncomp))
+        if self._tables is not None:
+            # one product per element: see `matrices`
+            flat = values.reshape(len(values), 1, -1)
+            for c in range(ncomp):
+                out[:, :, c] = np.matmul(flat, self._own_squares[c])[:, 0]
+            return out
         known: dict[bytes, Floats] = {}
         for c in range(ncomp):
             entries = self.entries[:, c, :, c]
@@ -332,9 +335,17 @@ class ElementAssembly:
         """Matrices (points * entries, nodes) from D to diagonals of element e, by components."""
         hanging = self.term.trial.restriction.hanging
         assert hanging is not None
-        slots = self._slots(
-            hanging.interpolated(np.eye(self.trial.size)[np.newaxis], np.array([e]))
-        )
+        functions = hanging.interpolated(np.eye(self.trial.size)[np.newaxis], np.array([e]))
+        return self._squares_of(self._slots(functions))
+
+    @cached_property
+    def _own_squares(self) -> list[Floats]:
+        """Those of `_squares_at` for functions by tables, in elements where nothing hangs."""
+        assert self._tables is not None
+        return self._squares_of([*self._tables[1]])
+
+    def _squares_of(self, slots: Sequence[Floats]) -> list[Floats]:
+        """See `_squares_at`. `slots` has values and derivatives (points, nodes) of functions."""
         out, into = self.term.qfunction.slots_out, self.term.qfunction.slots_in
         squares = []
         for c in range(self.term.trial.ncomp):
@@ -394,10 +405,7 @@ class ElementAssembly:
         """Compute element matrices (n, rows, columns) of one pair of components."""
         n, dim, pairs = d.shape[2], self.dim, np.argwhere(structure)
         if self._tables is not None:
-            total = np.zeros((n, self.test.size, self.trial.size))
-            for i, j in pairs:
-                total += self._by_tables(i, j, d[i, j])
-            return total
+            return self._by_tables(d, pairs)
         parts = {self._kinds(i, j): d[i, j] for i, j in pairs}
         rows, columns = self.test.size, self.trial.size
         if len(pairs) * self._points * rows * columns <= _DIRECT:
@@ -413,14 +421,27 @@ class ElementAssembly:
         matrices: Floats = grid.transpose(order).reshape(n, rows, columns)
         return matrices
 
-    def _by_tables(self, i: int, j: int, d: Floats) -> Floats:
-        """Part of element matrices (n, rows, columns) of the entries (n, points) i, j of D."""
+    def _by_tables(self, d: Floats, pairs: NDArray[np.int64]) -> Floats:
+        """Element matrices (n, rows, columns) of the entries (n, points) of D at some pairs."""
         assert self._tables is not None
-        qfunction = self.term.qfunction
+        out, into = self.term.qfunction.slots_out, self.term.qfunction.slots_in
         test, trial = self._tables
-        rows = test[qfunction.slots_out[i]].T * d[:, np.newaxis]
+        n, rows, columns = d.shape[2], self.test.size, self.trial.size
+        if len(pairs) * self._points * rows * columns <= _DIRECT:
+            each = [
+                test[out[i]][:, :, np.newaxis] * trial[into[j]][:, np.newaxis] for i, j in pairs
+            ]
+            data = np.concatenate([d[i, j] for i, j in pairs], axis=1)[:, np.newaxis]
+            product = np.matmul(data, np.concatenate(each).reshape(-1, rows * columns))
+            return np.asarray(product.reshape(n, rows, columns))
+        written = np.unique(pairs[:, 0])
+        # for each value or derivative of the test functions what it is multiplied by
+        factors = np.zeros((n, len(written), self._points, columns))
+        for i, j in pairs:
+            factors[:, np.searchsorted(written, i)] += d[i, j, :, :, np.newaxis] * trial[into[j]]
+        tables = np.concatenate([test[out[i]] for i in written]).T
         # one product per element: see `matrices`
-        return np.asarray(np.matmul(rows, trial[qfunction.slots_in[j]]))
+        return np.asarray(np.matmul(tables, factors.reshape(n, -1, columns)))
 
     def _direct(self, kinds: tuple[Kinds, ...]) -> Floats:
         """Matrix (kinds * points, rows * columns) from entries of D to an element matrix."""
