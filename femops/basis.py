@@ -327,7 +327,7 @@ class PointRule(Rule):
 
 
 def grid_rule(rule: Rule, what: str) -> Quadrature1D:
-    """Return the rule if its points are a grid. Else raise: ``what`` needs a grid."""
+    """The rule, if its points are a grid; else raise. ``what`` begins the message."""
     if not isinstance(rule, Quadrature1D):
         raise BasisError(
             f"{what} needs the same points in each direction, and {rule} is a list: take "

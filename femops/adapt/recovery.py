@@ -287,7 +287,7 @@ class _Fit:
         return np.asarray(at.swapaxes(1, 2) @ found), unknown
 
     def _tables(self, x: Floats, degree: int) -> tuple[Floats, Floats]:
-        """Legendre polynomials in x, and products of those in the other directions."""
+        """Legendre polynomials in the first direction, and products of those in the others."""
         tables = [_legendre(line, degree) for line in x]
         lines = [other for other in self._lines if sum(other) <= degree]
         others = np.ones((x.shape[1], len(lines), x.shape[2]))

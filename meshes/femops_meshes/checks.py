@@ -264,7 +264,9 @@ def folds(elements: Ints, coordinates: Floats, topology: Topology) -> None:
     The elements are not inverted, and have the same positions on common faces.
     """
     if topology.cell.simplex:
-        _folded_simplices(coordinates, topology)
+        faces, codes = topology.faces[topology.pairs], topology.face_codes[topology.pairs]
+        # All see a face in the same way: what tells is the vertex opposite, and the determinant.
+        _differ(simplices.mirrored(coordinates)[faces] ^ (codes % 2 == 1), faces)
         return
     folded_faces(elements, topology)
     bad = _overlaps(elements, coordinates, topology)
@@ -286,31 +288,12 @@ def folded_faces(elements: Ints, topology: Topology) -> None:
         two = np.setdiff1d(two, topology.parts[:, 2])
     faces, codes = topology.faces[two], topology.face_codes[two]
     first = outward_corners(elements, np.stack([faces[:, 0], codes[:, 0]], axis=1))
-    looks = looks_out(elements, first, faces, codes)
-    bad = faces[looks[:, 0] == looks[:, 1]]
-    if len(bad):
-        raise MeshGeometryError(
-            f"elements overlap: both elements of {len(bad)} face(s) lie on the same side of it, "
-            f"elements {bad[0, 0]} and {bad[0, 1]} the first (counted from 0): correct the numbers "
-            "of their corners"
-        )
+    _differ(looks_out(elements, first, faces, codes), faces)
 
 
-def _folded_simplices(coordinates: Floats, topology: Topology) -> None:
-    """Check that simplices do not lie on the same side of a face that they share.
-
-    All see the face in the same way, so the sign of the determinant, and which vertex is opposite,
-    tell the side.
-    """
-    cell = topology.cell
-    degree = cell_and_degree(*coordinates.shape[1:])[1]
-    middle = np.full((1, cell.dim), 1.0 / (cell.dim + 1))
-    slopes = simplices.tables(cell, degree, middle)[1:]
-    sign = np.sign(np.linalg.det((slopes @ coordinates[:, np.newaxis])[:, :, 0]))
-    faces = topology.faces[topology.pairs]
-    opposite = topology.face_codes[topology.pairs] - cell.face_codes[0]
-    side = sign[faces] * (1 - 2 * (opposite % 2))
-    bad = faces[side[:, 0] == side[:, 1]]
+def _differ(sides: NDArray[np.bool_], faces: Ints) -> None:
+    """Check that both elements of faces (n, 2) lie on different sides (n, 2) of them."""
+    bad = faces[sides[:, 0] == sides[:, 1]]
     if len(bad):
         raise MeshGeometryError(
             f"elements overlap: both elements of {len(bad)} face(s) lie on the same side of it, "

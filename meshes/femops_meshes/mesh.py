@@ -835,7 +835,7 @@ def check_conforming(mesh: Any, what: str, error: type[Exception] = MeshArgument
 
 
 def check_cubes(mesh: Any, what: str, error: type[Exception] = MeshArgumentError) -> None:
-    """Raise on triangles and tetrahedra. ``what`` begins the message."""
+    """Raise if the elements are triangles or tetrahedra. ``what`` begins the message."""
     if mesh.cell.simplex:
         cure = SIMPLEX_CURE.format(CUBES[mesh.dim].plural)
         raise error(f"{what} does not take {mesh.cell.plural} yet: {cure}")

@@ -510,7 +510,7 @@ def _checked_kinds(content: GmshArrays) -> tuple[str, int]:
 
 
 def _advice(shapes: list[str], dim: int) -> str:
-    """Advice on elements of these shapes, which cannot form a mesh as they are."""
+    """Advice to a user whose mesh has elements of these shapes."""
     # With RecombineAll on surfaces, Gmsh's subdivision of volumes inverts elements.
     if "Pyramid" in shapes:
         return (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.spaces.base import GridFunction
 from femops_meshes import Mesh
 from femops_meshes.coordinates import simplices
-from femops_meshes.coordinates.mapping import determinants, equispaced, jacobians, positions
+from femops_meshes.coordinates.mapping import equispaced, positions
 from femops_meshes.topology.entities import Cell
 
 Floats = NDArray[np.float64]
@@ -106,8 +106,8 @@ class Sampler:
         for code in cell.face_codes:
             first, second, third = cell.corners[list(cell.entities[code][1])]
             looks[code] = np.cross(second - first, third - first) @ (first - cell.center[0])
-        signs = determinants(jacobians(self.mesh.coordinates[faces[:, 0]], cell.center))[:, 0]
-        return np.asarray(looks[faces[:, 1]] * signs < 0)
+        inwards = looks[faces[:, 1]] < 0.0
+        return np.asarray(inwards ^ simplices.mirrored(self.mesh.coordinates[faces[:, 0]]))
 
     def patches(self, n: int) -> Floats:
         """Sample all elements of a 2-D mesh at n x n points: (ne, n, n, 3 + ncomp)."""

@@ -29,7 +29,7 @@ from femops.spaces.product import Product
 from femops.spaces.vectors import any_vector, has_complex
 from femops_common.arguments import checked, type_name
 from femops_meshes.coordinates import simplices
-from femops_meshes.coordinates.mapping import determinants, equispaced, jacobians, positions
+from femops_meshes.coordinates.mapping import equispaced, positions
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import Cell
 
@@ -366,9 +366,8 @@ def _order(mesh: Mesh, degree: int, *, in_memory: bool) -> NDArray[np.int64]:
     """Index of each node of a cell in VTK's order: (n,), or (ne, n) of simplices."""
     if not mesh.cell.simplex:
         return vtk_order(mesh.dim, degree, in_memory=in_memory)
-    det = determinants(jacobians(mesh.coordinates, mesh.cell.center))[:, 0]
     both = [simplex_order(mesh.cell, degree, mirrored=way) for way in (False, True)]
-    return np.stack(both)[(det < 0).astype(np.int64)]
+    return np.stack(both)[simplices.mirrored(mesh.coordinates).astype(np.int64)]
 
 
 def _grid(mesh: Mesh, degree: int, order: NDArray[np.int64], *, shared: bool) -> _Grid:

@@ -211,9 +211,9 @@ def look_out(boundary: Ints, coordinates: Floats, faces: Ints, codes: NDArray[An
 
 
 def with_sides(topology: Topology, boundary: Ints, coordinates: Floats) -> Topology:
-    """Topology whose boundary entries between two simplices belong to that out of which they look.
+    """Topology in which a boundary entry between two simplices has the one that it looks out of.
 
-    The topology has the first of both elements.
+    In the given topology it has the first of both.
     """
     at = topology.boundary_faces
     number = topology.entity[at[:, 0], at[:, 1]]
@@ -259,9 +259,9 @@ def ascending(elements: Ints, coordinates: Floats) -> tuple[Ints, Floats]:
 
 
 def from_points(cell: Cell, degree: int, points: Floats) -> Floats:
-    """Matrix from values at points (size, dim) to those at the nodes, of which some may be points.
+    """Matrix (size, size) from a polynomial's values at points (size, dim) to those at the nodes.
 
-    There must be one polynomial of the degree with any values at the points.
+    Values at the points must determine the polynomial. Points may be nodes.
     """
     at = nodes(cell, degree)
     matrix = np.linalg.inv(_tables(cell, degree, points)[0])
