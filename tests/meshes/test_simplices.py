@@ -1,5 +1,6 @@
 """Meshes of triangles and tetrahedra: entities, orientations, curved and refined elements."""
 
+import functools
 import itertools
 import pickle
 import sys
@@ -157,6 +158,29 @@ def test_entries_between_elements_tell_their_side(dim):
         mesh.mapped(lambda x: np.concatenate([np.where(x[:1] > 0.7, 0.3, x[:1]), x[1:]]) + 1e-9 * x)
 
 
+@pytest.mark.parametrize("dim", [2, 3])
+def test_two_simplices_on_one_side_of_their_face_are_refused(dim):
+    """Reference: the sign of the volume that each vertex spans with the face."""
+    rng, refused = np.random.default_rng(dim), 0
+    for _ in range(50):
+        points = rng.normal(size=(dim + 2, dim))
+        edges = points[1:] - points[0]
+        ends = [np.linalg.det(np.delete(edges, k, axis=0)) for k in (dim, dim - 1)]
+        number = rng.permutation(dim + 2)
+        vertices = np.empty_like(points)
+        vertices[number] = points
+        elements = [rng.permutation(np.delete(number, k)) for k in (dim + 1, dim)]
+        make = functools.partial(Mesh.from_arrays, vertices, elements, cell=CELLS[dim])
+        if ends[0] * ends[1] < 0:
+            assert make().num_elements == 2
+            continue
+        refused += 1
+        with pytest.raises(MeshGeometryError, match="elements 0 and 1 the first"):
+            make()
+    assert 10 < refused < 40
+
+
+CELLS = {2: None, 3: "tetrahedron"}
 SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
 
 
