@@ -56,7 +56,9 @@ def side_of(space: DomainSpace, rule: Rule | None = None, *, tabulated: bool = F
         ncomp=space.ncomp,
         shape=space.element.runs().shape,
         bases=bases,
-        table=table_of(space.element, space.places(rule)) if tabulated and rule else None,
+        table=table_of(space.element, space.places(rule))
+        if tabulated and rule is not None
+        else None,
         end=end,
         layers=layers,
         broken=space.volume.element.broken or space.element.size == 1,
@@ -97,8 +99,7 @@ def point_spec(term: KernelTerm) -> PointSpec:
     if isinstance(rule, Quadrature1D) and not term.tabulated:
         weights, d1d = rule.weights, lagrange_derivative_matrix(rule.points, rule.points)
     else:
-        dim = term.domain.cell.dim if term.domain.mesh.cell.simplex else term.trial.dim
-        weights, d1d = rule.cell_weights(dim), np.empty((0, 0))
+        weights, d1d = rule.cell_weights(term.domain.cell.dim), np.empty((0, 0))
     return PointSpec(
         **of_term(term, rule, tabulated=term.tabulated),
         qfunction=code,

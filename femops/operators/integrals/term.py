@@ -547,9 +547,7 @@ class Term(KernelTerm):
     def fusible(self, other: Term) -> bool:
         """True if one kernel can apply both terms."""
         mine, theirs = self.quadrature, other.quadrature
-        dim = self.trial.dim - self.trial.has_end
-        if self.domain.mesh.cell.simplex:
-            dim = self.domain.cell.dim
+        dim = self.domain.cell.dim
         same = mine is theirs or (
             mine.key == theirs.key
             and np.array_equal(mine.cell_weights(dim), theirs.cell_weights(dim))
