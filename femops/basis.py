@@ -170,14 +170,18 @@ class Rule(ABC):
     def cell_weights(self, dim: int) -> Floats:
         """Weights (count,) of the points of a cell; they sum to its volume."""
 
+    @abstractmethod
+    def listed(self, dim: int) -> Floats:
+        """List (count, dim) of the points of a cell, or a face, of dimension ``dim``."""
+
     @property
-    def simplex(self) -> bool:
-        """True if the points are those of a triangle or tetrahedron."""
-        return False
+    def shape(self) -> str:
+        """Shape of the cells that the rule is for; see `Cell`."""
+        return "cube"
 
     def check_cell(self, cell: Cell) -> None:
         """Raise if the points are not those of such a cell."""
-        if self.simplex != cell.simplex:
+        if self.shape != cell.shape:
             raise BasisError(
                 f"{self!r} has points of another cell than {cell.plural} have: give the number n "
                 "of Gauss points, for a rule of the same degree, or take "
@@ -234,6 +238,10 @@ class Quadrature1D(Rule):
     def places(self) -> Floats:
         return self.points
 
+    def listed(self, dim: int) -> Floats:
+        grid = np.meshgrid(*[self.points] * dim, indexing="ij")
+        return np.stack(grid[::-1], axis=-1).reshape(-1, dim)
+
     def count(self, dim: int) -> int:
         return int(self.q1d**dim)
 
@@ -256,7 +264,7 @@ class Quadrature1D(Rule):
 @checked(BasisError)
 @dataclass(frozen=True, eq=False)
 class PointRule(Rule):
-    """Quadrature rule whose points are a list, no grid: cubature on a square, cube or simplex.
+    """Quadrature rule whose points are a list, no grid: of a square, cube, simplex or prism.
 
     Such a rule may have fewer points than Gauss' of the same degree. Forms over elements take it,
     at the levels that store numbers at the points; kernels multiply by tables.
@@ -264,13 +272,14 @@ class PointRule(Rule):
     Attributes
     ----------
     points : (n, dim) float64
-        Points in [0, 1]**dim, of a simplex with a sum of coordinates of at most 1. Read-only.
+        Points in [0, 1]**dim, of a simplex with a sum of coordinates of at most 1, of a prism with
+        a sum of the first two of at most 1. Read-only.
     weights : (n,) float64
-        Weights that sum to 1, of a triangle to 1/2, of a tetrahedron to 1/6. Read-only.
+        Weights that sum to 1, of a triangle or prism to 1/2, of a tetrahedron to 1/6. Read-only.
     name : str
         A name for messages.
-    simplex : bool
-        Whether the points are those of a triangle or tetrahedron.
+    simplex, prism : bool
+        Whether the points are those of a triangle or tetrahedron, or of a prism.
     degree : int
         Degree of the polynomials that a rule of `simplex_rule` integrates exactly; else 0.
 
@@ -284,6 +293,7 @@ class PointRule(Rule):
     weights: Floats
     name: str = "points"
     simplex: bool = False
+    prism: bool = False
     degree: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -295,19 +305,34 @@ class PointRule(Rule):
             )
         if not (np.all(points >= 0) and np.all(points <= 1)):
             raise BasisError("points of a rule must lie in [0, 1]**dim, the reference element")
-        if self.simplex and points.size and points.sum(axis=1).max() > 1.0 + 1e-12:
-            raise BasisError("coordinates of points of a simplex must sum to at most 1")
-        parts = math.factorial(points.shape[1]) if self.simplex else 1
+        if self.prism and (self.simplex or points.shape[1] != 3):
+            raise BasisError("points of a prism have 3 coordinates, and are not of a simplex")
+        flat = points[:, :2] if self.prism else points
+        if self.shape != "cube" and points.size and flat.sum(axis=1).max() > 1.0 + 1e-12:
+            raise BasisError(
+                "coordinates of points of a simplex, and the first two of a prism, must sum to at "
+                "most 1"
+            )
+        parts = math.factorial(flat.shape[1]) if self.shape != "cube" else 1
         if not abs(weights.sum() * parts - 1.0) < 1e-12:
             raise BasisError(
                 f"weights of a rule sum to {weights.sum()}: they must sum to 1, the volume of "
-                "[0, 1]**dim, or 1/2 and 1/6 for triangles and tetrahedra (simplex=True)"
+                "[0, 1]**dim, or 1/2 and 1/6 for triangles and tetrahedra (simplex=True), and 1/2 "
+                "for prisms (prism=True)"
             )
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "weights", weights)
 
     @property
+    def shape(self) -> str:
+        return "simplex" if self.simplex else "prism" if self.prism else "cube"
+
+    @property
     def places(self) -> Floats:
+        return self.points
+
+    def listed(self, dim: int) -> Floats:
+        self._check(dim)
         return self.points
 
     def count(self, dim: int) -> int:
@@ -344,15 +369,14 @@ def _gauss(n: int) -> Quadrature1D:
 @lru_cache(maxsize=128)
 def rule_of(cell: Cell, n: int) -> Rule:
     """Rule of a cell for polynomials of degree 2n - 1, as n Gauss points are."""
-    return _simplex(cell, 2 * n - 1) if cell.simplex else _gauss(n)
+    return _gauss(n) if cell.cube else _points_of(cell, 2 * n - 1)
 
 
 @lru_cache(maxsize=128)
-def _simplex(cell: Cell, degree: int) -> PointRule:
+def _points_of(cell: Cell, degree: int) -> PointRule:
     points, weights = simplices.rule(cell, degree)
-    volume = 1.0 / math.factorial(cell.dim)
-    name = f"{cell.name}, degree {degree}"
-    rule = PointRule(points, weights * volume, name, simplex=True)
+    name, prism = f"{cell.name}, degree {degree}", cell.shape == "prism"
+    rule = PointRule(points, weights * cell.volume, name, simplex=cell.simplex, prism=prism)
     object.__setattr__(rule, "degree", degree)
     return rule
 
@@ -372,7 +396,7 @@ def simplex_rule(
     BasisError
         dim is not 2 or 3, or the degree is not a whole number from 0 to 40.
     """
-    return _simplex(SIMPLICES[int(dim)], int(degree))
+    return _points_of(SIMPLICES[int(dim)], int(degree))
 
 
 @lru_cache(maxsize=128)

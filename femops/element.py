@@ -204,8 +204,8 @@ class TableElement(Element):
 
 
 @final
-class SimplexElement(Element):
-    """Lagrange's functions of degree p on a triangle or tetrahedron, by tables."""
+class LagrangeElement(Element):
+    """Lagrange's functions of degree p on a triangle, tetrahedron or prism, by tables."""
 
     is_nodal = True
 
@@ -214,7 +214,7 @@ class SimplexElement(Element):
         self.size = cell.size(order) if order else 1
 
     def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
-        sizes = (self.cell.inside(kind, self.order) for kind, _ in self.cell.entities)
+        sizes = (self.cell.inside(c, self.order) for c in range(len(self.cell.entities)))
         return DofRuns(
             (self.size,), (not self.broken,), single, layers, () if self.broken else tuple(sizes)
         )
@@ -287,8 +287,8 @@ def tensor_element(basis: Basis1D, dim: int, *, closed: bool = True) -> TensorEl
 def element_of_maps(coordinates: Floats) -> Element:
     """Element of the maps whose nodes are coordinates (n, nodes, dim)."""
     cell, degree = cell_and_degree(*coordinates.shape[1:])
-    if cell.simplex:
-        return SimplexElement(cell, degree, closed=True)
+    if not cell.cube:
+        return LagrangeElement(cell, degree, closed=True)
     return tensor_element(Basis1D("gll", degree), cell.dim)
 
 

@@ -93,11 +93,12 @@ def first_touch(
 
     Shapes: `nonowned` (n,), `starts` (n,), `seen` (n,).
     """
-    met, kind, orientation = _touched.get(topology, lambda: _touch(topology))
+    met, code, orientation = _touched.get(topology, lambda: _touch(topology))
     if nonowned is not None:
         owned = ~nonowned[met]
-        met, kind, orientation = met[owned], kind[owned], orientation[owned]
-    sizes = np.array([topology.cell.inside(k, p) for k in range(topology.dim + 1)])[kind]
+        met, code, orientation = met[owned], code[owned], orientation[owned]
+    cell = topology.cell
+    sizes = np.array([cell.inside(k, p) for k in range(len(cell.entities))])[code]
     starts = np.zeros(sum(topology.num_entities), dtype=np.int64)
     ends = np.cumsum(sizes)
     starts[met] = ends - sizes
@@ -113,10 +114,10 @@ _touched = Derived[Topology, tuple[NDArray[Any], Codes, Codes]]()
 def _touch(topology: Topology) -> tuple[NDArray[Any], Codes, Codes]:
     """Entities in the order in which elements touch them.
 
-    Shapes: `met`, `kind`, `orientation` (n,).
+    Shapes: `met`, `code`, `orientation` (n,).
     """
     codes = by_dimension(topology.cell)
-    columns = [code for code, _ in codes]
+    columns = np.array([code for code, _ in codes], dtype=np.uint8)
     kinds = np.array([kind for _, kind in codes], dtype=np.uint8)
     offsets = entity_offsets(topology)
     kept = np.int32 if offsets[-1] < 2**31 else np.int64
@@ -124,7 +125,7 @@ def _touch(topology: Topology) -> tuple[NDArray[Any], Codes, Codes]:
     entities = (entity[:, columns] + offsets[kinds]).astype(kept).ravel()
     first = first_positions(entities, int(offsets[-1]))
     at = np.flatnonzero(first[entities] == np.arange(entities.size))
-    return entities[at], kinds[at % len(codes)], orientation[:, columns].reshape(-1)[at]
+    return entities[at], columns[at % len(codes)], orientation[:, columns].reshape(-1)[at]
 
 
 def node_dofs(
@@ -137,8 +138,12 @@ def node_dofs(
     cell, offsets = topology.cell, entity_offsets(topology)
     carrying = topology.carrying
     indices = np.empty((len(topology.entity), cell.size(p)), dtype=np.int64)
-    turned = range(1, 1 if cell.simplex else cell.dim)
-    relative = {kind: _relative_permutations(kind, p - 1, parity) for kind in turned}
+    turned = [code for code, (k, _) in enumerate(cell.entities) if 0 < k < cell.dim]
+    relative = {
+        code: _relative_permutations(cell.turns(code, p), cell.entities[code][0], p - 1, parity)
+        for code in turned
+        if not cell.simplex
+    }
     flipped = None if parity is None else np.zeros(indices.shape, dtype=np.bool_)
     parts = [(code, kind, cell.lattice(code, p)) for code, kind in by_dimension(cell)]
     parts = [part for part in parts if len(part[2])]
@@ -150,8 +155,8 @@ def node_dofs(
         for code, kind, nodes in parts:
             entities = entity[:, code] + offsets[kind]
             inside = np.arange(nodes.size)
-            if kind in relative:
-                places, minus = relative[kind]
+            if code in relative:
+                places, minus = relative[code]
                 turn = seen[entities], orientation[:, code]
                 inside = places[turn]
                 if flipped is not None:
@@ -171,17 +176,20 @@ def first_positions(numbers: NDArray[Any], count: int) -> Ints:
 
 
 def _relative_permutations(
-    kind: int, n: int, parity: Ints | None
+    turns: Ints, kind: int, n: int, parity: Ints | None
 ) -> tuple[Ints, NDArray[np.bool_]]:
     """Permutations of an edge's (kind 1) or face's (2) functions from one orientation to another.
 
     Entry [i, o] has the place in orientation i of each function in orientation o, and whether it is
-    minus that function.
+    minus that function. For ``turns`` see `Cell.turns`.
     """
+    if parity is None:
+        places = np.argsort(turns, axis=1)[:, turns]
+        return places, np.zeros(places.shape, dtype=np.bool_)
     codes = range(2 ** (2 * kind - 1))
-    kept = 0 if parity is None else 3  # bits of reversed directions, which reverse no functions
-    rows = np.array([entity_permutation(o & ~kept, n, kind) for o in codes], dtype=np.int64)
-    odd = np.zeros(n, dtype=bool) if parity is None else parity < 0
+    # without the bits of reversed directions, which reverse no functions
+    rows = np.array([entity_permutation(o & ~3, n, kind) for o in codes], dtype=np.int64)
+    odd = parity < 0
     second = [np.logical_and(odd, o & 2) for o in codes] if kind == 2 else [np.zeros(1, bool)] * 2
     lines = [(b, np.logical_and(odd, o & 1)) for o, b in enumerate(second)]
     minus = np.array([np.logical_xor.outer(*each).ravel() for each in lines])

@@ -97,7 +97,7 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     for piece in pieces:
         used = name in piece.coefficients or name == MESH
         at_ends = control.space.dim == 1 and not piece.domain.covers  # an end is one point
-        if isinstance(piece.quadrature, PointRule) and control.space.mesh.cell.simplex:
+        if isinstance(piece.quadrature, PointRule) and not control.space.mesh.cell.cube:
             _check_simplex_rule(control, piece, used=used)
             continue
         q1d = grid_rule(piece.quadrature, f"the control {name}").q1d

@@ -247,7 +247,7 @@ def _rule(space: Space, quadrature: Rule, degree: int, *, on_faces: bool = False
     cell, count = space.mesh.cell, quadrature
     if count is None:
         count = max((degree + space.dim * space.mesh.order) // 2 + 1, space.order + 2)
-    if not (cell.simplex and on_faces):
+    if cell.cube or not on_faces:
         return space.quadrature(count)
     return count if isinstance(count, AnyRule) else rule_of(cell.face, count)
 

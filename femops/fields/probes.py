@@ -255,7 +255,7 @@ class Probe:
         nodes = self.mesh.coordinates[self._held[i]]
         jacobian = np.stack(element.slopes_at(self.reference[i], nodes), axis=-1)
         det = determinants(jacobian)
-        size = np.abs(det) if element.cell.simplex else det  # simplices may be mirrored
+        size = det if element.cell.cube else np.abs(det)  # simplices may be mirrored
         if not np.all(size > 0.0):
             bad = i[np.argmin(size)]
             raise GeometryError(

@@ -29,6 +29,7 @@ from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 from femops_meshes.names import with_numbers
 from femops_meshes.side_checks import check_sides
+from femops_meshes.topology.entities import Cell
 
 Ints = NDArray[np.int64]
 
@@ -37,6 +38,7 @@ def are_inner(mesh: Mesh | DistributedMesh) -> NDArray[np.bool_]:
     """True for each face (nf,) of the mesh, or of this rank's part, that is between elements."""
     own = mesh if isinstance(mesh, Mesh) else mesh.mesh
     inner = own.topology.faces[:, 1] >= 0
+    inner[own.topology.joined] = True
     if isinstance(mesh, DistributedMesh):
         inner[own.topology.entity[tuple(mesh.part.interface.T)]] = True
     return inner
@@ -174,7 +176,7 @@ def turned(codes: Ints, slopes: Floats) -> Floats:
 
 
 def behind_faces(element: Element, codes: Ints) -> Ints:
-    """Node numbers (n, size) of simplices that are turned to their faces."""
+    """Node numbers (n, size) of simplices or prisms that are turned to their faces."""
     cell, order = element.cell, element.order
     nodes = np.zeros((len(cell.entities), element.size), dtype=np.int64)
     for code in cell.face_codes:
@@ -183,20 +185,25 @@ def behind_faces(element: Element, codes: Ints) -> Ints:
 
 
 def values_on_faces(
-    element: Element, points: Floats, codes: Ints, e_vec: Floats, slope: int | None = None
+    element: Element,
+    face: Cell,
+    rule: Rule,
+    codes: Ints,
+    e_vec: Floats,
+    slope: int | None = None,
 ) -> Floats:
-    """Evaluate element functions at points on one face of each element.
+    """Evaluate element functions at a rule's points on one face of each element, of one shape.
 
-    Derivatives of simplices are those of simplices that are turned to the face.
+    Derivatives of simplices and prisms are those of cells that are turned to the face.
 
-    Shapes: `points` (q1d,), `codes` (n,), `e_vec` (n, nodes[, ncomp]), returned (n, q1d**(dim -
-    1)[, ncomp]).
+    Shapes: `codes` (n,), `e_vec` (n, nodes[, ncomp]), returned (n, points[, ncomp]).
     """
-    dim = element.dim
-    if element.cell.simplex:
+    dim, points = element.dim, rule.places
+    if not element.cell.cube:
         nodes = behind_faces(element, codes)
         e_vec = e_vec[np.arange(len(nodes))[:, np.newaxis], nodes]
-        return element.values(simplices.at_end(points), e_vec, slope)
+        places = simplices.at_end(element.cell, face, rule.listed(face.dim))
+        return element.values(places, e_vec, slope)
     result = np.empty((len(codes), len(points) ** (dim - 1), *e_vec.shape[2:]))
     for code, digits in face_digits(dim):
         mine = codes == code
@@ -227,15 +234,23 @@ class BoundaryFaces(Domain):
     covers = has_maps = False
     has_normals = True
 
-    def __init__(self, mesh: Mesh | DistributedMesh, attributes: Attributes = None) -> None:
+    def __init__(
+        self,
+        mesh: Mesh | DistributedMesh,
+        attributes: Attributes = None,
+        face: Cell | None = None,
+    ) -> None:
+        """Take the faces of one shape if elements have faces of several."""
         faces, self.attributes = _chosen_faces(mesh, attributes)
+        if face is not None:
+            faces = faces[np.isin(faces[:, 1], mesh.cell.codes_of(face))]
         reproducible = isinstance(mesh, DistributedMesh) and mesh.reproducible
         mesh, count = mesh if isinstance(mesh, Mesh) else mesh.mesh, len(faces)
         self._divide(faces[:, 0], mesh.num_elements, reproducible)
         if not reproducible:
             group = np.searchsorted(self.group_start[1:], np.arange(count), side="right")
             faces = faces[np.lexsort((faces[:, 1], group))]
-        self.mesh, self.order, self.cell = mesh, mesh.order, mesh.cell.face
+        self.mesh, self.order, self.cell = mesh, mesh.order, face or mesh.cell.face
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)
         self.num_elements = count
 
@@ -331,7 +346,7 @@ class BoundaryGeometry(DomainGeometry):
         self.faces = given if isinstance(given, BoundaryFaces) else BoundaryFaces(mesh, given)
         self.domain, mesh = self.faces, self.faces.mesh
         quadrature.check_cell(self.faces.cell)
-        if not mesh.cell.simplex:
+        if mesh.cell.cube:
             grid_rule(quadrature, "an integral over faces")
         self.mesh, self.dim, self.quadrature = mesh, mesh.dim, quadrature
         self.num_elements = self.faces.num_elements
@@ -353,8 +368,9 @@ class BoundaryGeometry(DomainGeometry):
     def _coordinates(self, start: int, stop: int, slope: int | None = None) -> Floats:
         part, faces = slice(start, stop), self.faces
         nodes = self.mesh.coordinates[faces.elements[part]]
-        element, points = element_of_maps(self.mesh.coordinates), self.quadrature.places
-        return values_on_faces(element, points, faces.codes[part], nodes, slope)
+        element = element_of_maps(self.mesh.coordinates)
+        face = faces.cell, self.quadrature, faces.codes[part]
+        return values_on_faces(element, *face, nodes, slope)
 
     def __repr__(self) -> str:
         return f"BoundaryGeometry({self.num_elements} faces, {self.quadrature!r})"
@@ -395,13 +411,16 @@ class BoundaryBlock(FaceBlock):
         geometry, codes, jacobian = self.geometry, self._codes, self._jacobian
         rows, cell = adjugates(jacobian), geometry.mesh.cell
         result = np.empty(jacobian.shape[:-1])
-        for code, digits in () if cell.simplex else face_digits(geometry.dim):
+        for code, digits in face_digits(geometry.dim) if cell.cube else ():
             fixed = next(d for d, digit in enumerate(digits) if digit != 1)
             mine = codes == code
             result[mine] = (digits[fixed] - 1) * rows[mine][:, :, fixed]
-        if cell.simplex:
-            result = -rows[:, :, -1] * np.sign(determinants(jacobian))[..., np.newaxis]
-        bad = ~np.all((oriented(jacobian, cell) > 0.0) & np.any(result, axis=-1), axis=1)
+        if not cell.cube:
+            across = rows[:, :, simplices.inwards(cell, geometry.faces.cell)]
+            result = -across * np.sign(determinants(jacobian))[..., np.newaxis]
+        bad = ~np.all(
+            (oriented(jacobian, turned=not cell.cube) > 0.0) & np.any(result, axis=-1), axis=1
+        )
         if bad.any():
             elements = geometry.faces.elements[self.start : self.stop][bad]
             names = ", ".join(str(e) for e in np.unique(elements)[:5])
@@ -417,7 +436,7 @@ class BoundaryBlock(FaceBlock):
         self._vectors  # noqa: B018  (refuses inverted elements)
         jacobian = self._jacobian
         inverse = adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis]
-        if self.geometry.mesh.cell.simplex:
+        if not self.geometry.mesh.cell.cube:
             return inverse
         return turned(self._codes, inverse.swapaxes(-1, -2)).swapaxes(-1, -2)
 
@@ -427,12 +446,12 @@ class BoundaryBlock(FaceBlock):
 
     def slopes(self, element: Element, nodal: Nodal) -> Floats:
         along = [self._values(element, nodal, d) for d in range(self.geometry.dim)]
-        if self.geometry.mesh.cell.simplex:
+        if not self.geometry.mesh.cell.cube:
             return np.stack(along, axis=-1)
         return turned(self._codes, np.stack(along, axis=-1))
 
     def _values(self, element: Element, nodal: Nodal, slope: int | None = None) -> Floats:
         geometry = self.geometry
         elements = geometry.faces.elements[self.start : self.stop]
-        points = geometry.quadrature.places
-        return values_on_faces(element, points, self._codes, nodal(elements), slope)
+        face = geometry.faces.cell, geometry.quadrature, self._codes
+        return values_on_faces(element, *face, nodal(elements), slope)

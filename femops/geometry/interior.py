@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Rule, grid_rule, rule_of
-from femops.element import Element, SimplexElement, TensorElement, element_of_maps, halves_of
+from femops.element import Element, LagrangeElement, TensorElement, element_of_maps, halves_of
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.boundary import are_inner, behind_faces, face_digits, nodes_inwards
 from femops.geometry.domain import (
@@ -138,7 +138,7 @@ class InteriorFaces(Domain):
         """
         part, dim = slice(start, stop), self.mesh.dim
         codes = self.codes[side, part]
-        if self.mesh.cell.simplex:
+        if not self.mesh.cell.cube:
             return self._of_simplices(codes, p1d - 1, on_face=layers == 1)
         both = self.turns[MINUS, part].astype(np.int64) * _TURNS + self.turns[PLUS, part]
         count = min(layers or p1d, p1d)
@@ -160,7 +160,7 @@ class InteriorFaces(Domain):
             for code in cell.face_codes:
                 nodes[code] = cell.closed_lattice(code, order)
             return nodes[codes]
-        return behind_faces(SimplexElement(cell, order, closed=True), codes)
+        return behind_faces(LagrangeElement(cell, order, closed=True), codes)
 
     @cached_property
     def turned_parts(self) -> list[Ints]:
@@ -199,7 +199,7 @@ class InteriorFaces(Domain):
     def mirrored(self) -> list[NDArray[np.bool_]]:
         """True (nf,), for each side, for elements that are left-handed when they are turned."""
         dim, found = self.mesh.dim, []
-        if self.mesh.cell.simplex:
+        if not self.mesh.cell.cube:
             return [self._mirrored_simplices(side) for side in (MINUS, PLUS)]
         corners = np.stack(np.unravel_index(np.arange(2**dim), (2,) * dim)[::-1], axis=-1)
         for side in (MINUS, PLUS):
@@ -289,7 +289,7 @@ class InteriorGeometry(DomainGeometry):
 
     def __init__(self, faces: InteriorFaces, quadrature: Rule) -> None:
         quadrature.check_cell(faces.cell)
-        if not faces.mesh.cell.simplex:
+        if faces.mesh.cell.cube:
             grid_rule(quadrature, "an integral over faces")
         self.domain = self.faces = faces
         self.mesh, self.dim, self.quadrature = faces.mesh, faces.mesh.dim, quadrature
@@ -362,7 +362,7 @@ class InteriorGeometry(DomainGeometry):
     def _inwards(self, side: int, depth: float, start: int, stop: int) -> Floats:
         """Positions (n, dim) of a point in one side's elements; see `beside`."""
         at: Any = [np.full(1, 0.5)] * (self.dim - 1) + [np.full(1, depth)]
-        if self.mesh.cell.simplex:
+        if not self.mesh.cell.cube:
             middle = np.full((1, self.dim - 1), (1.0 - depth) / self.dim)
             at = np.column_stack([middle, [[depth]]])
         return self._map.values(at, self._coordinates(side, start, stop))[:, 0]
@@ -381,8 +381,9 @@ class InteriorGeometry(DomainGeometry):
     @property
     def _grids(self) -> list[Floats] | Floats:
         """Points on the face, for each direction, or a list."""
-        if self.mesh.cell.simplex:
-            return simplices.at_end(self.quadrature.places)
+        if not self.mesh.cell.cube:
+            cell = self.mesh.cell
+            return simplices.at_end(cell, cell.face, self.quadrature.listed(self.dim - 1))
         return [self.quadrature.places] * (self.dim - 1) + [np.zeros(1)]
 
     def on_face(self, element: Element, e_vec: Floats, slope: int | None = None) -> Floats:

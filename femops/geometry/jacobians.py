@@ -98,8 +98,8 @@ def negligible(
 
 def _look(mesh: Mesh) -> tuple[bool, int]:
     """True if all elements are affine, and the lowest degree that represents all maps."""
-    if mesh.cell.simplex:
-        return _affine_simplices(mesh), mesh.order
+    if not mesh.cell.cube:
+        return _affine_tables(mesh), mesh.order
     degrees = mode_degrees(mesh.order, mesh.dim)
     affine, degree = True, 1
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
@@ -114,28 +114,32 @@ def _look(mesh: Mesh) -> tuple[bool, int]:
     return affine, degree
 
 
-def _affine_simplices(mesh: Mesh) -> bool:
+def _affine_tables(mesh: Mesh) -> bool:
     """True if all nodes are where the corners put them."""
     blocks = element_blocks(mesh.num_elements, mesh.coordinates.shape[1])
-    return mesh.order == 1 or all(
+    return (mesh.cell.simplex and mesh.order == 1) or all(
         _straight(mesh.coordinates[start:stop], mesh.cell, mesh.order, EXACT).all()
         for start, stop in blocks
     )
 
 
 def _straight(x: Floats, cell: Cell, order: int, tol: float) -> NDArray[np.bool_]:
-    """True (n,) for simplices whose nodes (n, nodes, dim) are where the corners put them."""
+    """True (n,) for elements whose nodes (n, nodes, dim) are where an affine map puts them."""
     places = simplices.nodes(cell, order)
     linear = np.column_stack([1.0 - places.sum(axis=1), places])
-    gap = np.abs(linear @ x[:, : cell.dim + 1] - x).max(axis=1)
+    frame = [0, *range(1, cell.dim), cell.num_corners // 2 if cell.shape == "prism" else cell.dim]
+    gap = np.abs(linear @ x[:, frame] - x).max(axis=1)
     least = tol * np.ptp(x, axis=1) + _ROUND_OFF * np.abs(x).max(axis=1)
     return np.asarray((gap <= least).all(axis=1))
 
 
-def oriented(jacobian: Floats, cell: Cell) -> Floats:
-    """Determinants (n, points), positive for a valid element: a simplex may be mirrored."""
+def oriented(jacobian: Floats, *, turned: bool) -> Floats:
+    """Determinants (n, points), positive for a valid element.
+
+    A simplex, or an element that is turned to a face, may be mirrored.
+    """
     det = determinants(jacobian)
-    return det * np.sign(det[:, :1]) if cell.simplex else det
+    return det * np.sign(det[:, :1]) if turned else det
 
 
 @final
@@ -292,7 +296,7 @@ class Geometry(DomainGeometry):
     def _look(self) -> None:
         mesh, points = self.mesh, self.quadrature.places
         # the bound costs less, or nothing
-        if mesh.cell.simplex:
+        if not mesh.cell.cube:
             rest = np.arange(mesh.num_elements)
         elif _determinant_points(mesh) ** mesh.dim < self.num_points or _doubtful.known(mesh):
             rest = _doubtful.get(mesh, partial(_without_bound, mesh))
@@ -300,7 +304,9 @@ class Geometry(DomainGeometry):
             rest = np.arange(mesh.num_elements)
 
         def valid(ends: tuple[int, int]) -> bool:
-            found = oriented(jacobians(mesh.coordinates[rest[slice(*ends)]], points), mesh.cell)
+            found = oriented(
+                jacobians(mesh.coordinates[rest[slice(*ends)]], points), turned=mesh.cell.simplex
+            )
             return bool(np.all(found >= _LEAST))
 
         if not all(in_order(valid, element_blocks(len(rest), self.num_points))):
@@ -369,7 +375,7 @@ class GeometryBlock(DomainBlock):
     @computed_once
     def det(self) -> Floats:
         """Determinants (n, q1d**dim) of J, checked to be positive."""
-        det = oriented(self.jacobian, self.geometry.mesh.cell)
+        det = oriented(self.jacobian, turned=self.geometry.mesh.cell.simplex)
         if not np.all(det >= _LEAST):
             raise _inverted(self.geometry)
         return det
@@ -473,7 +479,8 @@ def _inverted(geometry: Geometry) -> GeometryError:
     """Make the error that counts and names the elements with a determinant <= 0, or too small."""
     found: list[int] = []
     for start, stop in geometry.blocks():
-        bad = ~np.all(oriented(geometry.jacobian(start, stop), geometry.mesh.cell) > 0.0, axis=1)
+        det = oriented(geometry.jacobian(start, stop), turned=geometry.mesh.cell.simplex)
+        bad = ~np.all(det > 0.0, axis=1)
         found.extend(int(e) for e in start + np.flatnonzero(bad))
     if not found:
         return GeometryError(
@@ -514,7 +521,7 @@ def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int
     result = np.empty(mesh.num_elements, dtype=np.int8)
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
         x = mesh.coordinates[start:stop]
-        if mesh.cell.simplex:
+        if not mesh.cell.cube:
             straight = _straight(x, mesh.cell, mesh.order, tol)
             result[start:stop] = np.where(straight, ElementClass.AFFINE, ElementClass.CURVED)
         else:

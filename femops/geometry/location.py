@@ -195,22 +195,31 @@ def _newton_in_parts(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Int
 
 def _depths(cell: Cell, xi: Floats) -> Floats:
     """Distances (n,) of reference points from the faces of the cell, negative outside."""
-    far = 1.0 - (xi.sum(axis=1, keepdims=True) if cell.simplex else xi)
+    far = 1.0 - (xi if cell.cube else _summed(cell, xi))
     return np.asarray(np.minimum(xi.min(axis=1), far.min(axis=1)))
+
+
+def _summed(cell: Cell, xi: Floats) -> Floats:
+    """Numbers (n, k) that are at most 1 in a simplex or prism."""
+    flat = 2 if cell.shape == "prism" else cell.dim
+    return np.column_stack([xi[:, :flat].sum(axis=1), xi[:, flat:]])
 
 
 def _clipped(cell: Cell, xi: Floats) -> Floats:
     """Reference points (n, dim), those outside the cell moved into it."""
-    if not cell.simplex:
+    if cell.cube:
         return np.clip(xi, 0.0, 1.0)
     inside = np.maximum(xi, 0.0)
-    return np.asarray(inside / np.maximum(inside.sum(axis=1, keepdims=True), 1.0))
+    most = np.maximum(_summed(cell, inside), 1.0)
+    if cell.shape == "prism":
+        most = most[:, [0, 0, 1]]
+    return np.asarray(inside / most)
 
 
 def _bernstein(coordinates: Floats) -> Floats:
     """Bernstein coefficients (n, nodes, dim) of the map, from the nodes."""
     cell, degree = cell_and_degree(*coordinates.shape[1:])
-    if cell.simplex:
+    if not cell.cube:
         return np.asarray(simplices.from_nodes(cell, degree) @ coordinates)
     return tensor_element(Basis1D("bernstein", degree), cell.dim).from_nodal(coordinates)
 
@@ -218,16 +227,16 @@ def _bernstein(coordinates: Floats) -> Floats:
 @lru_cache
 def _halves(cell: Cell) -> tuple[Floats, Floats]:
     """First corners (2**dim, dim) of the halves of a cell, and their sides as columns."""
-    corners = simplices.halves(cell) if cell.simplex else cell.corners[:, None] / 2
-    if not cell.simplex:
+    corners = cell.corners[:, None] / 2 if cell.cube else simplices.halves(cell)
+    if cell.cube:
         return corners[:, 0], np.tile(np.eye(cell.dim) / 2, (len(corners), 1, 1))
-    return corners[:, 0], (corners[:, 1:] - corners[:, :1]).swapaxes(1, 2)
+    return corners[:, 0], (corners[:, 1 : cell.dim + 1] - corners[:, :1]).swapaxes(1, 2)
 
 
 def _halved(parts: Floats) -> Floats:
     """Bernstein coefficients (n * 2**dim, nodes, dim) of the 2**dim halves of parts."""
     cell, degree = cell_and_degree(*parts.shape[1:])
-    if cell.simplex:
+    if not cell.cube:
         children = np.matmul(_of_halves(cell, degree), parts[:, None])
         return np.asarray(children.reshape(-1, *parts.shape[1:]))
     low = _first_half(degree)
@@ -259,14 +268,16 @@ def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
     """True (n,) if x lies in the box around a part along the part's own axes.
 
     The axes are the columns of the Jacobian J at the middle of the part, or the edges at the first
-    corner of a simplex. The adjugate of J, det J times the inverse, avoids a division by the
-    determinant.
+    corner of a simplex or prism. The adjugate of J, det J times the inverse, avoids a division by
+    the determinant.
     """
     cell, degree = cell_and_degree(*parts.shape[1:])
-    if cell.simplex:
-        adjugate = adjugates((parts[:, 1 : cell.num_corners] - parts[:, :1]).swapaxes(1, 2))
-        # the face that does not touch the corner bounds a sum
-        adjugate = np.concatenate([adjugate, adjugate.sum(axis=1, keepdims=True)], axis=1)
+    if not cell.cube:
+        adjugate = adjugates((parts[:, 1 : cell.dim + 1] - parts[:, :1]).swapaxes(1, 2))
+        # the face that does not touch the corner bounds a sum, in a prism of two coordinates
+        flat = 2 if cell.shape == "prism" else cell.dim
+        among = adjugate[:, :flat].sum(axis=1, keepdims=True)
+        adjugate = np.concatenate([adjugate, among], axis=1)
     else:
         columns = tensor_element(Basis1D("bernstein", degree), cell.dim).slopes([0.5], parts)
         adjugate = adjugates(np.stack(columns, axis=-1)[:, 0])

@@ -44,7 +44,7 @@ def coarse_operator(
     preserves their bounds and definiteness. States of residuals are interpolated to the space.
     """
     state, kind = _StateOn(A.space, space), np.dtype(dtype)
-    exact = exact or space.mesh.cell.simplex  # rules are no grids, between which one interpolates
+    exact = exact or not space.mesh.cell.cube  # rules are no grids, between which one interpolates
     used = [
         (factor, term)
         for factor, term in A.summands

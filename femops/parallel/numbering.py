@@ -268,7 +268,7 @@ def _add_ghosts(
     """Number the ghosts after the owned dofs. Return their global numbers."""
     entities, owner, first, order = theirs
     kinds = np.searchsorted(entity_offsets(topology), entities, side="right") - 1
-    inside = [topology.cell.inside(kind, p) for kind in range(topology.dim + 1)]
+    inside = [topology.cell.inside_kind(kind, p) for kind in range(topology.dim + 1)]
     sizes = np.array(inside, dtype=np.int64)[kinds]
     local = np.cumsum(sizes) - sizes
     starts, seen = numbers

@@ -24,7 +24,7 @@ from femops.basis import (
     rule_of,
     whole_number,
 )
-from femops.element import Element, SimplexElement, tensor_element
+from femops.element import Element, LagrangeElement, tensor_element
 from femops.errors import ProbeError, SpaceError
 from femops.geometry.boundary import Attributes, chosen
 from femops.geometry.domain import element_blocks
@@ -290,8 +290,8 @@ class Space(DomainSpace, ABC):
     def _element(self, family: Family) -> Element:
         """Element of the space."""
         cell = self.mesh.cell
-        if cell.simplex:
-            return SimplexElement(cell, _simplex_order(self.order, family), closed=self.continuous)
+        if not cell.cube:
+            return LagrangeElement(cell, _simplex_order(self.order, family), closed=self.continuous)
         return tensor_element(Basis1D(family, self.order), self.dim, closed=self.continuous)
 
     @property
@@ -305,12 +305,12 @@ class Space(DomainSpace, ABC):
 
         On triangles and tetrahedra it is "gll", the nodes on edges.
         """
-        return "gll" if self.mesh.cell.simplex else self.basis.family
+        return self.basis.family if self.mesh.cell.cube else "gll"
 
     @property
     def families(self) -> str:
         """Names of the bases of all directions, or "tables"; on simplices as `family`."""
-        if self.mesh.cell.simplex:
+        if not self.mesh.cell.cube:
             return self.family
         bases = getattr(self.element, "bases", ())
         return ", ".join(dict.fromkeys(basis.family for basis in bases)) or "tables"
@@ -326,12 +326,12 @@ class Space(DomainSpace, ABC):
     @property
     def has_ends(self) -> bool:
         """True if functions on a face are determined by nodes on the face."""
-        return self.order > 0 if self.mesh.cell.simplex else self.basis.family != "gauss"
+        return self.basis.family != "gauss" if self.mesh.cell.cube else self.order > 0
 
     @property
     def at_gll_nodes(self) -> bool:
         """True if coefficients are values at nodes of Gauss and Lobatto, or those of simplices."""
-        return self.mesh.cell.simplex or self.basis.family == "gll"
+        return not self.mesh.cell.cube or self.basis.family == "gll"
 
     volume = property(lambda self: self)
     signed = property(lambda self: self.restriction.flipped is not None)  # elements have minus dofs
@@ -662,8 +662,8 @@ class Space(DomainSpace, ABC):
         """
         cell = self.mesh.cell
         if q1d is None:
-            q1d = self.order + (1 + (self.mesh.order > 1) if cell.simplex else 2)
-        if cell.simplex and not isinstance(q1d, Rule):
+            q1d = self.order + (2 if cell.cube else 1 + (self.mesh.order > 1))
+        if not cell.cube and not isinstance(q1d, Rule):
             if q1d <= self.order:
                 raise SpaceError(
                     f"a rule for degree {2 * q1d - 1} cannot integrate order {self.order}: "
@@ -742,7 +742,7 @@ class Space(DomainSpace, ABC):
             n < 2.
         """
         cell, count = self.mesh.cell, int(n)
-        grid = simplices.equispaced(cell, count - 1) if cell.simplex else equispaced(count)
+        grid = equispaced(count) if cell.cube else simplices.equispaced(cell, count - 1)
         values = self._at_points(u, grid)
         where = np.empty((*values.shape[:2], self.dim))
         for start, stop in element_blocks(*values.shape[:2]):

@@ -81,7 +81,7 @@ class BoundarySpace(FaceSpace):
         """
         volume, faces = self.volume, self.domain
         cell = volume.mesh.cell
-        if cell.simplex:
+        if not cell.cube:
             if self.have_slopes:
                 return behind_nodes(self.element, faces.codes)
             found = np.empty((faces.num_elements, self.element.size), dtype=np.int64)

@@ -121,8 +121,8 @@ class DomainSpace(ABC):
 
     @property
     def _by_tables(self) -> bool:
-        """True if elements are simplices, whose tables tell where the points are."""
-        return self.domain.mesh.cell.simplex
+        """True if elements are no cubes: tables tell where the points are."""
+        return not self.domain.mesh.cell.cube
 
     @abstractmethod
     def quadrature(self, q1d: int | Rule | None = None) -> Rule:
@@ -202,7 +202,8 @@ class DomainSpace(ABC):
     def places(self, rule: Rule) -> Grid:
         """Quadrature points of an element: for each direction (q1d,), or a list (n, dim)."""
         if self._by_tables and self.dim > self.domain.cell.dim:
-            return simplices.at_end(rule.places)
+            cell, face = self.domain.mesh.cell, self.domain.cell
+            return simplices.at_end(cell, face, rule.listed(face.dim))
         return self.points_along(rule) if isinstance(rule, Quadrature1D) else rule.places
 
     def points_along(self, rule: Quadrature1D) -> list[NDArray[np.float64]]:

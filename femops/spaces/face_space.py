@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Rule, gauss, grid_rule, rule_of
-from femops.element import Element, SimplexElement, TensorElement
+from femops.element import Element, LagrangeElement, TensorElement
 from femops.errors import SpaceError
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
@@ -101,7 +101,7 @@ class FaceSpace(DomainSpace, ABC):
     def quadrature(self, q1d: int | Rule | None = None) -> Rule:
         """Return a rule for the faces. In 1-D: one point of weight 1."""
         mesh = self.volume.mesh
-        if mesh.cell.simplex:
+        if not mesh.cell.cube:
             return self._of_simplices(q1d)
         rule = grid_rule(self.volume.quadrature(q1d), "an integral over faces")
         return rule if self.volume.dim > 1 else gauss(1)
@@ -122,9 +122,9 @@ class FaceSpace(DomainSpace, ABC):
 def _behind(volume: Space, slopes: bool) -> Element:
     """Element of the functions on faces; the dofs on a face are shared by the element's others."""
     cell = volume.mesh.cell
-    if cell.simplex and not slopes:
-        if cell.face.simplex:
-            return SimplexElement(cell.face, volume.order, closed=True)
+    if not cell.cube and not slopes:
+        if not cell.face.cube:
+            return LagrangeElement(cell.face, volume.order, closed=True)
         return TensorElement((Basis1D("gll", volume.order),) * (cell.dim - 1), (True,))
     if slopes:
         return volume.element

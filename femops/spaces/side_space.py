@@ -91,11 +91,11 @@ def _dofs(volume: Space, faces: InteriorFaces, side: int, layers: int) -> Touche
     near, elements = with_neighbours(volume), faces.elements[side]
     cell, p1d = volume.mesh.cell, volume.order + 1
     known, per_face = near.numbering, layers * p1d ** (volume.dim - 1)
-    if cell.simplex:
+    if not cell.cube:
         per_face = volume.element.size if layers > 1 or p1d == 1 else cell.face.size(volume.order)
     ghosts = np.empty(0, dtype=np.int64) if known is None else known.ghosts
     dofs = near.restriction.indices
-    if known is not None and layers > 1 and isinstance(volume, L2) and not cell.simplex:
+    if known is not None and layers > 1 and isinstance(volume, L2) and cell.cube:
         dofs = _in_layers(volume, faces, side, dofs)
     indices = np.empty((len(elements), per_face), dtype=np.int64)
 

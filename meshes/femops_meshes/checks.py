@@ -209,11 +209,11 @@ def _least(coordinates: Floats) -> Floats:
     cell, degree = cell_and_degree(*coordinates.shape[1:])
     least = np.empty(len(coordinates))
     points = gauss_legendre(degree + 2)[0]
-    if cell.simplex:
+    if not cell.cube:
         points = np.concatenate(
             [simplices.rule(cell, 2 * degree)[0], simplices.nodes(cell, degree)]
         )
-    count = len(points) if cell.simplex else len(points) ** cell.dim
+    count = len(points) ** cell.dim if cell.cube else len(points)
     for some in element_ranges(len(coordinates), count):
         J = jacobians(coordinates[some], points)
         found = determinants(J)
@@ -372,7 +372,7 @@ def shapes(mesh: Any) -> None:
         "elements": (ne, corners),
         "coordinates": (ne, mesh.coordinates.shape[1], dim),
         "element_attributes": (ne,),
-        "boundary": (nb, len(cell.entities[cell.face_codes[0]][1])),
+        "boundary": (nb, cell.most_face_corners),
         "boundary_attributes": (nb,),
         "file_elements": (ne,),
     }

@@ -70,8 +70,9 @@ class Entities:
         dim, counts = self.dim, self.num_entities
         sizes = [count * 3**kind for kind, count in enumerate(counts)]
         starts = [sum(sizes[:kind]) for kind in range(dim + 1)]
+        by_code = [starts[kind] for kind in entity_dimension(dim)]
         nodes = lattice_numbers(
-            4, self.entity[chosen], self.orientation[chosen], starts, CUBES[dim]
+            4, self.entity[chosen], self.orientation[chosen], by_code, CUBES[dim]
         )
         children = nodes[:, _middles(dim)].reshape(-1, 3**dim)
         kinds, found = np.array(entity_dimension(dim)), []

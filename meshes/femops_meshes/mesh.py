@@ -1,6 +1,5 @@
 """The mesh: elements, their coordinates, attributes and boundary."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -183,7 +182,7 @@ class Mesh:
         if boundary is not None:
             width = len(shape.entities[shape.face_codes[0]][1])
             faces = checks.corner_array(boundary, "boundary", (width,))
-        if corner_order == "vtk" and not shape.simplex:
+        if corner_order == "vtk" and shape.cube:
             cells = cells[:, VTK_CORNERS[dim]]
             faces = faces if faces is None or dim == 1 else faces[:, VTK_CORNERS[dim - 1]]
         nodes = checks.node_coordinates(vertices, coordinates, cells, dim)
@@ -193,7 +192,7 @@ class Mesh:
         faces = None if faces is None else checks.compress_boundary(faces, used)
         mesh = cls.assemble(cells, nodes, len(used), element_attributes, faces, boundary_attributes)
         around = "; corners that go around a quadrilateral need corner_order='vtk'"
-        plain = corner_order == "lexicographic" and dim > 1 and not shape.simplex
+        plain = corner_order == "lexicographic" and dim > 1 and shape.cube
         checks.geometry(mesh.coordinates, around * plain)
         if coordinates is None:
             checks.folds(mesh.elements, mesh.coordinates, mesh.topology)
@@ -286,7 +285,7 @@ class Mesh:
 
     def _check_trees(self) -> None:
         """Raise if elements have no trees: simplices, and parts of locally refined meshes."""
-        if self.cell.simplex:
+        if not self.cell.cube:
             raise MeshArgumentError(
                 f"{self.cell.plural} are not refined locally yet: mesh.refine() splits all, and "
                 "femops.read_mesh(path, split=True) makes meshes that can be"
@@ -338,9 +337,10 @@ class Mesh:
 
     def volume(self) -> float:
         """Length, area or volume. The quadrature is exact for the polynomial geometry."""
-        if self.cell.simplex:
-            points, product = simplices.rule(self.cell, self.dim * (self.order - 1))
-            product = product / math.factorial(self.dim)
+        if not self.cell.cube:
+            prism = self.cell.shape == "prism"  # det J has the degree 3g - 1 along its segment
+            points, product = simplices.rule(self.cell, self.dim * (self.order - 1) + 2 * prism)
+            product = product * self.cell.volume
         else:
             points, weights = gauss_legendre((self.dim * self.order + 1) // 2)
             product = weights
@@ -387,7 +387,7 @@ class Mesh:
         MeshArgumentError
             If the mesh has segments or simplices, is refined locally, or its degree is above 6.
         """
-        if self.dim == 1 or self.cell.simplex or not self.conforming:
+        if self.dim == 1 or not self.cell.cube or not self.conforming:
             raise MeshArgumentError(
                 "simplices() takes meshes of quadrilaterals or hexahedra that conform"
             )
@@ -628,7 +628,7 @@ class Mesh:
             )
         if order == self.order:
             return self._replaced(coordinates=self.coordinates)
-        if self.cell.simplex:
+        if not self.cell.cube:
             places = simplices.nodes(self.cell, checks.simplex_degree(int(order)))
             return self._replaced(coordinates=positions(self.coordinates, places))
         raised = lagrange_matrix(gauss_lobatto(self.order + 1)[0], gauss_lobatto(int(order) + 1)[0])
@@ -835,8 +835,8 @@ def check_conforming(mesh: Any, what: str, error: type[Exception] = MeshArgument
 
 
 def check_cubes(mesh: Any, what: str, error: type[Exception] = MeshArgumentError) -> None:
-    """Raise if the elements are triangles or tetrahedra. ``what`` begins the message."""
-    if mesh.cell.simplex:
+    """Raise unless elements are cubes, as quadrilaterals are. ``what`` begins the message."""
+    if not mesh.cell.cube:
         cure = SIMPLEX_CURE.format(CUBES[mesh.dim].plural)
         raise error(f"{what} does not take {mesh.cell.plural} yet: {cure}")
 

@@ -37,7 +37,7 @@ def parents_of(fine: Mesh, coarse: Mesh) -> Parents | None:
     dim, count = coarse.dim, coarse.num_elements
     if fine is coarse:  # a part that a rank holds, too
         return Parents(np.arange(count), np.zeros((count, dim)), np.ones((count, 1)))
-    simplex = fine.cell.simplex or coarse.cell.simplex  # the halves of tetrahedra are not alike
+    simplex = not fine.cell.cube or not coarse.cell.cube  # the halves of tetrahedra are not alike
     if simplex or (fine.dim, fine.order) != (dim, coarse.order) or not count:
         return None
     if fine.forest is not None or coarse.forest is not None:

@@ -52,7 +52,7 @@ def _unclear(mesh: Mesh) -> Ints:
     if mesh.cell.simplex:
         out = simplices.look_out(mesh.boundary[two], mesh.coordinates, faces, codes)
     else:
-        out = looks_out(mesh.elements, mesh.boundary[two], faces, codes)
+        out = looks_out(mesh.elements, mesh.boundary[two], faces, codes, mesh.cell)
     _, place, times = np.unique(
         topology.boundary_faces[two], axis=0, return_inverse=True, return_counts=True
     )

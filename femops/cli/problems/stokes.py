@@ -116,7 +116,7 @@ def _check_stable(mesh: AnyMesh) -> None:
 
 def _constrained_directions(mesh: Mesh) -> NDArray[np.int64]:
     """Number (ne,) of directions in which an element has boundary at both ends."""
-    if mesh.cell.simplex:
+    if not mesh.cell.cube:
         return np.zeros(mesh.num_elements, dtype=np.int64)
     topology, middle, steps = mesh.topology, 3**mesh.dim // 2, 3 ** np.arange(mesh.dim)
     element, code = topology.boundary_faces.T

@@ -65,7 +65,7 @@ class Sampler:
     def lattice(self, elements: Ints, n: int) -> Floats:
         """Sample elements at equispaced points, n along each edge: (ne, points, 3 + ncomp)."""
         cell = self.mesh.cell
-        grid = simplices.equispaced(cell, n - 1) if cell.simplex else [equispaced(n)] * cell.dim
+        grid = [equispaced(n)] * cell.dim if cell.cube else simplices.equispaced(cell, n - 1)
         return self._at(elements, grid)
 
     def surface(self, n: int, faces: Ints | None = None) -> tuple[Floats, Floats]:
@@ -74,7 +74,7 @@ class Sampler:
         Shapes: `faces` (k, 2), returned (m, corners, 3 + ncomp) and (l, 2, 3 + ncomp).
         """
         cell = self.mesh.cell
-        if not cell.simplex:
+        if cell.cube:
             grids = self.patches(n) if faces is None else self.faces(faces, n)
             return quadrilaterals(grids), outlines(grids)
         if faces is None:

@@ -75,7 +75,7 @@ def section(lattices: Floats, cell: Cell, n: int, plane: Floats) -> Floats:
     """
     flat = lattices.reshape(-1, lattices.shape[2])
     height = heights(flat, plane)
-    if cell.simplex:
+    if not cell.cube:
         small, inner = simplices.pieces(cell, n - 1), np.arange(4)[np.newaxis]
     else:
         small, inner = np.add.outer(_first_corners(n), _CELL @ [n * n, n, 1]), _TETRAHEDRA

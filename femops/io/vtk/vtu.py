@@ -364,7 +364,7 @@ def _degree(spaces: Sequence[Space], *, warn: bool) -> int:
 
 def _order(mesh: Mesh, degree: int, *, in_memory: bool) -> NDArray[np.int64]:
     """Index of each node of a cell in VTK's order: (n,), or (ne, n) of simplices."""
-    if not mesh.cell.simplex:
+    if mesh.cell.cube:
         return vtk_order(mesh.dim, degree, in_memory=in_memory)
     both = [simplex_order(mesh.cell, degree, mirrored=way) for way in (False, True)]
     return np.stack(both)[simplices.mirrored(mesh.coordinates).astype(np.int64)]
@@ -380,7 +380,7 @@ def _grid(mesh: Mesh, degree: int, order: NDArray[np.int64], *, shared: bool) ->
         nodes = np.arange(mesh.num_elements * each, dtype=np.int64).reshape(-1, each)
         count = nodes.size
     points = np.zeros((count, 3))
-    grid = simplices.equispaced(mesh.cell, degree) if mesh.cell.simplex else equispaced(degree + 1)
+    grid = equispaced(degree + 1) if mesh.cell.cube else simplices.equispaced(mesh.cell, degree)
     points[nodes, : mesh.dim] = _ordered(positions(mesh.coordinates, grid), order)
     return _Grid(mesh, degree, points, nodes, order)
 

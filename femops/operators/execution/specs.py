@@ -147,7 +147,7 @@ def transfer_spec(
     source: Space, target: Space, matrix: Floats, masked: Space, dtype: np.dtype[Any]
 ) -> KernelSpec:
     """As `product_spec`, on simplices with a matrix (target, source) of all dofs of an element."""
-    if not source.mesh.cell.simplex:
+    if source.mesh.cell.cube:
         return product_spec(source, target, matrix, masked, dtype)
     given = _between(source, target, dtype)
     (one,), (two,), dim = given["sources"], given["targets"], given["dim"]

@@ -36,7 +36,7 @@ def interpolation_matrix(coarse: Space, fine: Space) -> NDArray[np.float64]:
     On simplices it is one of the whole element. The order of the fine space must be at least that
     of the coarse space.
     """
-    if fine.mesh.cell.simplex:
+    if not fine.mesh.cell.cube:
         return coarse.element.weights_at(np.asarray(fine.element.nodes))
     at_nodes = coarse.basis.interpolation(fine.basis.nodes)
     return np.asarray(fine.basis.from_nodal @ at_nodes)
@@ -88,7 +88,7 @@ def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
 
     def modes() -> list[tuple[Space, NDArray[np.float64]]]:
         relaxed = [space for space in spaces if space.order > 1]
-        cubes = isinstance(first, H1) and not first.mesh.cell.simplex
+        cubes = isinstance(first, H1) and first.mesh.cell.cube
         if not (relaxed and cubes and looks_stretched(first.mesh)):
             return []  # levels will hardly relax by elements
         return [(space, modes_of(space.basis)[1]) for space in relaxed]

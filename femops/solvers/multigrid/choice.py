@@ -145,7 +145,7 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
         return Choice("points", "as asked")
     obstacle = _obstacle(M)
     if asked is not None:
-        simplex = M.operator.space.mesh.cell.simplex
+        simplex = not M.operator.space.mesh.cell.cube
         if obstacle and (asked != "direct" if simplex else asked != "elements"):
             raise SolverError(f"relaxation={asked!r} {obstacle}: leave it out")
         return _forced(M, asked)
@@ -154,7 +154,7 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
 
 def _measured_choice(M: Changeable, obstacle: str) -> Choice:
     """Measure points or elements and take the quicker. Try others where that one is slow."""
-    if M.operator.space.mesh.cell.simplex:
+    if not M.operator.space.mesh.cell.cube:
         return _on_simplices(M)
     first: Relaxation = "points"
     enough, ratio, space = "they suffice", _stretching(M), M.operator.space
@@ -224,7 +224,7 @@ def _obstacle(M: Changeable) -> str:
         return "is not possible on a device"
     if not isinstance(space, H1):
         return "needs an H1 space"
-    if space.mesh.cell.simplex:
+    if not space.mesh.cell.cube:
         return f"is not done for {space.mesh.cell.plural} yet"
     if space.comm.size > 1 and space.global_size > _ON_RANKS:
         return f"is possible up to {_ON_RANKS:,} dofs on several ranks"
@@ -362,7 +362,7 @@ def _settled(
     if 1 < M.operator.space.ncomp == M.operator.space.dim:
         cure += "; for nearly incompressible materials solve for a pressure too (docs/solids.md)"
     cell = M.operator.space.mesh.cell
-    if cell.simplex:
+    if not cell.cube:
         cure += f"; flat {cell.plural} slow it down too: mesh anew, with another size"
     return Choice(relaxation, reason, f"{text} ({reason}). M.report() tells on which level; {cure}")
 

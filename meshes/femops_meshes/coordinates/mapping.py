@@ -179,7 +179,7 @@ _MOST_POINTS = 4096  # most points of an element for matrices over all its point
 def geometry_degree(num_nodes: int, dim: int) -> int:
     """Degree g with (g + 1)**dim == num_nodes, of segments, quadrilaterals and hexahedra."""
     cell, degree = cell_and_degree(num_nodes, dim)
-    if cell.simplex:
+    if not cell.cube:
         raise MeshGeometryError(
             f"this is not done for {cell.plural} yet: take a mesh of "
             f"{CUBES[dim].plural}, as femops.read_mesh(path, split=True) makes"
@@ -231,7 +231,7 @@ def _table(coordinates: Floats, points: Floats) -> Floats:
     if points.shape[1] != dim:
         raise MeshArgumentError(f"points have {points.shape[1]} coordinates in a {dim}-D mesh")
     cell, degree = cell_and_degree(coordinates.shape[1], dim)
-    if cell.simplex:
+    if not cell.cube:
         return simplices.tables(cell, degree, points)
     lines = [_matrices(degree, _bytes(x)) for x in points.T]
     return np.stack([table_of_lines(lines, along) for along in (None, *range(dim))])
@@ -347,11 +347,10 @@ def face_centers(coordinates: Floats, faces: Ints) -> Floats:
     """Physical positions (n, dim) of the middles of faces."""
     element, code = faces.T
     cell, degree = cell_and_degree(*coordinates.shape[1:])
-    if cell.simplex:
-        middle = np.full((1, cell.dim - 1), 1.0 / cell.dim)
+    if not cell.cube:
         places = np.zeros((len(cell.entities), cell.dim))
         for each in cell.face_codes:
-            places[each] = cell.on_face(each, middle)[0]
+            places[each] = cell.corners[list(cell.entities[each][1])].mean(axis=0)
         values = simplices.tables(cell, degree, places)[0]
         return np.asarray(np.einsum("nk,nkd->nd", values[code], coordinates[element]))
     used, place = np.unique(element, return_inverse=True)

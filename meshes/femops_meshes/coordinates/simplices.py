@@ -1,6 +1,7 @@
-"""Functions, nodes and quadrature rules of simplices, tabulated by basix: the only door to it.
+"""Functions, nodes and rules of simplices and prisms, tabulated by basix: the only door to it.
 
-The nodes on an edge are Gauss-Lobatto points, as those of squares and cubes. Inside they are by
+Those of a prism are products of a triangle's and a segment's. The nodes on an edge are
+Gauss-Lobatto points, as those of squares and cubes. Inside a triangle or tetrahedron they are by
 Isaac's recursion (T. Isaac, "Recursive, parameter-free, explicitly defined interpolation nodes for
 simplices", 2020).
 """
@@ -15,7 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.errors import MeshExtraError
-from femops_meshes.topology.entities import SIMPLICES, Cell, cell_and_degree, swaps
+from femops_meshes.topology.entities import (
+    PRISM,
+    SEGMENT,
+    SIMPLICES,
+    TRIANGLE,
+    Cell,
+    cell_and_degree,
+    swaps,
+)
 from femops_meshes.topology.topology import Topology
 
 Floats = NDArray[np.float64]
@@ -38,7 +47,7 @@ def _basix() -> Any:
 
 
 def _cell(name: str) -> Any:
-    return getattr(_basix().CellType, name)
+    return getattr(_basix().CellType, "interval" if name == SEGMENT.name else name)
 
 
 @lru_cache(maxsize=64)
@@ -54,28 +63,67 @@ def _element(name: str, degree: int, broken: bool) -> Any:
 
 
 def nodes(cell: Cell, degree: int) -> Floats:
-    """Reference points (size, dim) of the nodes, in the order of the entities."""
-    return np.array(_element(cell.name, degree, degree == 0).points)
+    """Reference points (size, dim) of the nodes, in the order of the entities.
+
+    Those of a segment ascend.
+    """
+    if cell.shape == "prism":
+        flat, along = _factors(degree)
+        line = nodes(SEGMENT, degree)
+        return np.column_stack([nodes(TRIANGLE, degree)[flat], line[along]])
+    found = np.array(_element(cell.name, degree, degree == 0).points)
+    return found[_ascending(degree)] if cell is SEGMENT else found
+
+
+@lru_cache(maxsize=64)
+def _ascending(degree: int) -> Ints:
+    """Order in which the nodes of a segment ascend."""
+    found = _element(SEGMENT.name, degree, degree == 0).points
+    return np.asarray(np.argsort(found[:, 0]))
+
+
+@lru_cache(maxsize=64)
+def _factors(degree: int) -> tuple[Ints, Ints]:
+    """Node of a triangle, and of a segment, for each node (size,) of a prism."""
+    if not degree:
+        return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    place = {tuple(row): k for k, row in enumerate(lattice(TRIANGLE, degree).tolist())}
+    rows = lattice(PRISM, degree).tolist()
+    return np.array([place[tuple(row[:3])] for row in rows]), np.array([row[3] for row in rows])
 
 
 @lru_cache(maxsize=64)
 def lattice(cell: Cell, degree: int) -> Ints:
     """Barycentric indices (size, dim + 1) of equispaced nodes, of sum `degree`, by entities.
 
-    Those inside an entity are lexicographic in its corners, the last one fastest.
+    Those inside an entity are lexicographic in its corners, the last one fastest. For a prism they
+    are those of its triangle, then the index along its segment, which is slower.
     """
     rows = []
-    for kind, corners in cell.entities:
-        for inner in product(range(1, degree + 1), repeat=kind):
-            rest = degree - sum(inner)
-            if rest > 0:
-                row = [0] * (cell.dim + 1)
-                for corner, share in zip(corners, (rest, *inner), strict=True):
-                    row[corner] = share
-                rows.append(row)
+    for _, corners in cell.entities:
+        if cell.shape != "prism":
+            rows += _shares(corners, cell.dim + 1, degree)
+            continue
+        levels = {corner // 3 for corner in corners}
+        steps = range(1, degree) if len(levels) > 1 else [degree * level for level in levels]
+        flat = _shares(tuple(dict.fromkeys(corner % 3 for corner in corners)), 3, degree)
+        rows += [[*row, step] for step in steps for row in flat]
     found = np.array(rows, dtype=np.int64)
     found.setflags(write=False)
     return found
+
+
+def _shares(corners: tuple[int, ...], count: int, degree: int) -> list[list[int]]:
+    """Rows of `lattice` inside the simplex with some of ``count`` corners."""
+    rows = []
+    for inner in product(range(1, degree + 1), repeat=len(corners) - 1):
+        rest = degree - sum(inner)
+        if rest > 0:
+            row = [0] * count
+            for corner, share in zip(corners, (rest, *inner), strict=True):
+                row[corner] = share
+            rows.append(row)
+    return rows
 
 
 def equispaced(cell: Cell, degree: int) -> Floats:
@@ -124,6 +172,10 @@ def bernstein(cell: Cell, degree: int, points: Floats) -> Floats:
     """Values (n, size) of Bernstein's polynomials at points (n, dim), in the order of `lattice`."""
     if not degree:
         return np.ones((len(points), 1))
+    if cell.shape == "prism":
+        of, at = _factors(degree)
+        flat = bernstein(TRIANGLE, degree, points[:, :2])
+        return np.asarray(flat[:, of] * bernstein(SEGMENT, degree, points[:, 2:])[:, at])
     weights = np.column_stack([1.0 - points.sum(axis=1), points])
     powers, rows = np.ones((degree + 1, *weights.shape)), lattice(cell, degree)
     for k in range(degree):
@@ -152,11 +204,25 @@ def _kept(cell: Cell, degree: int, shape: tuple[int, int], points: bytes) -> Flo
 
 
 def _tables(cell: Cell, degree: int, x: Floats) -> Floats:
+    if cell.shape == "prism":
+        flat, line = _tables(TRIANGLE, degree, x[:, :2]), _tables(SEGMENT, degree, x[:, 2:])
+        found = _products(flat, line, degree)
+        found.setflags(write=False)
+        return found
     found = np.array(_element(cell.name, degree, degree == 0).tabulate(1, x)[..., 0])
+    if cell is SEGMENT:
+        found = found[..., _ascending(degree)]
     found[1:] -= found[1:].mean(axis=2, keepdims=True)  # a constant has no derivative
     found[np.abs(found) < 1e-14] = 0.0  # round-off
     found.setflags(write=False)
     return found
+
+
+def _products(flat: Floats, line: Floats, degree: int) -> Floats:
+    """Tables (4, n, size) of a prism from those of its triangle and its segment."""
+    of, at = _factors(degree)
+    values = [(flat[0], line[0]), (flat[1], line[0]), (flat[2], line[0]), (flat[0], line[1])]
+    return np.stack([a[:, of] * b[:, at] for a, b in values])
 
 
 def at_points(cell: Cell, degree: int, points: Floats, *, slopes: bool) -> Floats:
@@ -165,6 +231,13 @@ def at_points(cell: Cell, degree: int, points: Floats, *, slopes: bool) -> Float
     Nothing is kept, or rounded to zero, and the bits at a point do not depend on the other points.
     Shapes: `points` (n, dim), returned (1, n, size) or (dim, n, size).
     """
+    if cell.shape == "prism":
+        flat, line = (
+            np.concatenate([at_points(each, degree, x, slopes=k) for k in (False, True)])
+            for each, x in ((TRIANGLE, points[:, :2]), (SEGMENT, points[:, 2:]))
+        )
+        whole = _products(flat, line, degree)
+        return whole[1:] if slopes else whole[:1]
     matrices = _to_nodes(cell, degree)[1:] if slopes else _to_nodes(cell, degree)[:1]
     values = bernstein(cell, degree, points)
     found = np.zeros((len(matrices), len(points), matrices.shape[2]))
@@ -232,17 +305,44 @@ def with_sides(topology: Topology, boundary: Ints, coordinates: Floats) -> Topol
 def turned(cell: Cell, degree: int, code: int) -> Ints:
     """Nodes (size,) of a simplex that is turned to a face: its vertices first, the other last.
 
-    Then the face lies where the last reference coordinate is zero.
+    Then the face lies where the last reference coordinate is zero. A prism is turned so that a
+    triangle lies there, and a quadrilateral where the second coordinate is zero.
     """
     face = cell.entities[code][1]
+    if cell.shape == "prism":
+        return _seen_prism(degree, face)
     (apex,) = {*range(cell.num_corners)} - {*face}
     return _seen_from(cell, degree, (*face, apex))
 
 
-def at_end(points: Floats) -> Floats:
-    """Reference points (n, dim) on the face of a turned simplex, from points of the face."""
+def _seen_prism(degree: int, face: tuple[int, ...]) -> Ints:
+    """Nodes (size,) of a prism in the order in which they are seen by one with a face below it."""
+    flat, along = _factors(degree)
+    rows = lattice(TRIANGLE, degree) if degree else np.zeros((1, 3), dtype=np.int64)
+    if len(face) == 3:
+        along = along if max(face) < 3 else degree - along
+    else:
+        a, b = face[0], face[1]
+        place = {tuple(row): k for k, row in enumerate(rows.tolist())}
+        order = [(a, b, 3 - a - b).index(k) for k in range(3)]
+        flat = np.array([place[tuple(row)] for row in rows[:, order].tolist()])[flat]
+    number = np.empty((len(rows), degree + 1), dtype=np.int64)
+    number[_factors(degree)] = np.arange(len(flat))
+    return np.asarray(number[flat, along])
+
+
+def inwards(cell: Cell, face: Cell) -> int:
+    """Direction that leads inwards from a face to which a cell is turned."""
+    return 1 if cell.shape == "prism" and face.cube else cell.dim - 1
+
+
+def at_end(cell: Cell, face: Cell, points: Floats) -> Floats:
+    """Reference points (n, dim) on the face of a turned cell, from points of the face.
+
+    Points of a segment (n,) or (n, 1); those of a quadrilateral are a list (n, 2).
+    """
     points = points if points.ndim == 2 else points[:, np.newaxis]
-    return np.column_stack([points, np.zeros(len(points))])
+    return np.insert(points, inwards(cell, face), 0.0, axis=1)
 
 
 def ascending(elements: Ints, coordinates: Floats) -> tuple[Ints, Floats]:
@@ -289,8 +389,31 @@ _IN_TWO = {
 
 
 def halves(cell: Cell) -> Floats:
-    """Corners (2**dim, dim + 1, dim) of the parts of a halved reference cell."""
+    """Corners (2**dim, corners, dim) of the parts of a halved reference cell."""
+    if cell.shape == "prism":
+        return np.asarray(equispaced(cell, 2)[_halved_prism()])
     return np.asarray(nodes(cell, 2)[np.array(_IN_TWO[cell.dim][0])])
+
+
+@lru_cache
+def _halved_prism() -> Ints:
+    """Corners (8, 6) of the parts of a halved prism among its nodes of degree 2."""
+    number = np.empty((6, 3), dtype=np.int64)
+    number[_factors(2)] = np.arange(18)
+    flat = np.array([(0, 5, 4), (5, 1, 3), (4, 3, 2), (3, 4, 5)])  # none is mirrored
+    return np.concatenate([np.column_stack([number[flat, k], number[flat, k + 1]]) for k in (0, 1)])
+
+
+def halved_prisms(coordinates: Floats, lattice: Ints) -> tuple[Ints, Floats]:
+    """Split prisms into 8 with halved edges; shapes as of `halved`."""
+    cell, degree = cell_and_degree(*coordinates.shape[1:])
+    corners, inner = halves(cell), nodes(cell, degree)
+    result = np.empty((len(coordinates), len(corners), *coordinates.shape[1:]))
+    for k, part in enumerate(corners):
+        places = part[0] + inner @ (part[1:4] - part[0])
+        result[:, k] = tables(cell, degree, places)[0] @ coordinates
+    elements = lattice[:, _halved_prism()]
+    return elements.reshape(-1, 6), result.reshape(-1, *coordinates.shape[1:])
 
 
 def halved(elements: Ints, coordinates: Floats, lattice: Ints) -> tuple[Ints, Floats]:
@@ -328,6 +451,13 @@ def rule(cell: Cell, degree: int) -> tuple[Floats, Floats]:
 
     Rules of Xiao and Gimbutas (2010) as far as they go, then products of Gauss and Jacobi.
     """
+    if cell.shape == "prism":
+        (flat, areas), (line, lengths) = rule(TRIANGLE, degree), rule(SEGMENT, degree)
+        points = np.column_stack([np.tile(flat, (len(line), 1)), np.repeat(line, len(flat))])
+        weights = np.outer(lengths, areas).ravel()
+        for array in (points, weights):
+            array.setflags(write=False)
+        return points, weights
     basix = _basix()
     for kind in (basix.QuadratureType.xiao_gimbutas, basix.QuadratureType.gauss_jacobi):
         try:

@@ -49,7 +49,7 @@ def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
     named = bool(mesh.element_names or mesh.boundary_names)
     order, cell = np.argsort(mesh.file_elements, kind="stable"), mesh.cell
     elements, boundary, nodes = mesh.elements, mesh.boundary, mesh.coordinates
-    if cell.simplex:
+    if not cell.cube:
         from femops_meshes.formats.mfem_simplices import written_elements
 
         line = gauss_lobatto(mesh.order + 1)[0]
@@ -97,7 +97,7 @@ def _nodes(
     mesh: Mesh, order: Ints, digits: int | None, elements: Ints, nodes: Floats
 ) -> Iterator[str]:
     """Text of nodes (ne, n, dim) of elements whose corners are written in this order."""
-    dim, simplex = mesh.dim, mesh.cell.simplex
+    dim, simplex = mesh.dim, not mesh.cell.cube
     if simplex:
         from femops_meshes.formats.mfem_simplices import broken_order, h1_numbers
     if mesh.continuous:
@@ -123,7 +123,7 @@ def _nodes(
 def _entries(corners: Ints, attributes: NDArray[np.int32], cell: Cell | None) -> Iterator[str]:
     """Text of elements, or of points (cell None)."""
     name = "point" if cell is None else cell.name
-    turned = corners if cell is None or cell.simplex else corners[:, VTK_CORNERS[cell.dim]]
+    turned = corners if cell is None or not cell.cube else corners[:, VTK_CORNERS[cell.dim]]
     geometry = np.full(len(corners), GEOMETRIES.index(_NAMES.get(name, name)))
     table = np.column_stack([attributes, geometry, turned])
     for start in range(0, len(table), _ROWS):

@@ -21,6 +21,7 @@ from femops_meshes.topology.topology import (
     Topology,
     entity_codes,
     entity_corners,
+    entity_dimension,
     lattice_numbers,
     quad_orientation,
 )
@@ -76,7 +77,7 @@ def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) 
         )
         entity[:, codes] = rank[entity[:, codes]]
     sizes = [count * (p - 1) ** kind for kind, count in enumerate(topology.num_entities)]
-    offsets = [sum(sizes[:kind]) for kind in range(dim + 1)]
+    offsets = [sum(sizes[:kind]) for kind in entity_dimension(dim)]
     return lattice_numbers(p, entity, orientation, offsets, CUBES[dim]), sum(sizes)
 
 

@@ -673,12 +673,12 @@ def _nodes(scanner: Scanner, cell: Cell, num_elements: int) -> tuple[Collection,
     scanner.keyword("nodes")
     scanner.keyword("FiniteElementSpace")
     collection = parse_collection(scanner, dim)
-    if cell.simplex and collection.degree > MOST_SIMPLEX_DEGREE:
+    if not cell.cube and collection.degree > MOST_SIMPLEX_DEGREE:
         raise scanner.fail(
             f'"{collection.name}": coordinates of {cell.plural} have degree {MOST_SIMPLEX_DEGREE} '
             f"at most: save the mesh with SetCurvature({MOST_SIMPLEX_DEGREE})"
         )
-    if cell.simplex and collection.basis == "bernstein" and not collection.continuous:
+    if not cell.cube and collection.basis == "bernstein" and not collection.continuous:
         raise scanner.fail(
             f'nodes of {cell.plural} in "{collection.name}" are not supported: save the mesh with '
             "SetCurvature(p)"
@@ -691,7 +691,7 @@ def _nodes(scanner: Scanner, cell: Cell, num_elements: int) -> tuple[Collection,
         )
     ordering = scanner.integer(scanner.label("Ordering"), "Ordering", 0, 1)
     p = collection.degree
-    least = num_elements * (cell.inside(dim, p) if collection.continuous else cell.size(p))
+    least = num_elements * (cell.inside_kind(dim, p) if collection.continuous else cell.size(p))
     scanner.room(least * dim, f"nodes of {num_elements} elements of degree {p}")
     values = scanner.remaining_floats(f'coordinates in "{collection.name}"', _END_TAG)
     if len(values) % dim:
@@ -706,7 +706,7 @@ def _build(content: _Content) -> Mesh:
     elements, used = checks.compress_vertices(content.elements)
     boundary = checks.compress_boundary(content.boundary, used)
     topology = None
-    if content.cell.simplex:
+    if not content.cell.cube:
         coordinates = _simplex_coordinates(content, elements, len(used))
         elements, coordinates = simplices.ascending(elements, coordinates)
     elif isinstance(content.positions, tuple):
@@ -716,7 +716,7 @@ def _build(content: _Content) -> Mesh:
         coordinates = content.positions[content.elements]
     checks.magnitude(coordinates)
     turned = False
-    if not content.cell.simplex:
+    if content.cell.cube:
         elements, coordinates, turned = mended(elements, coordinates)
     mesh = Mesh.assemble(
         elements,

@@ -90,7 +90,7 @@ def h1_numbers(elements: Ints, num_vertices: int, degree: int) -> tuple[Ints, in
             entity, base = rank[found].reshape(corners.shape[:2]), np.sort(corners, axis=-1)
             if kind > 1:
                 base = corners.reshape(-1, kind + 1)[place][found].reshape(corners.shape)
-        inside = cell.inside(kind, degree)
+        inside = cell.inside_kind(kind, degree)
         for at, local in enumerate(entities if inside else ()):
             nodes = [k for k, some in enumerate(support) if some == {*local}]
             seen = (elements[:, np.newaxis] == base[:, at, 1:, np.newaxis]).argmax(axis=2)

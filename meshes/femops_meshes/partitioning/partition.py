@@ -178,7 +178,7 @@ class Partition:
     def _inside(self, order: int, kinds: int) -> Ints:
         """Number of dofs inside an entity, for each of the first ``kinds`` dimensions."""
         p = checks.whole(order, "order")
-        return np.array([self.cell.inside(kind, p) for kind in range(kinds)], dtype=np.int64)
+        return np.array([self.cell.inside_kind(kind, p) for kind in range(kinds)], dtype=np.int64)
 
     def __repr__(self) -> str:
         return (

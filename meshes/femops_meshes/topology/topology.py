@@ -29,6 +29,7 @@ from femops_meshes.topology.entities import (
     lattice_numbers,
     outward_corners,
     quad_orientation,
+    triangle_orientation,
 )
 
 Ints = NDArray[np.int64]
@@ -145,6 +146,8 @@ _SHOWN = 5
 def _intrinsic_orientation(corners: Ints) -> Codes:
     if corners.shape[-1] == 2:
         return (corners[..., 0] > corners[..., 1]).astype(np.uint8)
+    if corners.shape[-1] == 3:
+        return triangle_orientation(corners)
     place = np.argmin(corners, axis=-1)[..., None]
     origin = np.take_along_axis(corners, place, axis=-1)[..., 0]
     sides = [np.take_along_axis(corners, place ^ bit, axis=-1)[..., 0] for bit in (1, 2)]
@@ -233,6 +236,10 @@ class Topology:
     carriers: Carriers | None = None
     # shape (n,): ascending numbers of the faces of larger elements that smaller ones share
     divided: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    triangles: int = 0  # of prisms: number of the faces that are triangles, which come first
+    # shape (n,): ascending numbers of the faces at which elements of another shape lie; see
+    # `femops_meshes.mixed.MixedMesh`
+    joined: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def dim(self) -> int:
@@ -252,10 +259,11 @@ class Topology:
         _check_numbers(elements, num_vertices)
         orientation = np.zeros((len(elements), len(cell.entities)), dtype=np.uint8)
         found = None
-        if not cell.simplex:
+        triangles = 0
+        if cell.cube:
             found = translated_entities(elements, num_vertices, boundary)
         if found is None:
-            found = _sorted_entities(elements, num_vertices, boundary, orientation, cell)
+            found, triangles = _sorted_entities(elements, num_vertices, boundary, orientation, cell)
         entity, counts, entries = found
         faces, face_codes = _pair_faces(elements, entity, cell, counts[cell.dim - 1])
         if boundary is None:
@@ -265,7 +273,8 @@ class Topology:
             _check_boundary(boundary, entries, faces)
             sides = faces[entries], face_codes[entries]
             boundary_faces = chosen_faces(elements, boundary, *sides, cell)
-        return cls._frozen(cell, entity, orientation, counts, faces, face_codes, boundary_faces)
+        made = cls._frozen(cell, entity, orientation, counts, faces, face_codes, boundary_faces)
+        return replace(made, triangles=triangles) if triangles else made
 
     @classmethod
     def of_entities(
@@ -347,13 +356,28 @@ class Topology:
         return lattice_numbers(p, *self.carrying, self._offsets(p), self.cell)
 
     def _offsets(self, p: int) -> list[int]:
-        """First number of the lattice's nodes in entities of each dimension."""
-        sizes = [n * self.cell.inside(kind, p) for kind, n in enumerate(self.num_entities)]
-        return [sum(sizes[:kind]) for kind in range(self.dim + 1)]
+        """First number of the lattice's nodes in entities; see `lattice_numbers`."""
+        starts = [sum(self._sizes(p)[:kind]) for kind in range(self.dim + 1)]
+        offsets, few = [], self.cell.inside_kind(self.dim - 1, p)
+        for code, (kind, corners) in enumerate(self.cell.entities):
+            # the faces of a prism that are triangles come first, and have other nodes
+            quads = self.cell.shape == "prism" and kind == 2 and len(corners) == 4
+            more = self.triangles * (few - self.cell.inside(code, p)) if quads else 0
+            offsets.append(starts[kind] + more)
+        return offsets
+
+    def _sizes(self, p: int) -> list[int]:
+        """Number of the lattice's nodes inside all entities of each dimension."""
+        counts = [*enumerate(self.num_entities)]
+        sizes = [n * self.cell.inside_kind(kind, p) for kind, n in counts]
+        if self.cell.shape == "prism":
+            quads = self.num_entities[2] - self.triangles
+            sizes[2] += quads * ((p - 1) ** 2 - self.cell.inside_kind(2, p))
+        return sizes
 
     def lattice_size(self, p: int) -> int:
         """Count the nodes of `lattice` (p)."""
-        return sum(n * self.cell.inside(kind, p) for kind, n in enumerate(self.num_entities))
+        return sum(self._sizes(p))
 
     @property
     def pairs(self) -> Ints:
@@ -377,6 +401,7 @@ class Topology:
     def unlisted_faces(self) -> Ints:
         """Element and code (n, 2) of the outer faces that are not among the boundary entries."""
         left = (self.faces[:, 0] >= 0) & (self.faces[:, 1] < 0)
+        left[self.joined] = False
         left[self.entity[tuple(self.boundary_faces.T)]] = False
         return np.stack([self.faces[left, 0], self.face_codes[left, 0]], axis=1)
 
@@ -389,10 +414,11 @@ class Topology:
 
 def _sorted_entities(
     elements: Ints, num_vertices: int, boundary: Ints | None, orientation: Codes, cell: Cell
-) -> tuple[Ints, tuple[int, ...], Ints]:
+) -> tuple[tuple[Ints, tuple[int, ...], Ints], int]:
     """Numbers of the entities of any elements, by sorting their vertices.
 
-    Returned as by `translated_entities`. The orientations are stored in ``orientation``.
+    Returned as by `translated_entities`, with the number of the triangles of prisms. The
+    orientations are stored in ``orientation``.
     """
     dim = cell.dim
     _check_elements(elements)
@@ -401,20 +427,35 @@ def _sorted_entities(
     entity[:, cell.codes(0)] = elements
     entity[:, cell.codes(dim)] = np.arange(len(elements))[:, None]
     entries = boundary[:, 0] if dim == 1 and boundary is not None else np.zeros(0, np.int64)
-    for kind in range(1, dim):
-        codes = list(cell.codes(kind))
+    triangles = 0
+    for kind, codes in [(k, c) for k in range(1, dim) for c in _alike(cell, k)]:
         corners = elements[:, [cell.entities[code][1] for code in codes]]
+        width = corners.shape[-1]
         if not cell.simplex:
             orientation[:, codes] = _intrinsic_orientation(corners)
-        rows = corners.reshape(-1, corners.shape[-1])
+        rows = corners.reshape(-1, width)
+        mine = np.zeros(0, dtype=np.int64)
         if kind == dim - 1 and boundary is not None:
-            rows = np.concatenate([rows, boundary])
-        number, counts[kind] = group_rows(rows, num_vertices)
-        if kind == 2 and not cell.simplex:
+            mine = np.flatnonzero(((boundary >= 0).sum(axis=1) == width) | cell.cube)
+            entries = np.resize(entries, len(boundary))
+            rows = np.concatenate([rows, boundary[mine, :width]])
+        number, count = group_rows(rows, num_vertices)
+        if kind == 2 and width == 4:
             _check_twisted(rows, number, len(elements))
-        inside = len(elements) * len(codes)
-        entity[:, codes], entries = number[:inside].reshape(-1, len(codes)), number[inside:]
-    return entity, tuple(counts), entries
+        number, inside = number + counts[kind], len(elements) * len(codes)
+        entity[:, codes] = number[:inside].reshape(-1, len(codes))
+        entries[mine] = number[inside:]
+        if cell.shape == "prism" and width == 3:
+            triangles = count
+        counts[kind] += count
+    return (entity, tuple(counts), entries), triangles
+
+
+def _alike(cell: Cell, kind: int) -> list[list[int]]:
+    """Codes of the entities of a dimension, those with as many corners together."""
+    codes = cell.codes(kind)
+    widths = sorted({len(cell.entities[code][1]) for code in codes})
+    return [[c for c in codes if len(cell.entities[c][1]) == width] for width in widths]
 
 
 def _with_carriers(plain: Topology, carriers: Carriers, hanging: Ints) -> Topology:
