@@ -132,7 +132,7 @@ def _sum(apart: AnySpace, difference: Vector, energy: Operator | None) -> Floats
 
 def _measure(energy: Operator) -> Operator:
     """The integrals over elements that are symmetric, or all if none is."""
-    inside = [pair for pair in energy.summands if pair[1].domain.covers]
+    inside = [pair for pair in energy.summands if pair[1].domain.on_elements]
     found = [pair for pair in inside if pair[1].symmetric] or inside
     if not found:
         raise OperatorError(

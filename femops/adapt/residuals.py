@@ -174,7 +174,7 @@ class LocalProblems:
         found = [
             (factor, ElementAssembly(term))
             for factor, term in self.energy.summands
-            if term.domain.covers
+            if term.domain.on_elements
         ]
         if not found:
             raise OperatorError("the energy has no integral over elements: give norm=")
@@ -187,7 +187,7 @@ class LocalProblems:
         for them.
         """
         W = self.W
-        cells = [pair for pair in self.energy.summands if pair[1].domain.covers]
+        cells = [pair for pair in self.energy.summands if pair[1].domain.on_elements]
         diagonal = np.abs(Operator(cells).diagonal())
         diagonal = diagonal.reshape(W.mesh.num_elements, W.element.size, W.ncomp)
         diagonal += np.finfo(float).tiny

@@ -96,7 +96,7 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     order, points = control.space.order, control.space.order + 1
     for piece in pieces:
         used = name in piece.coefficients or name == MESH
-        at_ends = control.space.dim == 1 and not piece.domain.covers  # an end is one point
+        at_ends = control.space.dim == 1 and not piece.domain.on_elements  # an end is one point
         if isinstance(piece.quadrature, PointRule) and not control.space.mesh.cell.cube:
             _check_simplex_rule(control, piece, used=used)
             continue
@@ -112,7 +112,7 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
 def _check_simplex_rule(control: Control, piece: Piece, *, used: bool) -> None:
     """Raise if a rule of triangles or tetrahedra is too coarse for the control."""
     cell, order = control.space.mesh.cell, control.space.order
-    cell, rule = cell if piece.domain.covers else cell.face, piece.quadrature
+    cell, rule = cell if piece.domain.on_elements else cell.face, piece.quadrature
     if used and rule.count(cell.dim) < (cell.size(order) if order else 1):
         raise OperatorError(
             f"{control.name} has order {order}, an integral {rule.count(cell.dim)} quadrature "
@@ -199,7 +199,8 @@ def _of_points(name: str, given: FormCoefficient, pieces: list[Piece], state: Sp
     check_cubes(state.mesh, f"{name}, an array at points as a control,", OperatorError)
     rule = grid_rule(pieces[0].quadrature, f"the control {name}")
     points = gauss(rule.q1d).points
-    if len(pieces) > 1 or not pieces[0].domain.covers or not np.array_equal(rule.points, points):
+    inside = len(pieces) == 1 and pieces[0].domain.on_elements
+    if not inside or not np.array_equal(rule.points, points):
         raise OperatorError(
             f"{name} is an array at points: as a control it belongs to one integral over the "
             "elements, with a Gauss rule; make it a field"

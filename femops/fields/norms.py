@@ -18,11 +18,12 @@ from femops.basis import Rule as AnyRule
 from femops.basis import rule_of
 from femops.errors import SpaceError
 from femops.fields.reproducible import rounded_sum
-from femops.geometry.boundary import BoundaryGeometry, asked_attributes
-from femops.geometry.domain import DomainBlock, DomainGeometry
+from femops.geometry.boundary import asked_attributes
+from femops.geometry.domain import Domain, DomainBlock
 from femops.geometry.jacobians import Geometry, GeometryBlock, physical_gradient
 from femops.parallel.comm import Communicator
 from femops.spaces.base import GridFunction, Space
+from femops.spaces.boundary_space import boundary_spaces
 from femops.spaces.functions import Function, columns, evaluate_any, parts_of, place_of
 from femops_common.arguments import checked, type_name
 
@@ -80,32 +81,30 @@ def integrate(
     (1.0, 4.0)
     """
     components = _component_shape(space)
-    geometry: DomainGeometry
-    if boundary is None:
-        geometry = Geometry(space.mesh, _rule(space, quadrature, space.order))
-    else:
-        chosen = asked_attributes(boundary, space.mesh.boundary_names)
-        rule = _rule(space, quadrature, space.order, on_faces=True)
-        geometry = BoundaryGeometry(space.distributed or space.mesh, rule, chosen)
     tables, shape = None, components
     if isinstance(u, np.ndarray) and u.ndim > 0:
         many = u.ndim == 2 and len(u) == space.size
         tables = [space.l_vec(column) for column in (u.T if many else [u])]
         shape = (*components, len(tables)) if many else components
-    sums = np.empty((geometry.num_elements, *shape))
-    for block in geometry:
-        if tables is None:
-            values = _function(u, block, components, "the integrand")
-        else:
-            values = np.stack(
-                [_values(space, one, block) for one in tables],
-                axis=-1,
-            )
-        part = _element_integrals(block, values)
-        sums[block.start : block.stop] = part.reshape(len(part), *shape)
-    flat = sums.reshape(len(sums), math.prod(shape)).T
+    sums = [np.empty((0, math.prod(shape)))]
+    for part, domain in _domains(space, boundary):
+        for block in domain.geometry(_rule(part, quadrature, part.order, domain)):
+            if tables is None:
+                values = _function(u, block, components, "the integrand")
+            else:
+                values = np.stack([_values(part, one, block) for one in tables], axis=-1)
+            sums.append(_element_integrals(block, values))
+    flat = np.concatenate(sums).T
     totals = np.array([exact_sum(column, space.comm) for column in flat]).reshape(shape)
     return float(totals) if shape == () else totals
+
+
+def _domains(space: Space, boundary: Any) -> list[tuple[Space, Domain]]:
+    """Elements, or faces of the boundary, with the space or its part behind them."""
+    if boundary is None:
+        return [(part, part.domain) for part in space.parts]
+    chosen = asked_attributes(boundary, space.mesh.boundary_names)
+    return [(on.volume, on.domain) for on in boundary_spaces(space, chosen, slopes=True)]
 
 
 def _of_complex(norm: Callable[..., float]) -> Callable[..., float]:
@@ -147,11 +146,14 @@ def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
     VectorError, SpaceError, GeometryError
         See `integrate`.
     """
-    rule = _rule(space, quadrature, 2 * space.order)
-    blocks, l_vec = Geometry(space.mesh, rule), space.l_vec(u)
+    l_vec = space.l_vec(u)
     return _root(
         space,
-        ((block, _values(space, l_vec, block)) for block in blocks),
+        (
+            (block, _values(part, l_vec, block))
+            for part in space.parts
+            for block in Geometry(part.mesh, _rule(part, quadrature, 2 * part.order))
+        ),
     )
 
 
@@ -174,8 +176,7 @@ def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> 
     VectorError, SpaceError, GeometryError
         See `integrate`.
     """
-    rule = _error_rule(space, quadrature)
-    return _root(space, _errors(space, u, exact, rule))
+    return _root(space, _errors(space, u, exact, quadrature))
 
 
 @checked(SpaceError)
@@ -200,8 +201,7 @@ def h1_seminorm_error(
     VectorError, SpaceError, GeometryError
         See `integrate`.
     """
-    rule = _error_rule(space, quadrature)
-    return _root(space, _gradient_errors(space, u, exact_gradient, rule))
+    return _root(space, _gradient_errors(space, u, exact_gradient, quadrature))
 
 
 @checked(SpaceError)
@@ -238,18 +238,18 @@ def _error_rule(space: Space, quadrature: Rule) -> AnyRule:
     return space.quadrature(space.order + 3 if quadrature is None else quadrature)
 
 
-def _rule(space: Space, quadrature: Rule, degree: int, *, on_faces: bool = False) -> AnyRule:
+def _rule(space: Space, quadrature: Rule, degree: int, domain: Domain | None = None) -> AnyRule:
     """Return the user's rule, or a rule that is exact for polynomials of `degree` times det J.
 
     In each direction det J has at most degree dim * g - 1. n Gauss points are exact for degree 2n -
     1.
     """
-    cell, count = space.mesh.cell, quadrature
+    count, domain = quadrature, domain or space.domain
     if count is None:
         count = max((degree + space.dim * space.mesh.order) // 2 + 1, space.order + 2)
-    if cell.cube or not on_faces:
+    if space.mesh.cell.cube or domain.on_elements:
         return space.quadrature(count)
-    return count if isinstance(count, AnyRule) else rule_of(cell.face, count)
+    return count if isinstance(count, AnyRule) else rule_of(domain.cell, count)
 
 
 def _component_shape(space: Space) -> tuple[int, ...]:
@@ -279,24 +279,26 @@ def _check_no_field(space: Space, exact: Any) -> None:
 
 
 def _errors(
-    space: Space, u: Any, exact: Function, rule: AnyRule
+    space: Space, u: Any, exact: Function, quadrature: Rule
 ) -> Iterator[tuple[GeometryBlock, Floats]]:
     _check_no_field(space, exact)
     l_vec = space.l_vec(u)
-    for block in Geometry(space.mesh, rule):
-        expected = _function(exact, block, _component_shape(space), "exact")
-        yield block, _values(space, l_vec, block) - expected
+    for part in space.parts:
+        for block in Geometry(part.mesh, _error_rule(part, quadrature)):
+            expected = _function(exact, block, _component_shape(space), "exact")
+            yield block, _values(part, l_vec, block) - expected
 
 
 def _gradient_errors(
-    space: Space, u: Any, exact_gradient: Function, rule: AnyRule
+    space: Space, u: Any, exact_gradient: Function, quadrature: Rule
 ) -> Iterator[tuple[GeometryBlock, Floats]]:
-    shape = (*_component_shape(space), space.dim)
-    nodal = space.restriction.of(space.l_vec(u))
-    for block in Geometry(space.mesh, rule):
-        slopes = block.slopes(space.element, nodal)
-        expected = _function(exact_gradient, block, shape, "exact_gradient")
-        yield block, physical_gradient(slopes, block.inverse) - expected
+    shape, l_vec = (*_component_shape(space), space.dim), space.l_vec(u)
+    for part in space.parts:
+        nodal = part.restriction.of(l_vec)
+        for block in Geometry(part.mesh, _error_rule(part, quadrature)):
+            slopes = block.slopes(part.element, nodal)
+            expected = _function(exact_gradient, block, shape, "exact_gradient")
+            yield block, physical_gradient(slopes, block.inverse) - expected
 
 
 def _root(space: Space, fields: Iterator[tuple[GeometryBlock, Floats]]) -> float:
@@ -305,13 +307,14 @@ def _root(space: Space, fields: Iterator[tuple[GeometryBlock, Floats]]) -> float
     Values are divided by a power of two near the largest of their element. Otherwise squares of
     values below 1e-162 or above 1e154 would be zero or infinite.
     """
-    sums, scales = np.empty((space.mesh.num_elements, 1)), np.zeros((space.mesh.num_elements, 1))
+    found, factors = [np.empty((0, 1))], [np.empty((0, 1))]
     for block, field in fields:
         values = field.reshape(*field.shape[:2], -1)
         scale = _power_of_two(abs(values).max(axis=(1, 2)))
         squares = np.square(values / np.where(scale, scale, 1.0)[:, None, None]).sum(axis=2)
-        sums[block.start : block.stop] = _element_integrals(block, squares)
-        scales[block.start : block.stop, 0] = scale
+        found.append(_element_integrals(block, squares))
+        factors.append(scale[:, np.newaxis])
+    sums, scales = np.concatenate(found), np.concatenate(factors)
     largest = float(space.comm.max(scales.max(initial=0.0))) or 1.0
     with np.errstate(under="ignore"):
         return largest * math.sqrt(exact_sum(sums * (scales / largest) ** 2, space.comm))

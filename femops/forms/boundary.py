@@ -16,7 +16,7 @@ from femops.forms.load import load_vector
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import boundary_space
+from femops.spaces.boundary_space import boundary_spaces
 from femops_common.arguments import checked
 
 
@@ -84,7 +84,7 @@ def boundary_mass(
     """
     shapes = ((),) if V.ncomp == 1 else ((), (V.ncomp,), (V.ncomp, V.ncomp))
     given = {"alpha": FormCoefficient("alpha", alpha, shapes)}
-    traces = boundary_space(V, attributes, slopes=False)
+    traces = boundary_spaces(V, attributes, slopes=False)
     return build(_boundary_mass, traces, None, given, options)
 
 
@@ -137,6 +137,6 @@ def boundary_load(
     >>> round(float(flux.sum()), 12)  # the divergence theorem
     2.0
     """
-    traces = boundary_space(V, attributes, slopes=False)
-    geometry = traces.domain.geometry(traces.quadrature(quadrature))
-    return load_vector(traces, geometry, g, None, "g", dtype)
+    traces = boundary_spaces(V, attributes, slopes=False)
+    rules = [on.quadrature(quadrature) for on in traces]
+    return load_vector(traces, rules, g, None, "g", dtype)

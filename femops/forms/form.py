@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, cleandoc, signature
 from typing import Any, TypedDict, TypeVar, final, overload
@@ -25,7 +25,7 @@ from femops.operators.integrals.integral import Integral
 from femops.operators.operator import Operator
 from femops.pointwise.trace import FormFunction, definition, name_of
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import boundary_space
+from femops.spaces.boundary_space import boundary_spaces
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
@@ -305,16 +305,9 @@ def form(
         if test is not None:
             raise OperatorError("a product has test functions of its own: leave out the test space")
         return build_blocks(function, arguments_of(trial, boundary, faces), given, options)
-    if faces is not None:
-        sides = arguments_of(trial, boundary, faces)
-        other = sides if test is None else arguments_of(test, boundary, faces)
-        return build_sides(function, sides, other, given, options)
-    if boundary is None:
-        return build(function, trial, test, given, options)
-    attributes = _attributes(trial, boundary)
-    traces = boundary_space(trial, attributes, slopes=True)
-    tests = traces if test is None else boundary_space(test, attributes, slopes=True)
-    return build(function, traces, tests, given, options)
+    sides = arguments_of(trial, boundary, faces)
+    other = sides if test is None else arguments_of(test, boundary, faces)
+    return build_sides(function, sides, other, given, options)
 
 
 def _over_domains(
@@ -410,38 +403,55 @@ def _attributes(space: Space | Product, boundary: Any) -> Any:
     return asked_attributes(boundary, names)
 
 
-def arguments_of(space: Space | Product, boundary: Any, faces: str | None = None) -> Arguments:
-    """Make the fields or test functions on the elements or on faces."""
+def arguments_of(
+    space: Space | Product, boundary: Any, faces: str | None = None
+) -> list[Arguments]:
+    """Make the fields or test functions on the elements or on faces: a list of domains.
+
+    There is one domain, but on a mesh of several shapes one for each part, and shape of faces.
+    """
     if faces is not None:
         if faces != "interior":
             raise OperatorError(f'faces {shown(faces)}: give "interior", or boundary="all"')
         if boundary is not None:
             raise OperatorError("boundary= and faces= exclude each other: add two forms instead")
-        return Arguments.on_sides(space)
+        return [Arguments.on_sides(space)]
     if boundary is None:
-        return Arguments.of(space)
+        return Arguments.over(space)
     attributes = _attributes(space, boundary)
-    if isinstance(space, Space):
-        return Arguments.of(boundary_space(space, attributes, slopes=True))
-    named = {n: boundary_space(s, attributes, slopes=True) for n, s in space.spaces.items()}
-    return Arguments(named, space)
+    if not isinstance(space, Product):
+        return [Arguments.of(on) for on in boundary_spaces(space, attributes, slopes=True)]
+    named = {n: boundary_spaces(s, attributes, slopes=True) for n, s in space.spaces.items()}
+    return [
+        Arguments(dict(zip(named, each, strict=True)), space)
+        for each in zip(*named.values(), strict=True)
+    ]
+
+
+def _added(operators: Iterable[Operator]) -> Operator:
+    whole: Operator = functools.reduce(operator.add, operators)
+    return whole
 
 
 def build_blocks(
     function: FormFunction,
-    sides: Arguments,
+    domains: Sequence[Arguments],
     coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
 ) -> Operator:
     """Build an operator on a product from a function and checked coefficients; see `form`."""
-    product = sides.whole
+    product = domains[0].whole
     assert isinstance(product, Product)
     o = Options(**options)
     backend_of(product).check_lanes(o.lanes)
     check_fields(function, product, coefficients)
-    largest = max(sides.spaces.values(), key=lambda space: space.order)
-    whole = Integral(function, sides, sides, largest.quadrature(o.quadrature), coefficients)
-    return Operator.of_form(whole.reduced.of_values, o.dtype, o.lanes, o.level, o.data_dtype)
+
+    def over(sides: Arguments) -> Operator:
+        largest = max(sides.spaces.values(), key=lambda space: space.order)
+        whole = Integral(function, sides, sides, largest.quadrature(o.quadrature), coefficients)
+        return Operator.of_form(whole.reduced.of_values, o.dtype, o.lanes, o.level, o.data_dtype)
+
+    return _added(map(over, domains))
 
 
 def check_fields(
@@ -464,24 +474,42 @@ def check_fields(
 
 def build(
     function: FormFunction,
-    trial: DomainSpace,
-    test: DomainSpace | None,
+    trial: Space | Sequence[DomainSpace],
+    test: Space | None,
     coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
 ) -> Operator:
-    """Build an operator from a function and checked coefficients; see `form`."""
-    test = trial if test is None else test
-    return build_sides(function, Arguments.of(trial), Arguments.of(test), coefficients, options)
+    """Build an operator from a function and checked coefficients; see `form`.
+
+    ``trial``: a space, or its functions on domains.
+    """
+    given = [trial] if isinstance(trial, Space) else trial
+    fields = [each for one in given for each in Arguments.over(one)]
+    tests = fields if test is None else Arguments.over(test)
+    return build_sides(function, fields, tests, coefficients, options)
 
 
 def build_sides(
+    function: FormFunction,
+    fields: Sequence[Arguments],
+    tests: Sequence[Arguments],
+    coefficients: Mapping[str, FormCoefficient],
+    options: FormOptions,
+) -> Operator:
+    """Build an operator between the arguments of two spaces on domains; see `form`."""
+    if len(fields) != len(tests):
+        raise OperatorError("trial and test space are on different meshes: make both on one mesh")
+    pairs = zip(fields, tests, strict=True)
+    return _added(_between(function, *pair, coefficients, options) for pair in pairs)
+
+
+def _between(
     function: FormFunction,
     fields: Arguments,
     tests: Arguments,
     coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
 ) -> Operator:
-    """Build an operator between the arguments of two spaces; see `form`."""
     trial, test, o = fields.first, tests.first, Options(**options)
     memory_of([trial.volume, test.volume])
     backend_of(trial.volume).check_lanes(o.lanes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +21,7 @@ from femops.forms.form import (
 )
 from femops.operators.execution.host import backend_of
 from femops.operators.functional import Functional
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient, float_type
 from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
@@ -90,7 +93,13 @@ def functional(
     if isinstance(space, Product):
         check_fields(function, space, given)
     backend_of(space).check_lanes(lanes)
-    sides = arguments_of(space, boundary, faces)
-    largest = max(sides.spaces.values(), key=lambda one: one.order)
-    rule, kind = largest.quadrature(quadrature), float_type(dtype)
-    return Functional.of(function, sides, rule, given, (kind, lane_width(kind, lanes)))
+    kind = float_type(dtype)
+
+    def over(sides: Arguments) -> Functional:
+        largest = max(sides.spaces.values(), key=lambda one: one.order)
+        rule = largest.quadrature(quadrature)
+        return Functional.of(function, sides, rule, given, (kind, lane_width(kind, lanes)))
+
+    parts = map(over, arguments_of(space, boundary, faces))
+    whole: Functional = functools.reduce(operator.add, parts)
+    return whole

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from femops.basis import Rule
 from femops.errors import OperatorError
 from femops.forms.complex_form import complex_load
 from femops.geometry.domain import DomainBlock, DomainGeometry, element_blocks
-from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.coefficients import (
     Coefficient,
     FormCoefficient,
@@ -71,25 +70,46 @@ def load(
     """
     if f is None and flux is None:
         raise OperatorError("the load is empty: give f, flux or both")
-    rule = V.quadrature(quadrature)
-    return load_vector(V, Geometry(V.mesh, rule), f, flux, "f", dtype)
+    rules = [part.quadrature(quadrature) for part in V.parts]
+    return load_vector(V.parts, rules, f, flux, "f", dtype)
 
 
 def load_vector(
-    V: DomainSpace,
-    geometry: DomainGeometry,
+    domains: Sequence[DomainSpace],
+    rules: Sequence[Rule],
     f: Coefficient | None,
     flux: Coefficient | None,
     name: str,
     dtype: DTypeLike,
 ) -> NDArray[Any]:
-    """Compute a load vector (size,) over the elements or boundary faces of a space; see `load`."""
+    """Compute a load vector (size,) over domains, each with a rule; see `load`."""
     if f is None and flux is None:
         raise OperatorError(f"{name} is None: give a number, a function of x or a field")
-    kind, shape = vector_type(dtype), _components(V)
+    kind, V = vector_type(dtype), domains[0]
+    first, *others = [
+        _over_domain(each, each.domain.geometry(rule), f, flux, name)
+        for each, rule in zip(domains, rules, strict=True)
+    ]
+    total = sum(others, first)
+    largest = V.volume.comm.max(largest_of(total))
+    if largest:
+        check_range(f"the integrals of {name}", largest, kind, whole=True)
+    return V.memory.put(total.astype(kind, copy=False))
+
+
+def _over_domain(
+    V: DomainSpace,
+    geometry: DomainGeometry,
+    f: Coefficient | None,
+    flux: Coefficient | None,
+    name: str,
+) -> Floats:
+    """Load vector (size,) over one domain."""
+    shape, mesh = _components(V), V.domain.mesh
     # vectors are read here, because all ranks take part in reading
-    source = None if f is None else FormCoefficient(name, f, (shape, ()) if shape else ((),)).read()
-    along = None if flux is None else FormCoefficient("flux", flux, ((*shape, V.dim),)).read()
+    source = None if f is None else FormCoefficient(name, f, (shape, ()) if shape else ((),))
+    along = None if flux is None else FormCoefficient("flux", flux, ((*shape, V.dim),))
+    source, along = (None if c is None else c.on_part(mesh).read() for c in (source, along))
     places = V.places(geometry.quadrature)
 
     def integrals(part: _Part) -> tuple[int, Floats]:
@@ -102,11 +122,7 @@ def load_vector(
         assert found is not None
         return block.start, found
 
-    total = V.sum_blocks(in_order(integrals, _parts(V, geometry, source, along)), shape)
-    largest = V.volume.comm.max(largest_of(total))
-    if largest:
-        check_range(f"the integrals of {name}", largest, kind, whole=True)
-    return V.memory.put(total.astype(kind, copy=False))
+    return V.sum_blocks(in_order(integrals, _parts(V, geometry, source, along)), shape)
 
 
 def _parts(

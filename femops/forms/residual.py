@@ -194,10 +194,12 @@ def build_residual(
     backend_of(space).check_lanes(o.lanes)
     if isinstance(space, Product):
         check_fields(function, space, coefficients)
-    sides, kind = arguments_of(space, boundary, faces), float_type(o.dtype)
-    rule = max(sides.spaces.values(), key=lambda one: one.order).quadrature(o.quadrature)
-    given = functionals, rule, coefficients, (kind, lane_width(kind, o.lanes))
-    integral = NonlinearIntegral(function, sides, *given, symmetric=symmetric)
-    if integral.is_zero:
-        raise OperatorError(f"{integral.name} returns nothing: give factors of test functions")
-    return Residual(space, kind, [integral])
+    kind, integrals = float_type(o.dtype), []
+    for sides in arguments_of(space, boundary, faces):
+        rule = max(sides.spaces.values(), key=lambda one: one.order).quadrature(o.quadrature)
+        given = functionals, rule, coefficients, (kind, lane_width(kind, o.lanes))
+        integral = NonlinearIntegral(function, sides, *given, symmetric=symmetric)
+        if integral.is_zero:
+            raise OperatorError(f"{integral.name} returns nothing: give factors of test functions")
+        integrals.append(integral)
+    return Residual(space, kind, integrals)

@@ -27,6 +27,7 @@ from femops_meshes import MeshTopologyError
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.names import with_numbers
 from femops_meshes.side_checks import check_sides
 from femops_meshes.topology.entities import Cell
@@ -94,16 +95,15 @@ def chosen(
     return np.unique(np.array([int(n) for n in numbers], dtype=np.int64))
 
 
-def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
+def boundary_attributes(mesh: Mesh | MixedMesh | DistributedMesh, attributes: Attributes) -> Ints:
     """Convert boundary attributes to ascending numbers (n,), which may be of any rank."""
     numbers = with_numbers(attributes, mesh.boundary_names)
     have = [*mesh.boundary_names, *_everywhere(mesh).tolist()]
     return chosen(numbers, have, "boundary attribute", "mesh", mesh.element_names, "elements")
 
 
-def listed_faces(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
-    """Element and code (n, 2) of the faces that the mesh, or this rank's part, lists."""
-    numbers = boundary_attributes(mesh, attributes)
+def listed_faces(mesh: Mesh | DistributedMesh, numbers: Ints) -> Ints:
+    """Element and code (n, 2) of the faces of attributes in the mesh, or this rank's part."""
     own = mesh if isinstance(mesh, Mesh) else mesh.mesh
     return own.topology.boundary_faces[np.isin(own.boundary_attributes, numbers)]
 
@@ -138,11 +138,11 @@ def asked_attributes(boundary: Any, names: Container[str]) -> Attributes:
     return None if boundary is True or every else boundary
 
 
-def _everywhere(mesh: Mesh | DistributedMesh) -> Ints:
+def _everywhere(mesh: Mesh | MixedMesh | DistributedMesh) -> Ints:
     """Numbers of the boundary attributes of the mesh, on all ranks."""
-    if isinstance(mesh, Mesh):
-        return np.unique(mesh.boundary_attributes).astype(np.int64)
-    return mesh.whole_boundary_attributes
+    if isinstance(mesh, DistributedMesh):
+        return mesh.whole_boundary_attributes
+    return np.unique(mesh.boundary_attributes).astype(np.int64)
 
 
 def face_digits(dim: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -240,10 +240,17 @@ class BoundaryFaces(Domain):
         attributes: Attributes = None,
         face: Cell | None = None,
     ) -> None:
-        """Take the faces of one shape if elements have faces of several."""
-        faces, self.attributes = _chosen_faces(mesh, attributes)
-        if face is not None:
-            faces = faces[np.isin(faces[:, 1], mesh.cell.codes_of(face))]
+        """Take the faces of one shape, ``face``, on a part of a mesh of several shapes.
+
+        Then the attributes are known numbers, and there may be no faces.
+        """
+        if face is None:
+            faces, self.attributes = _chosen_faces(mesh, attributes)
+        else:
+            assert isinstance(mesh, Mesh)
+            assert not isinstance(attributes, int | str)
+            numbers = None if attributes is None else tuple(int(n) for n in attributes)
+            faces, self.attributes = _of_part(mesh, numbers, face), numbers
         reproducible = isinstance(mesh, DistributedMesh) and mesh.reproducible
         mesh, count = mesh if isinstance(mesh, Mesh) else mesh.mesh, len(faces)
         self._divide(faces[:, 0], mesh.num_elements, reproducible)
@@ -295,6 +302,15 @@ def _chosen_faces(
         text = f"an integral over these faces is not defined: {error}"
         raise SpaceError(text) from error.__cause__
     return np.unique(own.topology.boundary_faces[listed], axis=0), tuple(numbers.tolist())
+
+
+def _of_part(mesh: Mesh, numbers: tuple[int, ...] | None, face: Cell) -> Ints:
+    """Element and code (nf, 2), ascending, of the faces of a shape and of attributes."""
+    if numbers is None:
+        faces = outer_faces(mesh)
+    else:
+        faces = mesh.topology.boundary_faces[np.isin(mesh.boundary_attributes, numbers)]
+    return np.unique(faces[np.isin(faces[:, 1], mesh.cell.codes_of(face))], axis=0)
 
 
 @final

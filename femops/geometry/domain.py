@@ -34,7 +34,8 @@ class Domain(ABC):
     order: int  # degree of the mesh
     # True if each dof of a space on the mesh is in an element of the domain. Then a sweep may
     # overwrite a vector instead of adding to it.
-    covers: ClassVar[bool]
+    covers: bool
+    on_elements: ClassVar[bool] = False  # True if there are no faces in it
     # True if kernels can compute Jacobians and positions from modes of the elements' maps
     has_maps: ClassVar[bool]
     # True if there is an outer normal at each point. Forms may then have the parameters n and h.

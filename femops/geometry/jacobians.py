@@ -216,17 +216,20 @@ class ElementClass(IntEnum):
 
 @final
 class Cells(Domain):
-    """Elements of a mesh as a domain. Use `cells`, which keeps one domain for each mesh."""
+    """Elements of a mesh as a domain. Use `cells`, which keeps one domain for each mesh.
 
-    covers = has_maps = True
+    Those of a part of a mesh of several shapes do not cover it.
+    """
+
+    has_maps = on_elements = True
     has_normals = False
 
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: Mesh, *, covers: bool) -> None:
         self.mesh, self.num_elements, self.order = mesh, mesh.num_elements, mesh.order
-        self.cell = mesh.cell
+        self.cell, self.covers = mesh.cell, covers
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return cells, (self.mesh,)
+        return partial(cells, covers=self.covers), (self.mesh,)
 
     def geometry(self, rule: Rule) -> Geometry:
         return Geometry(self.mesh, rule)
@@ -235,9 +238,9 @@ class Cells(Domain):
 _cells = Derived[Mesh, Cells](weak=True)
 
 
-def cells(mesh: Mesh) -> Cells:
+def cells(mesh: Mesh, *, covers: bool = True) -> Cells:
     """Return the elements of a mesh as a domain: always the same object for a mesh."""
-    return _cells.get(mesh, partial(Cells, mesh))
+    return _cells.get(mesh, partial(Cells, mesh, covers=covers), covers)
 
 
 @final

@@ -86,7 +86,7 @@ def cycle_level(A: Operator, space: Space) -> str:
     backend = backend_of(space)
     if backend.measures:
         return "matrix-free" if A.level == "matrix-free" else "partial"
-    forms = [term.source for _, term in A.summands if term.domain.covers]
+    forms = [term.source for _, term in A.summands if term.domain.on_elements]
     moved = np.zeros(len(backend.levels))
     for form in forms:
         assert form is not None

@@ -297,7 +297,7 @@ class Residual(Summable):
         OperatorError
             If there is no such minimum, or this residual or copy has not been evaluated yet.
         """
-        on_elements = [part for part in self._parts if part.form.domain.covers]
+        on_elements = [part for part in self._parts if part.form.domain.on_elements]
         if not any(name in part.functionals.minima for part in on_elements):
             known = ", ".join(n for one in on_elements for n in one.functionals.minima) or "none"
             raise OperatorError(

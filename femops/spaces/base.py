@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, final, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast, final, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -30,6 +30,7 @@ from femops.geometry.boundary import Attributes, chosen
 from femops.geometry.domain import element_blocks
 from femops.geometry.jacobians import Geometry, LegendreGeometry, cells, physical_gradient
 from femops.geometry.location import locate
+from femops.numbering import distinct
 from femops.parallel.comm import communicator, warn_of_copies
 from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
@@ -38,6 +39,7 @@ from femops.spaces.domain_space import DomainSpace
 from femops.spaces.functions import Function, Predicate, evaluate, parts_of
 from femops.spaces.hanging import hanging_nodes
 from femops.spaces.memory import DeviceLike, Memory, check_shape, find_memory
+from femops.spaces.mixed import shared_dofs
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.vectors import by_components, float64_or_complex, zeros
 from femops_common import html
@@ -48,6 +50,7 @@ from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.hanging import nodal_halves
 from femops_meshes.coordinates.mapping import equispaced, positions
 from femops_meshes.mesh import Mesh, check_cubes
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.names import with_numbers
 from femops_meshes.parents import parents_of
 
@@ -68,9 +71,34 @@ def values_of_field(source: Any, vector: Any, target: Any, places: Ints, x: Floa
             "a field on another mesh cannot be interpolated where ranks share a mesh, as each "
             "has but a part: interpolate in one process, or evaluate it by femops.Probe"
         )
+    if source.mixed:
+        return _of_parts(source, vector, x)
     owners = np.divmod(places, target.element.size)
     elements, reference = places_of_nodes(source.mesh, target.mesh, owners, target.element.nodes, x)
     return values_at(source, source.l_vec(vector), elements, reference)
+
+
+def _of_parts(source: Any, vector: Any, x: Floats) -> Floats:
+    """Values (n[, ncomp]) at x (n, dim) of a function on a mesh of several shapes, by search."""
+    l_vec, left = source.l_vec(vector), np.arange(len(x))
+    result = np.empty((len(x), *l_vec.shape[1:]))
+    for part in source.parts:
+        found, reference, _ = locate(part.mesh, x[left])
+        some = np.flatnonzero(found >= 0)
+        result[left[some]] = values_at(part, l_vec, found[some], reference[some])
+        left = left[found < 0]
+    if len(left):
+        raise _outside(left, x)
+    return result
+
+
+def _outside(outside: Ints, x: Floats) -> ProbeError:
+    where = ", ".join(f"{c:.6g}" for c in x[outside[0]])
+    return ProbeError(
+        f"{len(outside)} of {len(x)} nodes of the space lie outside the mesh of the field, the "
+        f"first of them at ({where}): the field has no values there; take a field on a mesh "
+        "that covers this one, curved sides included"
+    )
 
 
 def places_of_nodes(
@@ -97,12 +125,7 @@ def places_of_nodes(
     found, reference, _ = locate(source, x)
     outside = np.flatnonzero(found < 0)
     if len(outside):
-        where = ", ".join(f"{c:.6g}" for c in x[outside[0]])
-        raise ProbeError(
-            f"{len(outside)} of {len(x)} nodes of the space lie outside the mesh of the field, the "
-            f"first of them at ({where}): the field has no values there; take a field on a mesh "
-            "that covers this one, curved sides included"
-        )
+        raise _outside(outside, x)
     return found, reference
 
 
@@ -139,15 +162,14 @@ def field_table(field: Any) -> str:
         values = space.components(vector)
         columns = zip(values.min(axis=0).tolist(), values.max(axis=0).tolist(), strict=True)
         ranges = [f"{low:.6g} to {high:.6g}" for low, high in columns]
-        rows.append(
-            ("nodal values" if space.element.is_nodal else "coefficients", ", ".join(ranges))
-        )
+        nodal = all(part.element.is_nodal for part in space.parts)
+        rows.append(("nodal values" if nodal else "coefficients", ", ".join(ranges)))
     return html.table("GridFunction", rows)
 
 
 def as_table(space: Any) -> str:
     """HTML table that describes a space."""
-    shape = space.mesh.cell.plural
+    shape = space.mesh.plural if space.mixed else space.mesh.cell.plural
     rows = [
         ("order", f"{space.order}, basis {space.families}"),
         ("mesh", f"{space.mesh.num_elements} {shape} of degree {space.mesh.order}"),
@@ -169,9 +191,12 @@ def dofs_of_elements(
     have = [*names, *np.unique(everywhere).tolist()]
     asked = with_numbers(attributes, names)
     numbers = chosen(asked, have, "element attribute", "mesh", local.boundary_names, "faces")
-    listed = np.isin(local.element_attributes, numbers)
     picked = chosen(components, list(range(space.ncomp)), "component", "space")
-    nodes = np.unique(space.restriction.indices[listed])
+    listed = [
+        part.restriction.indices[np.isin(part.mesh.element_attributes, numbers)].ravel()
+        for part in space.parts
+    ]
+    nodes = np.unique(np.concatenate(listed))
     if space.halo is not None:  # elements of other ranks have nodes that this rank owns
         nodes = space.halo.marked(nodes)
     return np.asarray(np.add.outer(nodes * space.ncomp, picked).ravel())
@@ -196,6 +221,7 @@ def _simplex_order(order: int, family: Family) -> int:
 
 
 AnyMesh = Mesh | DistributedMesh
+SpaceMesh = AnyMesh | MixedMesh
 BoundaryPart = Attributes | Predicate
 
 
@@ -204,8 +230,13 @@ class Space(DomainSpace, ABC):
 
     Attributes
     ----------
-    mesh : Mesh
+    mesh : Mesh or MixedMesh
         The mesh, or this rank's part of a distributed mesh.
+    mixed : bool
+        Whether the mesh has elements of several shapes, or prisms.
+    parts : tuple of Space
+        On such a mesh a space on each part, whose vectors are those of the whole space; else the
+        space itself. Only parts have `basis`, `p1d`, `restriction`, `values` and `gradient`.
     device : Device or None
         Device that stores the vectors; None for the host.
     memory : Memory
@@ -250,7 +281,7 @@ class Space(DomainSpace, ABC):
     _given_as = "a space, as femops.H1(mesh, order)"
 
     def __init__(
-        self, mesh: AnyMesh, order: int, ncomp: int, family: Family, device: DeviceLike = None
+        self, mesh: SpaceMesh, order: int, ncomp: int, family: Family, device: DeviceLike = None
     ) -> None:
         self.distributed, self.comm = None, communicator()
         if isinstance(mesh, DistributedMesh):
@@ -259,14 +290,21 @@ class Space(DomainSpace, ABC):
             warn_of_copies()
         self.any_width = self.distributed is not None and self.distributed.reproducible
         self.memory: Memory = find_memory(device, self.comm)
-        self.mesh, self.domain, self.dim = mesh, cells(mesh), int(mesh.dim)
+        self.mesh, self.dim = cast(Mesh, mesh), int(mesh.dim)
+        self.mixed = isinstance(mesh, MixedMesh)
         what, smallest = f"the order of an {type(self).__name__} space", self._lowest_order(family)
         self.order = whole_number(order, smallest, what, SpaceError)
         self.ncomp = whole_number(ncomp, 1, "the number of components", SpaceError)
         check_size(mesh.num_elements, self.order, self.dim, self.ncomp)
-        self.element = self._element(family)
-        self.halo: Halo | None = None
         self.numbering: RankNumbering | None = None
+        self.halo: Halo | None = None
+        self._trailing = () if self.ncomp == 1 else (self.ncomp,)
+        if isinstance(mesh, MixedMesh):
+            self._add_up(mesh, family)
+            return
+        self.parts: tuple[Space, ...] = (self,)
+        self.domain = cells(mesh)
+        self.element = self._element(family)
         if self.distributed is None:
             self.restriction = self._restriction()
             self.hangs = self.restriction.hanging is not None
@@ -285,7 +323,41 @@ class Space(DomainSpace, ABC):
         self.ndofs = self.restriction.owned
         self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
         self.shape = (self.size,)
-        self._trailing = () if self.ncomp == 1 else (self.ncomp,)
+
+    def _add_up(self, mesh: MixedMesh, family: Family) -> None:
+        """Make the space of a mesh of several shapes: parts whose vectors are those of the space.
+
+        Parts follow each other. Each has the dofs that no earlier part has.
+        """
+        if self.memory.device is not None:
+            raise SpaceError(
+                f"device= does not take meshes of {mesh.plural} yet: leave it out, or split "
+                "elements by femops.read_mesh(path, split=True)"
+            )
+        made = [type(self)(part, self.order, self.ncomp, family) for part in mesh.parts]
+        shared = shared_dofs(made) if self.continuous else [[]] * len(made)
+        first, starts, numbers = 0, list[int](), list[Ints]()
+        for part, same in zip(made, shared, strict=True):
+            number = np.full(part.ndofs, -1, dtype=np.int64)
+            for earlier, own, there in same:
+                number[own] = numbers[earlier][there]
+            new = number < 0
+            count = int(np.count_nonzero(new))
+            number[new] = first + np.arange(count)
+            numbers.append(number)
+            starts.append(first)
+            first += count
+        self.ndofs = self.global_ndofs = first
+        self.size = self.global_size = first * self.ncomp
+        self.shape, self.first_dof, self.hangs = (self.size,), 0, False
+        for part, number in zip(made, numbers, strict=True):
+            indices = number[part.restriction.indices]
+            part.restriction = ElementRestriction(indices, first, first=starts.pop(0))
+            part.domain, part._whole = cells(part.mesh, covers=False), self
+            part.ndofs = part.global_ndofs = first
+            part.size = part.global_size = self.size
+            part.shape = self.shape
+        self.parts = tuple(made)
 
     def _element(self, family: Family) -> Element:
         """Element of the space."""
@@ -305,13 +377,14 @@ class Space(DomainSpace, ABC):
 
         On triangles and tetrahedra it is "gll", the nodes on edges.
         """
-        return self.basis.family if self.mesh.cell.cube else "gll"
+        first = self.parts[0]
+        return first.basis.family if first.mesh.cell.cube else "gll"
 
     @property
     def families(self) -> str:
         """Names of the bases of all directions, or "tables"; on simplices as `family`."""
-        if not self.mesh.cell.cube:
-            return self.family
+        if len(self.parts) > 1 or not self.parts[0].mesh.cell.cube:
+            return ", ".join(dict.fromkeys(part.family for part in self.parts))
         bases = getattr(self.element, "bases", ())
         return ", ".join(dict.fromkeys(basis.family for basis in bases)) or "tables"
 
@@ -331,10 +404,29 @@ class Space(DomainSpace, ABC):
     @property
     def at_gll_nodes(self) -> bool:
         """True if coefficients are values at nodes of Gauss and Lobatto, or those of simplices."""
+        if self.mixed:
+            return all(part.at_gll_nodes for part in self.parts)
         return not self.mesh.cell.cube or self.basis.family == "gll"
 
     volume = property(lambda self: self)
-    signed = property(lambda self: self.restriction.flipped is not None)  # elements have minus dofs
+    _whole: Space | None = None
+
+    @property
+    def whole(self) -> Space:
+        """Space of a mesh of several shapes of which this is a part; else the space itself."""
+        return self if self._whole is None else self._whole
+
+    @property
+    def touched(self) -> int:
+        if self._whole is None:
+            return self.ndofs
+        return len(distinct(self.restriction.indices.reshape(-1)))
+
+    @property
+    def signed(self) -> bool:
+        """True if elements have minus some dofs."""
+        return any(part.restriction.flipped is not None for part in self.parts)
+
     have_slopes = True
 
     def with_slopes(self, slopes: bool) -> Space:  # noqa: ARG002  (elements have derivatives)
@@ -342,8 +434,9 @@ class Space(DomainSpace, ABC):
         return self
 
     def on(self, volume: Space) -> Space:
-        """Return the space ``volume`` itself. Both spaces are on all elements of the mesh."""
-        return volume
+        """Return the space ``volume``, or the part of it on the same elements."""
+        whole = self.whole
+        return volume if whole is self else volume.parts[whole.parts.index(self)]
 
     @abstractmethod
     def _lowest_order(self, family: Family) -> int:
@@ -508,6 +601,11 @@ class Space(DomainSpace, ABC):
         check_size(self.mesh.num_elements, self.order, self.dim, twin.ncomp)
         twin.size, twin.global_size = 2 * self.size, 2 * self.global_size
         twin.shape, twin._trailing = (twin.size,), (twin.ncomp,)
+        twin.parts = (twin,)
+        if self.mixed:
+            twin.parts = tuple(part.doubled for part in self.parts)
+            for part in twin.parts:
+                part._whole = twin
         return twin
 
     def _check_order(self) -> None:
@@ -527,7 +625,12 @@ class Space(DomainSpace, ABC):
         A shared node has the position that its first element gives. On a periodic mesh the other
         elements may place the node elsewhere. Nodes of a Bernstein basis are Gauss-Lobatto points.
         """
+        if self.mixed:
+            return np.concatenate([part.dof_coordinates()[part.own] for part in self.parts])
         result = np.empty((self.restriction.ndofs, self.dim))
+        if self._whole is not None:
+            result[:] = np.nan  # at the dofs of other parts
+            result[self.restriction.indices] = positions(self.mesh.coordinates, self.element.nodes)
         n, owner = self.element.size, self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
             x = positions(self.mesh.coordinates[start:stop], self.element.nodes)
@@ -544,6 +647,13 @@ class Space(DomainSpace, ABC):
         if self.hangs and self.halo is not None:
             return self.halo.completed(table, self.restriction.owner >= 0)
         return table[: self.ndofs]
+
+    @property
+    def own(self) -> slice:
+        """Dofs of a part that no earlier part has; else all."""
+        if self._whole is None:
+            return slice(0, self.ndofs)
+        return slice(int(self.restriction.first_touch[0]), int(self.restriction.first_touch[-1]))
 
     @names_checked
     def interpolate(
@@ -584,6 +694,9 @@ class Space(DomainSpace, ABC):
             return real + 1j * imaginary
         if isinstance(f, tuple) and len(f) == 2 and isinstance(f[0], Space):
             f = GridFunction(*f)
+        if self.mixed:
+            values = np.concatenate([part._own_values(f) for part in self.parts])
+            return self.memory.put(values.reshape(-1))
         apart, places = self._apart, self.restriction.owner[: self.ndofs]
         x = self.dof_coordinates()
         if apart:
@@ -598,6 +711,16 @@ class Space(DomainSpace, ABC):
             return self._coefficients(lambda some: e_vec[some])
         values = values.reshape(-1)
         return self.memory.put(values if self.element.is_nodal else self.from_nodal(values))
+
+    def _own_values(self, f: Any) -> Floats:
+        """Values (n[, ncomp]) of f at the dofs that a part has and no earlier part."""
+        x = self.dof_coordinates()[self.own]
+        if not isinstance(f, GridFunction):
+            return evaluate(f, np.ascontiguousarray(x.T), self._trailing)
+        source = f.space
+        if source.mesh is self.whole.mesh:
+            source = source.parts[self.whole.parts.index(self)]
+        return values_of_field(source, f.vector, self, self.restriction.owner[self.own], x)
 
     def _of_field(self, f: GridFunction, places: Ints, x: Floats) -> Floats:
         """Values (n, ...) of a field at nodes at some places in an e_vec, and positions x."""

@@ -29,6 +29,7 @@ from femops.spaces.hanging import behind_faces, on_faces
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.exclusive import Derived
 from femops_meshes.mesh import Mesh
+from femops_meshes.topology.entities import Cell
 
 _faces = Derived[Mesh, BoundaryFaces](weak=True)
 
@@ -50,7 +51,7 @@ class BoundarySpace(FaceSpace):
     domain: BoundaryFaces
 
     def __init__(self, volume: Space, faces: BoundaryFaces, *, slopes: bool) -> None:
-        super().__init__(volume, slopes=slopes)
+        super().__init__(volume, faces.cell, slopes=slopes)
         self.domain = faces
         whole = volume.restriction
         indices = whole.indices[faces.elements[:, np.newaxis], self.turned_nodes()]
@@ -63,8 +64,13 @@ class BoundarySpace(FaceSpace):
         self.restriction = ElementRestriction(indices, whole.ndofs, whole.owned, hanging=hanging)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made = partial(boundary_space, slopes=self._slopes)
+        made = partial(_made, slopes=self._slopes, face=self._face)
         return made, (self._volume, self.domain.attributes)
+
+    @property
+    def _face(self) -> Cell | None:
+        """Shape of the faces on a part of a mesh of several shapes; else None."""
+        return None if self._volume.whole is self._volume else self.domain.cell
 
     @cached_property
     def touched(self) -> int:
@@ -85,7 +91,7 @@ class BoundarySpace(FaceSpace):
             if self.have_slopes:
                 return behind_nodes(self.element, faces.codes)
             found = np.empty((faces.num_elements, self.element.size), dtype=np.int64)
-            for code in cell.face_codes:
+            for code in cell.codes_of(faces.cell):
                 found[faces.codes == code] = cell.closed_lattice(code, volume.order)
             return found
         result = np.empty((faces.num_elements, self.p1d**self.dim), dtype=np.int64)
@@ -99,20 +105,50 @@ class BoundarySpace(FaceSpace):
 
     def on(self, volume: Space) -> BoundarySpace:
         """Return the functions of another space of the mesh on the same faces."""
-        return boundary_space(volume, self.domain.attributes, slopes=self.have_slopes)
+        return _made(volume, self.domain.attributes, slopes=self.have_slopes, face=self._face)
 
     def with_slopes(self, slopes: bool) -> BoundarySpace:
         """Return the functions on the faces with or without derivatives; see `boundary_space`."""
-        return boundary_space(self.volume, self.domain.attributes, slopes=slopes)
+        return _made(self.volume, self.domain.attributes, slopes=slopes, face=self._face)
 
 
 _spaces = Derived[Space, BoundarySpace](weak=True)
 
 
-def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> BoundarySpace:
-    """Return the functions of a space on the faces of boundary attributes."""
+def boundary_spaces(space: Any, attributes: Attributes, *, slopes: bool) -> list[BoundarySpace]:
+    """Return the functions of a space on the faces of boundary attributes.
+
+    There is one list entry for each part of a mesh of several shapes, and for each shape of faces.
+    """
     if not isinstance(space, Space):
         raise SpaceError(f"boundary integrals need a Space, got {space!r}: take one of its spaces")
+    if not space.mixed:
+        return [_made(space, attributes, slopes=slopes)]
+    asked = asked_attributes(attributes, space.mesh.boundary_names)
+    numbers = None if asked is None else tuple(boundary_attributes(space.mesh, asked).tolist())
+    slopes = slopes or not space.parts[0].has_ends
+    made = [
+        _made(part, numbers, slopes=slopes, face=face)
+        for part in space.parts
+        for face in part.mesh.cell.faces
+    ]
+    found = [each for each in made if each.domain.num_elements]
+    if not found:
+        raise SpaceError("the mesh has no such boundary, so there is nothing to integrate over")
+    return found
+
+
+def _made(
+    space: Space, attributes: Attributes, *, slopes: bool, face: Cell | None = None
+) -> BoundarySpace:
+    """Return the space of `boundary_spaces` on a mesh of one shape, or a part and a shape."""
+    if face is not None:
+        numbers = None if attributes is None else tuple(attributes)  # type: ignore[arg-type]
+        faces = _faces.get(
+            space.mesh, lambda: BoundaryFaces(space.mesh, numbers, face), numbers, face
+        )
+        made = partial(BoundarySpace, space, faces, slopes=slopes)
+        return _spaces.get(space, made, numbers, slopes, face)
     mesh, slopes = space.distributed or space.mesh, slopes or not space.has_ends
     asked = asked_attributes(attributes, mesh.boundary_names)
     chosen = None if asked is None else tuple(boundary_attributes(mesh, asked).tolist())

@@ -117,7 +117,7 @@ class DomainSpace(ABC):
     @property
     def has_end(self) -> bool:
         """True if points are only at the low end of the last direction, as on faces."""
-        return self.have_slopes and not self.domain.covers and not self._by_tables
+        return self.have_slopes and not self.domain.on_elements and not self._by_tables
 
     @property
     def _by_tables(self) -> bool:

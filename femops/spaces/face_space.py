@@ -15,6 +15,7 @@ from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops_kernels.device import Device
 from femops_meshes.coordinates.hanging import HangingNodes
+from femops_meshes.topology.entities import Cell
 
 Ints = NDArray[np.int64]
 
@@ -27,7 +28,8 @@ class FaceSpace(DomainSpace, ABC):
     1-D it is a segment of one node and one point.
     """
 
-    def __init__(self, volume: Space, *, slopes: bool) -> None:
+    def __init__(self, volume: Space, face: Cell, *, slopes: bool) -> None:
+        """``face``: cell of the faces."""
         if volume.signed:
             raise SpaceError("elements with signs have no integrals over faces yet")
         self._volume, self._slopes, self.ncomp = volume, slopes, volume.ncomp
@@ -35,7 +37,7 @@ class FaceSpace(DomainSpace, ABC):
         self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
         self.numbering, self.halo = volume.numbering, volume.halo
         self.dim = volume.dim if slopes else max(volume.dim - 1, 1)
-        self.element = _behind(volume, slopes)
+        self.element = _behind(volume, face, slopes)
 
     @property
     def device(self) -> Device | None:
@@ -109,23 +111,23 @@ class FaceSpace(DomainSpace, ABC):
     def _of_simplices(self, q1d: int | Rule | None) -> Rule:
         cell = self.volume.mesh.cell
         if isinstance(q1d, Rule) and q1d.count(cell.dim - 1):
-            q1d.check_cell(cell.face)
+            q1d.check_cell(self.domain.cell)
             return q1d
         count = self.order + 2 if q1d is None else q1d
-        return rule_of(cell.face, count)
+        return rule_of(self.domain.cell, count)
 
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Return a new vector (size,) of zeros; see `Space.zeros`."""
         return self.volume.zeros(dtype)
 
 
-def _behind(volume: Space, slopes: bool) -> Element:
+def _behind(volume: Space, face: Cell, slopes: bool) -> Element:
     """Element of the functions on faces; the dofs on a face are shared by the element's others."""
     cell = volume.mesh.cell
     if not cell.cube and not slopes:
-        if not cell.face.cube:
-            return LagrangeElement(cell.face, volume.order, closed=True)
-        return TensorElement((Basis1D("gll", volume.order),) * (cell.dim - 1), (True,))
+        if not face.cube:
+            return LagrangeElement(face, volume.order, closed=True)
+        return TensorElement((Basis1D("gll", volume.order),) * face.dim, (True,) * face.dim)
     if slopes:
         return volume.element
     if volume.dim == 1:

@@ -14,12 +14,18 @@ from numpy.typing import NDArray
 
 from femops.basis import Family
 from femops.errors import SpaceError
-from femops.geometry.boundary import asked_attributes, chosen, listed_faces, outer_faces
-from femops.numbering import boundary_nodes, h1_numbering
+from femops.geometry.boundary import (
+    asked_attributes,
+    boundary_attributes,
+    chosen,
+    listed_faces,
+    outer_faces,
+)
+from femops.numbering import boundary_nodes, distinct, h1_numbering
 from femops.parallel.comm import check
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
-from femops.spaces.base import AnyMesh, BoundaryPart, Space
+from femops.spaces.base import BoundaryPart, Space, SpaceMesh
 from femops.spaces.functions import Predicate, selected
 from femops.spaces.hanging import hanging_nodes
 from femops.spaces.memory import DeviceLike
@@ -39,7 +45,7 @@ class H1(Space):
 
     Parameters
     ----------
-    mesh : Mesh or DistributedMesh
+    mesh : Mesh, MixedMesh or DistributedMesh
     order : int
         p >= 1.
     ncomp : int
@@ -71,7 +77,7 @@ class H1(Space):
 
     def __init__(
         self,
-        mesh: AnyMesh,
+        mesh: SpaceMesh,
         order: int,
         ncomp: int = 1,
         family: Literal["gll", "bernstein"] = "gll",
@@ -141,9 +147,15 @@ class H1(Space):
             attributes, where = None, attributes
         mesh = self.distributed or self.mesh
         asked = asked_attributes(attributes, mesh.boundary_names)
-        faces = outer_faces(mesh) if asked is None else listed_faces(mesh, asked)
+        numbers = None if asked is None else boundary_attributes(mesh, asked)
         picked = chosen(components, list(range(self.ncomp)), "component", "space")
-        nodes = boundary_nodes(faces, self.mesh.cell, self.order, self.restriction.indices)
+        found = []
+        for part in self.parts:
+            own = self.distributed or part.mesh
+            faces = outer_faces(own) if numbers is None else listed_faces(own, numbers)
+            at = faces, part.mesh.cell, self.order, part.restriction.indices
+            found.append(boundary_nodes(*at))
+        nodes = found[0] if len(found) == 1 else distinct(np.concatenate(found))
         if self.halo is not None:  # a rank may touch the boundary at an edge only
             nodes = self.halo.marked(nodes)
         if where is not None:
@@ -173,7 +185,7 @@ class L2(Space):
 
     Parameters
     ----------
-    mesh : Mesh or DistributedMesh
+    mesh : Mesh, MixedMesh or DistributedMesh
     order : int
         p >= 0 with family "gauss", else p >= 1.
     ncomp : int
@@ -195,7 +207,7 @@ class L2(Space):
 
     def __init__(
         self,
-        mesh: AnyMesh,
+        mesh: SpaceMesh,
         order: int,
         ncomp: int = 1,
         family: Family = "gauss",

@@ -110,6 +110,11 @@ class Product:
         return any(space.any_width for space in self.spaces.values())
 
     @property
+    def mixed(self) -> bool:
+        """True if the mesh has elements of several shapes, or prisms; see `Space.mixed`."""
+        return any(space.mixed for space in self.spaces.values())
+
+    @property
     def signed(self) -> bool:
         return any(space.signed for space in self.spaces.values())
 

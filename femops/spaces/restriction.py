@@ -133,6 +133,9 @@ class ElementRestriction:
         is.
     hanging : HangingNodes, optional
         Nodes of elements whose values are interpolated from the dofs in their places.
+    first : int, optional
+        First of the dofs that these elements touch first, where elements of another restriction
+        touch other dofs. They may touch some of the dofs before it.
 
     Raises
     ------
@@ -147,6 +150,7 @@ class ElementRestriction:
         owned: int | None = None,
         flipped: NDArray[np.bool_] | None = None,
         hanging: HangingNodes | None = None,
+        first: int | None = None,
     ) -> None:
         self.hanging = hanging
         table = array_of(indices, "indices", SpaceError)
@@ -166,13 +170,13 @@ class ElementRestriction:
             table = table.copy()  # the caller may write into its array later
         self.indices: Ints = table
         self.indices.setflags(write=False)
-        self.ndofs = int(ndofs)
+        self.ndofs, self.first = int(ndofs), first
         self.owned = self.ndofs if owned is None else int(owned)
         self.flipped = None if flipped is None else array_of(flipped, "flipped", SpaceError)
         if self.flipped is not None:
-            dofs, first = np.unique(table, return_index=True)
+            dofs, at = np.unique(table, return_index=True)
             fits = self.flipped.shape == table.shape
-            if not fits or self.flipped.reshape(-1)[first[dofs < self.owned]].any():
+            if not fits or self.flipped.reshape(-1)[at[dofs < self.owned]].any():
                 raise SpaceError(
                     f"flipped of shape {self.flipped.shape} does not fit indices {table.shape}: "
                     "give each a flag, False where an element is the first with a dof"
@@ -347,12 +351,13 @@ class ElementRestriction:
     def owner(self) -> Ints:
         """First position (ndofs,) of each dof in an e_vec: element * n + local node.
 
-        It is -1 for a dof that hanging nodes read and no node of this rank has.
+        It is -1 for a dof that no node of the elements has.
         """
-        if self.free is None:
+        if self.free is None and self.first is None:
             return _frozen(first_positions(self._own_nodes, self.ndofs))
         found = np.full(self.ndofs, -1, dtype=np.int64)
-        places = np.flatnonzero(self.free)
+        every = np.ones(self.indices.shape, dtype=np.bool_)
+        places = np.flatnonzero(every if self.free is None else self.free)
         found[self._own_nodes[::-1]] = places[::-1]
         return _frozen(found)
 
@@ -384,7 +389,8 @@ class ElementRestriction:
             return np.asarray(part.max(axis=1))
 
         each = [*in_order(highest, element_blocks(*self.indices.shape))]
-        return _frozen(np.maximum.accumulate(np.concatenate([np.array([-1]), *each])) + 1)
+        before = np.array([(self.first or 0) - 1])
+        return _frozen(np.maximum.accumulate(np.concatenate([before, *each])) + 1)
 
     def __repr__(self) -> str:
         ne, n = self.indices.shape

@@ -40,7 +40,7 @@ class SideSpace(FaceSpace):
     domain: InteriorFaces
 
     def __init__(self, volume: Space, faces: InteriorFaces, side: int, *, slopes: bool) -> None:
-        super().__init__(volume, slopes=slopes)
+        super().__init__(volume, faces.cell, slopes=slopes)
         self.domain, self.side = faces, side
         layers = volume.order + 1 if slopes else 1
         touched = _touched.get(volume, lambda: _dofs(volume, faces, side, layers), side, slopes)

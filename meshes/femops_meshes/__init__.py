@@ -1,4 +1,4 @@
-"""Meshes of segments, quadrilaterals and hexahedra.
+"""Meshes of segments, quadrilaterals, hexahedra, triangles, tetrahedra and prisms.
 
 Topology, coordinates of any degree, readers and writers, generators, refinement, ordering,
 partition. No physics, no kernels: only NumPy is needed.
@@ -18,6 +18,7 @@ from femops_meshes.formats.mfem_reader import read_mesh
 from femops_meshes.generators.boxes import box, box_part, scrambled
 from femops_meshes.generators.curved_domains import ball, cylinder, disc, l_shape, shell
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.partitioning.partition import Partition, partition
 from femops_meshes.partitioning.parts import Part, part_of
 from femops_meshes.samples import sample, samples
@@ -33,6 +34,7 @@ __all__ = [
     "MeshFormatError",
     "MeshGeometryError",
     "MeshTopologyError",
+    "MixedMesh",
     "Part",
     "Partition",
     "Topology",

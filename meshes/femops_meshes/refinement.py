@@ -110,6 +110,31 @@ def halved_simplices(mesh: Any) -> dict[str, Any]:
     }
 
 
+def halved_prisms(mesh: Any) -> dict[str, Any]:
+    """Arrays of a mesh of prisms whose edges are all halved."""
+    topology, cell = mesh.topology, mesh.cell
+    lattice, sides = topology.lattice(2), topology.boundary_faces
+    elements, nodes = simplices.halved_prisms(mesh.coordinates, lattice)
+    boundary = np.full((len(sides), 4, 4), -1, dtype=np.int64)
+    for code in cell.face_codes:
+        mine, order = np.flatnonzero(sides[:, 1] == code), cell.outward(code)
+        parts = _QUARTERS[len(order)][:, order]
+        corners = lattice[sides[mine, 0]][:, cell.closed_lattice(code, 2)[parts]]
+        boundary[mine, :, : len(order)] = corners
+    return {
+        "elements": elements,
+        "coordinates": nodes,
+        "element_attributes": np.repeat(mesh.element_attributes, 8),
+        "boundary": boundary.reshape(-1, 4),
+        "boundary_attributes": np.repeat(mesh.boundary_attributes, 4),
+        "file_elements": (mesh.file_elements[:, None] * 8 + np.arange(8)).ravel(),
+    }
+
+
+# nodes of degree 2 of triangles and quadrilaterals that are the corners of their quarters
+_QUARTERS = {3: np.array([[0, 5, 4], [5, 1, 3], [4, 3, 2], [3, 4, 5]]), 4: _lattice_children(2, 2)}
+
+
 def into_simplices(mesh: Any) -> dict[str, Any]:
     """Arrays of a mesh whose squares or cubes are split into simplices, without new vertices."""
     inner = simplices.nodes(SIMPLICES[mesh.dim], mesh.order)

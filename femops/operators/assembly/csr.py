@@ -38,7 +38,7 @@ def flat(summands: Sum) -> Sum:
 def domains(terms: Sum) -> list[Sum]:
     """Group terms by domain and spaces, integrals over elements before integrals over faces."""
     groups: dict[tuple[int, ...], list[tuple[float, Term]]] = {}
-    for factor, term in sorted(terms, key=lambda item: not item[1].domain.covers):
+    for factor, term in sorted(terms, key=lambda item: not item[1].domain.on_elements):
         key = id(term.domain), id(term.trial), id(term.test)
         groups.setdefault(key, []).append((factor, term))
     return [*map(Sum, groups.values())]

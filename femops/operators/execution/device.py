@@ -112,7 +112,7 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
         table = DofTable.of(indices, runs)
         shared = None
         if space.volume.reproducible:
-            ordered = replace(runs, single=not space.domain.covers)
+            ordered = replace(runs, single=not space.domain.on_elements)
             shared = DeviceShared.of(device, Shared.of(indices, ordered, hanging))
         touched = _touched(space)
         starts, turned = device.upload(table.starts), device.upload(table.turned)
@@ -155,7 +155,7 @@ def _unmet(space: DomainSpace, indices: Ints, touched: NDArray[np.int32]) -> Int
 
 def _touched(space: DomainSpace) -> NDArray[np.int32]:
     """Ranges (ne + 1,) of dofs that each element touches first, see `first_touch`."""
-    if not space.domain.covers:
+    if not space.domain.on_elements:
         return np.zeros(space.domain.num_elements + 1, dtype=np.int32)
     return space.restriction.first_touch.astype(np.int32)
 

@@ -62,7 +62,7 @@ def side_of(space: DomainSpace, rule: Rule | None = None, *, tabulated: bool = F
         end=end,
         layers=layers,
         broken=space.volume.element.broken or space.element.size == 1,
-        on_faces=not space.domain.covers,
+        on_faces=not space.domain.on_elements,
         ghosts=space.halo is not None,  # that of a side of faces has neighbours
         halves=None if space.restriction.hanging is None else space.restriction.hanging.halves,
     )
@@ -238,7 +238,7 @@ def _in_modes(term: KernelTerm) -> tuple[PointSpec, Data] | None:
     of values at the points of a rule that is exact for these products, and are fewer.
     """
     numbers, code = term.qfunction.numbers, term.qfunction.code
-    if numbers.point or numbers.mapped or not numbers.weight or not term.domain.covers:
+    if numbers.point or numbers.mapped or not numbers.weight or not term.domain.on_elements:
         return None
     cell, rule = term.domain.cell, term.quadrature
     spaces = [*term.fields.spaces.values(), *term.tests.spaces.values()]

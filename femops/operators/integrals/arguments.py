@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D, Rule
 from femops.element import TensorElement
+from femops.errors import OperatorError
 from femops.pointwise.sides import base_name, sided
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.product import Product
 from femops.spaces.side_space import side_space
+from femops_meshes.mesh import SIMPLEX_CURE
+from femops_meshes.topology.entities import CUBES
 
 FIELD = "u"
 """Name of the field, and of the test function, of a form with a single field."""
@@ -36,11 +39,28 @@ class Arguments:
         """Make the argument of a single space, or all arguments of a product."""
         if isinstance(space, Product):
             return Arguments(space.spaces, space)
-        return Arguments({FIELD: space}, space.volume)
+        return Arguments({FIELD: space}, space.volume.whole)
+
+    @staticmethod
+    def over(space: DomainSpace | Product) -> list[Arguments]:
+        """Make the arguments on each part of a mesh of several shapes; else those of `of`."""
+        if isinstance(space, Product):
+            named = {name: one.parts for name, one in space.spaces.items()}
+            return [
+                Arguments(dict(zip(named, each, strict=True)), space)
+                for each in zip(*named.values(), strict=True)
+            ]
+        parts = space.parts if isinstance(space, Space) else (space,)
+        return [Arguments.of(part) for part in parts]
 
     @staticmethod
     def on_sides(whole: Space | Product) -> Arguments:
         """Make both sides of all fields of a space or product on the faces between elements."""
+        if whole.mixed:
+            raise OperatorError(
+                "integrals over faces between elements do not take meshes of several shapes or of "
+                f"prisms yet: {SIMPLEX_CURE.format(CUBES[whole.dim].plural)}"
+            )
         spaces = Arguments.of(whole).spaces
         sides = {
             side: side_space(space, k)

@@ -257,6 +257,10 @@ def _conforming_plan(
     if space.domain.covers:
         touched = whole.first_touch[1:]
         return placed_plan(make_plan(*given, num_touched=touched, flipped=whole.flipped))
+    if space.domain.on_elements:  # of a part of a mesh of several shapes
+        owned = whole.first_touch[chunks.start]
+        sizes = own, width, chunks.start, owned
+        return placed_plan(make_owned_plan(indices, *sizes, runs, even=True))
     mesh = space.volume.distributed
     apart = mesh is not None and mesh.reproducible
     if chunks.owned is not None and space.volume.element.broken and not apart:

@@ -21,6 +21,7 @@ from femops.spaces.functions import called, columns, evaluate_any, place_of
 from femops.spaces.restriction import FLOAT_TYPES, refuse_unreadable
 from femops_common.arguments import dtype_of, plain_numbers, shown
 from femops_common.hints import did_you_mean
+from femops_meshes.mesh import Mesh
 
 
 def float_type(dtype: DTypeLike) -> np.dtype[Any]:
@@ -136,6 +137,14 @@ class FormCoefficient:
     def of(self, value: Any) -> FormCoefficient:
         """Copy of the coefficient with a new value from the user."""
         return replace(self, value=value, kept=False, of_function=False, history=None)
+
+    def on_part(self, mesh: Mesh) -> FormCoefficient:
+        """Copy for a part of a mesh of several shapes: a field's part takes the field's place."""
+        if isinstance(self.value, GridFunction):
+            for part in self.value.space.parts:
+                if part.mesh is mesh and part is not self.value.space:
+                    return replace(self, value=GridFunction(part, self.value.vector))
+        return self
 
     def read(self, *, on_sides: bool = False) -> FormCoefficient:
         """Copy of the coefficient with a `Field`, which copies the vector, for a GridFunction.
@@ -367,7 +376,7 @@ def _at_points(
         return np.broadcast_to(values.reshape(-1, nq, *given), (n, nq, *given))
     if any(given == (ne, nq, *shape) for shape in shapes):
         return _stored(np.asarray(coefficient)[block.start : block.stop], name)
-    if given == (ne,) and block.geometry.domain.covers:
+    if given == (ne,) and block.geometry.domain.on_elements:
         raise OperatorError(
             f"{name} has one number for each element: "
             "give femops.GridFunction(femops.L2(mesh, order=0), numbers)"

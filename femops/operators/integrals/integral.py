@@ -73,6 +73,7 @@ class Integral:
 
     def _copied(self, given: FormCoefficient) -> FormCoefficient:
         """The form's copy of a coefficient. Collective: all ranks raise if one does."""
+        given = given.on_part(self.domain.mesh)
         given = given.read(on_sides=self.domain.two_sided)  # exchanges values between ranks
         with check(self.fields.whole.comm):
             return given.keep(self.geometry)
@@ -455,7 +456,7 @@ class Integral:
 
     def _element(self, k: int) -> str:
         """Words for an element, by its number in the whole mesh; none for a face."""
-        if not self.domain.covers:
+        if not self.domain.on_elements:
             return ""
         whole = self.fields.whole.distributed
         return f" in element {k if whole is None else whole.part.elements[k]}"
@@ -482,7 +483,7 @@ class Integral:
         dim, g1d = self.geometry.dim, self.domain.order + 1
         operations = sum(node.op not in ("const", "input") for node in ancestors(stored))
         if isinstance(rule, Quadrature1D):
-            rows = [rule.q1d] * dim if self.domain.covers else [*[rule.q1d] * (dim - 1), 1]
+            rows = [rule.q1d] * dim if self.domain.on_elements else [*[rule.q1d] * (dim - 1), 1]
             lines = sum(g1d ** (dim - 1 - k) * math.prod(rows[: k + 1]) for k in range(dim))
             points, jacobian = math.prod(rows), dim * dim * lines * (2 * g1d - 1)
         else:

@@ -144,7 +144,7 @@ class NonlinearIntegral:
         """Outputs of the trace that are the next values of histories, and their components."""
         form = self.form
         for name, one in self.histories.items():
-            if not form.domain.covers or not one.matches(form.quadrature):
+            if not form.domain.on_elements or not one.matches(form.quadrature):
                 raise OperatorError(
                     f"the history {name} is at other points than {self.name}: make it by "
                     "femops.numba.history(V, quadrature=...) with V and the rule of the residual, "

@@ -220,7 +220,7 @@ def _agreed_level(summands: Sum, panels: Panels, choose: Callable[[Sum, Panels],
     All ranks measure at the same time, because they share caches and memory in applications too.
     """
     first = domains(summands)[0].first
-    if not first.domain.covers:
+    if not first.domain.on_elements:
         raise OperatorError(
             "level 'auto' of boundary integrals alone is measured by one rank: name another level"
         )
@@ -250,7 +250,7 @@ def measure_levels(
     """
     nvec = panels.nvec * panels.count
     whole, count = summands.first, _sample_size(summands.first, nvec)
-    sample = summands if not whole.domain.covers else first_terms(summands, count)
+    sample = summands if not whole.domain.on_elements else first_terms(summands, count)
     work = {level: _work(level, sample, nvec) for level in levels}
     share, threads = count / whole.domain.num_elements, get_threads()
     cached = {level: moved / share < _cached_bytes() for level, (moved, _) in work.items()}
@@ -291,7 +291,7 @@ def _cached_bytes() -> float:
 def _sample_size(term: Term, nvec: int) -> int:
     """Number of elements of a sample for ``nvec`` vectors."""
     ne = term.domain.num_elements
-    if not term.domain.covers:
+    if not term.domain.on_elements:
         return ne
     spaces = [*term.fields.spaces.values(), *term.tests.spaces.values()]
     nodes = max(space.ndofs for space in spaces)

@@ -81,7 +81,7 @@ def separable(level: str, summands: Sum) -> bool:
     space, plain = summands.first.spaces[0], True
     for _, term in summands:
         numbers = term.qfunction.numbers
-        plain &= term.domain.covers and not (numbers.point or numbers.mapped)
+        plain &= term.domain.on_elements and not (numbers.point or numbers.mapped)
     if plain and backend_of(space).separates:
         blocks = (Points(terms, FREE, level) for terms in blocks_of(summands).values())
         plain = all(isinstance(spec, SeparableSpec) for block in blocks for spec, _ in block.work)

@@ -297,7 +297,7 @@ def _stiff_faces(A: Operator) -> bool:
     )
     if not comm.max(int(varies)) or comm.max(len(A.constrained_dofs)):
         return False
-    inside = Operator([part for part in A.summands if part[1].domain.covers], FREE, A.level)
+    inside = Operator([part for part in A.summands if part[1].domain.on_elements], FREE, A.level)
     stiff: Any = A.diagonal() > _STIFF * inside.diagonal()
     return bool(comm.max(int(stiff.any())))
 

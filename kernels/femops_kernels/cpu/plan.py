@@ -468,18 +468,21 @@ def make_owned_plan(
     owned_start: Int,
     runs: DofRuns,
     ghosts: int = 0,
+    *,
+    even: bool = False,
 ) -> Plan:
     """Plan of a restriction whose chunks own given ranges of dofs.
 
     Chunks add to their own dofs where they are, and write other contributions to the buffer.
     Another term must have set y before. Several restrictions with the same ranges may add to one
-    vector in one sweep.
+    vector in one sweep. If dofs belong to no chunk, contributions must be shared out evenly.
 
     Shapes: `indices` (ne, nodes), `owned_start` (nchunks + 1,).
     """
     _check(indices, element_start, width, ndofs + ghosts)
     num_touched = np.zeros(len(indices))
-    return _plan(indices, element_start, owned_start, num_touched, (ndofs, ghosts), width, runs)
+    sizes = ndofs, ghosts
+    return _plan(indices, element_start, owned_start, num_touched, sizes, width, runs, even=even)
 
 
 def _check(indices: Int, element_start: Int, width: int, numbers: int) -> None:

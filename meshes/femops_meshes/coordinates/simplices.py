@@ -87,9 +87,19 @@ def _factors(degree: int) -> tuple[Ints, Ints]:
     """Node of a triangle, and of a segment, for each node (size,) of a prism."""
     if not degree:
         return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    place = {tuple(row): k for k, row in enumerate(lattice(TRIANGLE, degree).tolist())}
+    place = {tuple(row): k for k, row in enumerate(_of_triangle(degree).tolist())}
     rows = lattice(PRISM, degree).tolist()
     return np.array([place[tuple(row[:3])] for row in rows]), np.array([row[3] for row in rows])
+
+
+def _of_triangle(degree: int) -> Ints:
+    """Barycentric indices (size, 3) of a triangle's nodes; inside, those of corner 1 are fastest."""
+    if not degree:
+        return np.zeros((1, 3), dtype=np.int64)
+    rows = lattice(TRIANGLE, degree)
+    inside = (rows > 0).all(axis=1)
+    order = np.lexsort((rows[:, 1] * inside, rows[:, 2] * inside, inside))
+    return np.asarray(rows[order])
 
 
 @lru_cache(maxsize=64)
@@ -97,7 +107,7 @@ def lattice(cell: Cell, degree: int) -> Ints:
     """Barycentric indices (size, dim + 1) of equispaced nodes, of sum `degree`, by entities.
 
     Those inside an entity are lexicographic in its corners, the last one fastest. For a prism they
-    are those of its triangle, then the index along its segment, which is slower.
+    are those of its triangle's nodes, then the index along its segment, which is slower.
     """
     rows = []
     for _, corners in cell.entities:
@@ -107,6 +117,7 @@ def lattice(cell: Cell, degree: int) -> Ints:
         levels = {corner // 3 for corner in corners}
         steps = range(1, degree) if len(levels) > 1 else [degree * level for level in levels]
         flat = _shares(tuple(dict.fromkeys(corner % 3 for corner in corners)), 3, degree)
+        flat.sort(key=lambda row: row[2] if min(row) else 0)  # inside, corner 1 fastest
         rows += [[*row, step] for step in steps for row in flat]
     found = np.array(rows, dtype=np.int64)
     found.setflags(write=False)
@@ -318,7 +329,7 @@ def turned(cell: Cell, degree: int, code: int) -> Ints:
 def _seen_prism(degree: int, face: tuple[int, ...]) -> Ints:
     """Nodes (size,) of a prism in the order in which they are seen by one with a face below it."""
     flat, along = _factors(degree)
-    rows = lattice(TRIANGLE, degree) if degree else np.zeros((1, 3), dtype=np.int64)
+    rows = _of_triangle(degree)
     if len(face) == 3:
         along = along if max(face) < 3 else degree - along
     else:

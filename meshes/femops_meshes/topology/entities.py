@@ -319,9 +319,9 @@ def _some(corners: tuple[int, ...], at: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _inner(p: int) -> list[tuple[int, ...]]:
-    """Barycentric indices of the nodes inside a triangle, the last one fastest."""
+    """Barycentric indices of the nodes inside a triangle, those of corner 1 fastest."""
     pairs = product(range(1, p), repeat=2)
-    return [(p - b - c, b, c) for b, c in pairs if b + c < p]
+    return [(p - b - c, b, c) for c, b in pairs if b + c < p]
 
 
 @lru_cache

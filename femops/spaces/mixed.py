@@ -1,0 +1,59 @@
+"""Dofs that the parts of a mesh of several shapes share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops_meshes.mixed import shared_entities
+
+Ints = NDArray[np.int64]
+
+
+def shared_dofs(spaces: Sequence[Any]) -> list[list[tuple[int, Ints, Ints]]]:
+    """Dofs of continuous functions on each part that earlier parts have.
+
+    For each part a list of an earlier part, dofs (n,) of the part, and the same ones (n,) there.
+    Each space has the dofs of its part alone. Parts see an entity in its own order, which depends
+    on its vertex numbers.
+    """
+    meshes = [space.mesh for space in spaces]
+    found: list[list[tuple[int, Ints, Ints]]] = [[] for _ in spaces]
+    for kind in range(meshes[0].dim):
+        for k, rows in enumerate(shared_entities(meshes, kind)):
+            widths = {len(c) for d, c in meshes[k].cell.entities if d == kind}
+            for j in np.unique(rows[:, 1]).tolist():
+                mine, theirs = rows[rows[:, 1] == j][:, [0, 2]].T
+                for width in widths:
+                    own, some = _in_own_order(spaces[k], kind, width, mine)
+                    if not len(some):
+                        continue
+                    there, _ = _in_own_order(spaces[j], kind, width, theirs[some])
+                    found[k].append((j, own.ravel(), there.ravel()))
+    return found
+
+
+def _in_own_order(space: Any, kind: int, width: int, entities: Ints) -> tuple[Ints, Ints]:
+    """Dofs (m, inside) of those entities (n,) that have ``width`` corners, and their places (m,).
+
+    The dofs of an entity are in its own order.
+    """
+    topology, cell, p = space.mesh.topology, space.mesh.cell, space.order
+    codes = [c for c in cell.codes(kind) if len(cell.entities[c][1]) == width]
+    place = np.full(topology.num_entities[kind], -1)
+    place[entities] = np.arange(len(entities))
+    dofs = np.full((len(entities), cell.inside(codes[0], p)), -1, dtype=np.int64)
+    known = np.zeros(len(entities), dtype=np.bool_)
+    for code in codes:
+        at = place[topology.entity[:, code]]
+        some = np.flatnonzero(at >= 0)
+        turns = cell.turns(code, p)
+        orientation = topology.orientation[some, code] if len(turns) > 1 else np.zeros_like(some)
+        rows, columns = at[some, np.newaxis], turns[orientation]
+        dofs[rows, columns] = space.restriction.indices[some][:, cell.lattice(code, p)]
+        known[at[some]] = True
+    places = np.flatnonzero(known)
+    return dofs[places], places

@@ -1,0 +1,707 @@
+"""Meshes of elements of several shapes: a sum of meshes of one shape, which share vertices."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from femops_common import html
+from femops_common.arguments import Degree, checked
+from femops_meshes import checks, refinement
+from femops_meshes.coordinates import simplices
+from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
+from femops_meshes.mesh import Mesh, PointMap
+from femops_meshes.names import Names, checked_names, listing, names_of
+from femops_meshes.topology.entities import (
+    HEXAHEDRON,
+    PRISM,
+    QUADRILATERAL,
+    TETRAHEDRON,
+    TRIANGLE,
+    VTK_CORNERS,
+    outward_corners,
+    quad_orientation,
+    swaps,
+)
+from femops_meshes.topology.topology import (
+    Topology,
+    check_dangling,
+    exterior_boundary,
+    group_rows,
+    listed,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Attributes = NDArray[np.int32]
+
+SHAPES = {cell.plural: cell for cell in (QUADRILATERAL, TRIANGLE, HEXAHEDRON, PRISM, TETRAHEDRON)}
+"""Cells of the parts, by name, in the order of the parts."""
+
+FACES = {"segments": 2, "triangles": 3, "quadrilaterals": 4}
+"""Corners of the boundary's faces by their shape."""
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class MixedMesh:
+    """An immutable mesh that conforms, of elements of several shapes, or of prisms.
+
+    Spaces and forms take it as they take a `Mesh`. Vectors of a space belong to the whole mesh.
+
+    Attributes
+    ----------
+    parts
+        A `Mesh` for each shape: of quadrilaterals and triangles, or of hexahedra, prisms and
+        tetrahedra. Their vertex numbers are those of the whole mesh; a part does not use all of
+        them. A face between two parts is no boundary of either.
+
+    See Also
+    --------
+    MixedMesh.from_arrays : Make a mesh, with checks.
+    """
+
+    parts: tuple[Mesh, ...]
+    _given_as = "a mesh of several shapes, as femops.read_mesh(path) makes"
+
+    if not TYPE_CHECKING:  # for type checkers there are no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that says where an attribute of meshes of one shape is."""
+            if name[0] != "_" and hasattr(Mesh, name):
+                raise AttributeError(
+                    f"a mesh of {self.plural} has no {name!r}: mesh.parts are meshes of one shape, "
+                    f"which have it, and femops.read_mesh(path, split=True) makes hexahedra of all"
+                )
+            return object.__getattribute__(self, name)  # the error, also of a property
+
+    @classmethod
+    @checked(MeshArgumentError)
+    def from_arrays(
+        cls,
+        vertices: ArrayLike | None,
+        elements: Mapping[str, ArrayLike],
+        element_attributes: Mapping[str, ArrayLike] | None = None,
+        boundary: Mapping[str, ArrayLike] | None = None,
+        boundary_attributes: Mapping[str, ArrayLike] | None = None,
+        coordinates: Mapping[str, ArrayLike] | None = None,
+        corner_order: Literal["lexicographic", "vtk"] = "lexicographic",
+        element_names: Names | None = None,
+        boundary_names: Names | None = None,
+    ) -> "MixedMesh":
+        """Make a mesh from arrays for each shape, which are copied and checked.
+
+        Parameters
+        ----------
+        vertices
+            Shape (nv, dim): positions of the vertices; may be None if `coordinates` are given.
+        elements
+            Vertex numbers, counted from 0, by shape: "quadrilaterals" (n, 4) and "triangles" (n,
+            3), or "hexahedra" (n, 8), "prisms" (n, 6) and "tetrahedra" (n, 4). Corners of a prism
+            are those of its triangle at the low end, then those above them.
+        element_attributes, boundary_attributes
+            Positive whole numbers, for each shape; by default 1.
+        boundary
+            Vertex numbers of faces by shape: "segments" (n, 2), or "quadrilaterals" (n, 4) and
+            "triangles" (n, 3); None for all outer faces. A face between two parts belongs to the
+            first of them.
+        coordinates
+            Nodes (n, nodes, dim) of the elements of each shape; None for straight elements.
+        corner_order
+            "lexicographic" (x fastest) or "vtk" for hexahedra and quadrilaterals; see
+            `Mesh.from_arrays`.
+        element_names, boundary_names
+            Attributes by name, {name: (number, ...)}.
+
+        Raises
+        ------
+        MeshTopologyError
+            If shapes don't fit, vertex numbers dangle, or elements don't fit together, as a
+            quadrilateral face at two triangles.
+        MeshGeometryError
+            If coordinates are not finite, or elements are inverted or overlap.
+        MeshArgumentError
+            If shapes have unknown names, or vertices and coordinates are both missing.
+        """
+        if corner_order not in ("lexicographic", "vtk"):
+            raise MeshArgumentError(
+                f'corner_order is "lexicographic" or "vtk", got {corner_order!r}'
+            )
+        _check_shapes(elements)
+        corners: dict[str, Ints] = {}
+        nodes: dict[str, Floats] = {}
+        for name in sorted(elements, key=[*SHAPES].index):
+            cell = SHAPES[name]
+            rows = checks.corner_array(elements[name], name, (cell.num_corners,))
+            if corner_order == "vtk" and cell.cube:
+                rows = rows[:, VTK_CORNERS[cell.dim]]
+            given = None if coordinates is None else coordinates.get(name)
+            nodes[name] = checks.node_coordinates(vertices, given, rows, cell.dim)
+            corners[name] = rows
+        used = np.unique(np.concatenate([rows.ravel() for rows in corners.values()]))
+        check_dangling(used[:1, np.newaxis], int(used[-1]) + 1)
+        corners = {name: np.searchsorted(used, rows) for name, rows in corners.items()}
+        faces = None
+        if boundary is not None:
+            faces = _faces(boundary, used, corner_order == "vtk")
+        return cls.assemble(
+            corners,
+            nodes,
+            len(used),
+            dict(element_attributes or {}),
+            faces,
+            dict(boundary_attributes or {}),
+            element_names or {},
+            boundary_names or {},
+        )
+
+    @classmethod
+    def assemble(
+        cls,
+        corners: Mapping[str, Ints],
+        nodes: Mapping[str, Floats],
+        num_vertices: int,
+        attributes: Mapping[str, ArrayLike],
+        boundary: Mapping[str, Ints] | None,
+        boundary_attributes: Mapping[str, ArrayLike],
+        element_names: Names,
+        boundary_names: Names,
+        file_elements: Mapping[str, Ints] | None = None,
+    ) -> "MixedMesh":
+        """Make a mesh from valid arrays; see `from_arrays`. Check that elements fit together."""
+        parts, first = [], 0
+        for name, rows in corners.items():
+            x, places = nodes[name], np.arange(first, first + len(rows))
+            if SHAPES[name].simplex:
+                rows, x = simplices.ascending(rows, x)  # noqa: PLW2901
+            checks.geometry(x)
+            tags = checks.attribute_array(attributes.get(name), len(rows), f"attributes of {name}")
+            none = np.zeros((0, SHAPES[name].most_face_corners), dtype=np.int64)
+            mesh = Mesh.assemble(
+                rows, x, num_vertices, tags, none, file_elements=_or(file_elements, name, places)
+            )
+            parts.append(mesh)
+            first += len(rows)
+        return cls(_joined(parts, boundary, boundary_attributes, element_names, boundary_names))
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the elements and of space, 2 or 3."""
+        return self.parts[0].dim
+
+    @property
+    def plural(self) -> str:
+        """Words for the elements, as "prisms and tetrahedra"."""
+        names = [part.cell.plural for part in self.parts]
+        return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+    @property
+    def num_elements(self) -> int:
+        """Number of elements of all parts."""
+        return sum(part.num_elements for part in self.parts)
+
+    @property
+    def num_boundary(self) -> int:
+        """Number of boundary entries of all parts."""
+        return sum(part.num_boundary for part in self.parts)
+
+    @property
+    def num_vertices(self) -> int:
+        """Number of vertices."""
+        return self.parts[0].num_vertices
+
+    @property
+    def order(self) -> int:
+        """Highest degree of the coordinates of a part."""
+        return max(part.order for part in self.parts)
+
+    @property
+    def conforming(self) -> bool:
+        """True: no mesh of several shapes is refined locally."""
+        return True
+
+    @cached_property
+    def element_attributes(self) -> Attributes:
+        """Attributes (ne,) of the elements, part by part."""
+        return np.concatenate([part.element_attributes for part in self.parts])
+
+    @cached_property
+    def boundary_attributes(self) -> Attributes:
+        """Attributes (nb,) of the boundary entries, part by part."""
+        return np.concatenate([part.boundary_attributes for part in self.parts])
+
+    @property
+    def element_names(self) -> Names:
+        """Element attributes by name."""
+        return self.parts[0].element_names
+
+    @property
+    def boundary_names(self) -> Names:
+        """Boundary attributes by name."""
+        return self.parts[0].boundary_names
+
+    def bounding_box(self) -> tuple[Floats, Floats]:
+        """Smallest and largest coordinates (dim,) of the nodes. Curved sides may bulge further."""
+        lows, highs = zip(*(part.bounding_box() for part in self.parts), strict=True)
+        return np.min(lows, axis=0), np.max(highs, axis=0)
+
+    def volume(self) -> float:
+        """Area or volume. The quadrature is exact for the polynomial geometry."""
+        return sum(part.volume() for part in self.parts)
+
+    def element_centers(self) -> Floats:
+        """Physical position (ne, dim) of the middle of each reference element, part by part."""
+        return np.concatenate([part.element_centers() for part in self.parts])
+
+    @checked(MeshArgumentError)
+    def curved(self, order: Degree) -> "MixedMesh":
+        """Return the same mesh with coordinates of a degree not below the present degree.
+
+        Raises
+        ------
+        MeshArgumentError
+            If `order` is below the present degree: geometry would be lost.
+        """
+        return MixedMesh(tuple(part.curved(order) for part in self.parts))
+
+    @checked(MeshArgumentError)
+    def mapped(self, function: PointMap, order: Degree | None = None) -> "MixedMesh":
+        """Move every node x to function(x); see `Mesh.mapped`.
+
+        Raises
+        ------
+        MeshGeometryError
+            If the function returns another shape, or positions that invert elements.
+        """
+        return MixedMesh(tuple(part.mapped(function, order) for part in self.parts))
+
+    def with_names(
+        self, elements: Names | None = None, boundary: Names | None = None
+    ) -> "MixedMesh":
+        """Return the mesh with other names for some attributes of its elements, or its boundary.
+
+        Raises
+        ------
+        MeshArgumentError
+            If a name stands for no attribute of the mesh.
+        """
+        changes: dict[str, Names] = {}
+        if elements is not None:
+            changes["element_names"] = checked_names(elements, self.element_attributes)
+        if boundary is not None:
+            changes["boundary_names"] = checked_names(boundary, self.boundary_attributes)
+        return MixedMesh(tuple(part._replaced(**changes) for part in self.parts))
+
+    @checked(MeshArgumentError)
+    def refine(self, times: int = 1) -> "MixedMesh":
+        """Split every triangle and quadrilateral into 4, every element of 3-D into 8.
+
+        Children of an element are consecutive. Attributes are inherited.
+
+        Raises
+        ------
+        MeshArgumentError
+            If `times` is no whole number >= 0, or the result would not fit into memory.
+        """
+        if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 0:
+            raise MeshArgumentError(f"times is a whole number >= 0, got {times!r}")
+        for part in self.parts:
+            refinement.check_refined(part.coordinates.shape, int(times))
+        mesh = self
+        for _ in range(int(times)):
+            mesh = _refined(mesh)
+        return mesh
+
+    def validate(self) -> None:
+        """Check vertex numbers, that elements fit together, and that no element is inverted.
+
+        Raises
+        ------
+        MeshTopologyError
+            If vertex numbers dangle, or elements don't fit together.
+        MeshGeometryError
+            If coordinates are not finite, or elements are inverted or overlap.
+        """
+        for part in self.parts:
+            part.validate()
+        _interfaces(self.parts)
+
+    def __repr__(self) -> str:
+        rows = "\n".join(f"  {name:<9} {value}" for name, value in _contents(self))
+        return f"MixedMesh\n{rows}"
+
+    def _repr_html_(self) -> str:
+        return html.table("MixedMesh", _contents(self))
+
+
+def _contents(mesh: MixedMesh) -> list[tuple[str, str]]:
+    """Names and values of a small table of the mesh's contents."""
+    lower, upper = mesh.bounding_box()
+    spans = " x ".join(f"[{a:.6g}, {b:.6g}]" for a, b in zip(lower, upper, strict=True))
+    counts = ", ".join(f"{part.num_elements} {part.cell.plural}" for part in mesh.parts)
+    inside = listing(mesh.element_attributes, mesh.element_names)
+    outside = listing(mesh.boundary_attributes, mesh.boundary_names)
+    return [
+        ("elements", f"{counts}, attributes {inside}"),
+        ("boundary", f"{mesh.num_boundary} faces, attributes {outside}"),
+        ("vertices", f"{mesh.num_vertices}"),
+        ("geometry", f"degree {mesh.order}, in {spans}"),
+    ]
+
+
+def _or(given: Mapping[str, Ints] | None, name: str, other: Ints) -> Ints:
+    return other if given is None else given[name]
+
+
+def _check_shapes(elements: Mapping[str, Any]) -> None:
+    unknown = [name for name in elements if name not in SHAPES]
+    if unknown or not elements:
+        what = f"elements of the shape {unknown[0]!r}" if unknown else "no elements"
+        cure = (
+            "; pyramids are not taken: mesh without them, or split all into hexahedra by "
+            "femops.read_mesh(path, split=True)"
+            if unknown and "pyramid" in str(unknown[0])
+            else ""
+        )
+        raise MeshArgumentError(f"{what}: give them by name, of {', '.join(SHAPES)}{cure}")
+    if len({SHAPES[name].dim for name in elements}) > 1:
+        raise MeshArgumentError(f"elements of several dimensions: {', '.join(elements)}")
+
+
+def _faces(boundary: Mapping[str, ArrayLike], used: Ints, around: bool) -> dict[str, Ints]:
+    """Vertex numbers (n, corners) of faces by shape, counted among the used ones."""
+    found = {}
+    for name, given in boundary.items():
+        if name not in FACES:
+            raise MeshArgumentError(f"faces of the shape {name!r}: give {', '.join(FACES)}")
+        rows = checks.corner_array(given, "boundary", (FACES[name],))
+        if around and name == "quadrilaterals":
+            rows = rows[:, VTK_CORNERS[2]]
+        found[name] = checks.compress_boundary(rows, used) if len(rows) else rows
+    return found
+
+
+# --- faces between parts --------------------------------------------------------------------------
+
+
+def _alone(part: Mesh) -> Ints:
+    """Numbers of the faces of one element."""
+    faces = part.topology.faces
+    return np.flatnonzero((faces[:, 0] >= 0) & (faces[:, 1] < 0))
+
+
+def _sides(part: Mesh, faces: Ints) -> Ints:
+    """Element and code (n, 2) of faces of one element."""
+    topology = part.topology
+    return np.stack([topology.faces[faces, 0], topology.face_codes[faces, 0]], axis=1)
+
+
+def _keys(rows: Ints) -> Ints:
+    """Sorted vertices (n, 4) of faces, of which some may have less: -1 first."""
+    return np.sort(np.pad(rows, [(0, 0), (0, 4 - rows.shape[1])], constant_values=-1), axis=1)
+
+
+def _outward(part: Mesh, sides: Ints) -> Flags:
+    """True (n,) if the corners of a face, from its lowest to its next, turn outwards."""
+    rows = outward_corners(part.elements, sides, part.cell)
+    if part.cell.simplex:
+        opposite = sides[:, 1] - part.cell.face_codes[0]
+        turns = opposite + simplices.mirrored(part.coordinates[sides[:, 0]])
+        return np.asarray(turns % 2 == 0)
+    found = swaps(rows[:, :3] if part.dim == 3 else rows) % 2 == 0
+    quads = np.flatnonzero(rows[:, -1] >= 0) if part.dim == 3 else np.zeros(0, dtype=np.int64)
+    some = rows[quads]
+    place = some.argmin(axis=1)
+    at = np.arange(len(some))
+    turn = quad_orientation(
+        some, some.min(axis=1), np.minimum(some[at, place ^ 1], some[at, place ^ 2])
+    )
+    found[quads] = np.array([code.bit_count() % 2 == 0 for code in range(8)])[turn]
+    return np.asarray(found)
+
+
+def _interfaces(parts: Sequence[Mesh]) -> list[Ints]:
+    """Ascending numbers of the faces of each part at which another part has an element."""
+    alone = [_alone(part) for part in parts]
+    sides = [_sides(part, faces) for part, faces in zip(parts, alone, strict=True)]
+    keys = np.concatenate(
+        [_keys(outward_corners(p.elements, s, p.cell)) for p, s in zip(parts, sides, strict=True)]
+    )
+    owner = np.repeat(np.arange(len(parts)), [len(faces) for faces in alone])
+    order = np.lexsort(keys.T)
+    same = (keys[order[1:]] == keys[order[:-1]]).all(axis=1)
+    first, second = order[:-1][same], order[1:][same]
+    if (same[1:] & same[:-1]).any():
+        raise MeshTopologyError(
+            "faces belong to more than two elements: a face joins at most two; remove elements"
+        )
+    where = np.concatenate(sides)
+    out = np.concatenate([_outward(p, s) for p, s in zip(parts, sides, strict=True)])
+    bad = np.flatnonzero(out[first] == out[second])
+    if len(bad):
+        pair = [_named(parts, owner[k], where[k]) for k in (first[bad[0]], second[bad[0]])]
+        raise MeshGeometryError(
+            f"elements overlap: both elements of {len(bad)} face(s) lie on the same side of it, "
+            f"{pair[0]} and {pair[1]} the first: correct the numbers of their corners"
+        )
+    paired = np.zeros(len(keys), dtype=np.bool_)
+    paired[first] = paired[second] = True
+    if parts[0].dim == 3:
+        _check_matching(parts, keys, paired, owner, where)
+    ends = np.cumsum([len(faces) for faces in alone])[:-1]
+    return [
+        np.sort(faces[flags]) for faces, flags in zip(alone, np.split(paired, ends), strict=True)
+    ]
+
+
+def _named(parts: Sequence[Mesh], part: int, side: Ints) -> str:
+    mesh = parts[part]
+    return f"{mesh.cell.name} {int(mesh.file_elements[side[0]])}"
+
+
+def _check_matching(
+    parts: Sequence[Mesh], keys: Ints, paired: Flags, owner: Ints, where: Ints
+) -> None:
+    """Raise if a triangle is half of a quadrilateral that is no face of the element beside it."""
+    three = keys[:, 0] < 0
+    quads, flat = np.flatnonzero(~three & ~paired), np.flatnonzero(three & ~paired)
+    if not len(quads) or not len(flat):
+        return
+    halves = [np.delete(keys[quads], k, axis=1) for k in range(4)]
+    rows = np.concatenate([keys[flat, 1:], *halves])
+    number, count = group_rows(rows, int(rows.max()) + 1)
+    at = np.full(count, -1)
+    at[number[: len(flat)]] = flat
+    found = at[number[len(flat) :]].reshape(4, -1)
+    bad = np.flatnonzero((found >= 0).any(axis=0))
+    if len(bad):
+        quad = quads[bad[0]]
+        other = found[:, bad[0]].max()
+        raise MeshTopologyError(
+            f"{len(bad)} quadrilateral face(s) lie at triangles: that of "
+            f"{_named(parts, owner[quad], where[quad])} with vertices {keys[quad].tolist()} at a "
+            f"triangle of {_named(parts, owner[other], where[other])} (counted from 0 in the "
+            "file), the first. Faces of neighbours must have one shape: mesh anew, or split all "
+            "elements into hexahedra by femops.read_mesh(path, split=True)"
+        )
+
+
+def _joined(
+    parts: Sequence[Mesh],
+    boundary: Mapping[str, Ints] | None,
+    attributes: Mapping[str, ArrayLike],
+    element_names: Names,
+    boundary_names: Names,
+) -> tuple[Mesh, ...]:
+    """Parts with their interfaces and boundary entries; see `MixedMesh.from_arrays`."""
+    interfaces = _interfaces(parts)
+    tags = np.concatenate([part.element_attributes for part in parts])
+    if boundary is None:
+        listed_faces = [
+            _sides(part, np.setdiff1d(_alone(part), joined))
+            for part, joined in zip(parts, interfaces, strict=True)
+        ]
+        entries = [_exterior(p, s) for p, s in zip(parts, listed_faces, strict=True)]
+        numbers = [np.ones(len(rows), dtype=np.int32) for rows in entries]
+    else:
+        given = {
+            name: checks.attribute_array(attributes.get(name), len(rows), f"attributes of {name}")
+            for name, rows in boundary.items()
+        }
+        entries, numbers = _shared_out(parts, boundary, given)
+    inside = names_of(element_names, tags)
+    outside = names_of(boundary_names, np.concatenate(numbers))
+    made = []
+    for part, joined, rows, own in zip(parts, interfaces, entries, numbers, strict=True):
+        topology = Topology.build(part.elements, part.num_vertices, rows, part.cell)
+        if part.cell.simplex:
+            topology = simplices.with_sides(topology, rows, part.coordinates)
+        mesh = replace(
+            part,
+            boundary=rows,
+            boundary_attributes=own,
+            element_names=inside,
+            boundary_names=outside,
+        )
+        mesh.__dict__["topology"] = replace(topology, joined=joined)
+        made.append(mesh)
+    return tuple(made)
+
+
+def _exterior(part: Mesh, sides: Ints) -> Ints:
+    """Corners of faces (n, 2), elements and codes, as boundary entries that look outwards."""
+    topology = replace(part.topology, boundary_faces=sides)
+    rows = exterior_boundary(part.elements, topology)
+    if part.cell.simplex:
+        inwards = ~_outward(part, sides)
+        rows[inwards, :2] = rows[inwards, 1::-1]
+    return rows
+
+
+def _shared_out(
+    parts: Sequence[Mesh], boundary: Mapping[str, Ints], attributes: Mapping[str, Attributes]
+) -> tuple[list[Ints], list[Attributes]]:
+    """Boundary entries, and their attributes, of each part: the first one that has the face."""
+    entries: list[list[Ints]] = [[] for _ in parts]
+    numbers: list[list[Attributes]] = [[] for _ in parts]
+    for name, rows in boundary.items():
+        left = np.arange(len(rows))
+        for k, part in enumerate(parts):
+            codes = [
+                c for c in part.cell.face_codes if len(part.cell.entities[c][1]) == FACES[name]
+            ]
+            corners = part.elements[:, [part.cell.entities[c][1] for c in codes]]
+            flat = corners.reshape(-1, FACES[name])
+            number, count = group_rows(np.concatenate([flat, rows[left]]), part.num_vertices)
+            known = np.zeros(count, dtype=np.bool_)
+            known[number[: len(flat)]] = True
+            mine = known[number[len(flat) :]]
+            width = part.cell.most_face_corners
+            some = np.pad(rows[left[mine]], [(0, 0), (0, width - FACES[name])], constant_values=-1)
+            entries[k].append(some)
+            numbers[k].append(attributes[name][left[mine]])
+            left = left[~mine]
+        if len(left):
+            raise MeshTopologyError(
+                f"{len(left)} boundary element(s) are not faces of any element: number(s) "
+                f"{listed(left)} of the {name} (counted from 0; {left[0]} has vertices "
+                f"{rows[left[0]].tolist()}): remove them, or correct their vertex numbers"
+            )
+    return (
+        [
+            np.concatenate([np.zeros((0, part.cell.most_face_corners), dtype=np.int64), *each])
+            for part, each in zip(parts, entries, strict=True)
+        ],
+        [np.concatenate([np.zeros(0, dtype=np.int32), *each]) for each in numbers],
+    )
+
+
+# --- entities that parts share --------------------------------------------------------------------
+
+
+def shared_entities(parts: Sequence[Mesh], kind: int) -> list[Ints]:
+    """Numbers (k,) of the entities of each part that earlier parts have, with those there.
+
+    Rows (k, 3): entity of the part, earlier part, its entity. Of several earlier parts it is the
+    first. Entities that parts share lie in faces of one element.
+    """
+    numbers, rows, owner = [], [], []
+    for k, part in enumerate(parts):
+        for entity, corners in _outer_entities(part, kind):
+            numbers.append(entity)
+            rows.append(_keys(corners))
+            owner.append(np.full(len(entity), k))
+    number, key, of = np.concatenate(numbers), np.concatenate(rows), np.concatenate(owner)
+    order = np.lexsort((of, *key.T))
+    number, key, of = number[order], key[order], of[order]
+    new = np.ones(len(key), dtype=np.bool_)
+    new[1:] = (key[1:] != key[:-1]).any(axis=1)
+    first = np.flatnonzero(new)[np.cumsum(new) - 1]
+    found = []
+    for k in range(len(parts)):
+        mine = np.flatnonzero((of == k) & (of[first] < k))
+        found.append(np.stack([number[mine], of[first[mine]], number[first[mine]]], axis=1))
+    return found
+
+
+def _outer_entities(part: Mesh, kind: int) -> Iterator[tuple[Ints, Ints]]:
+    """Distinct entities of a dimension in faces of one element, with their vertices, by shape."""
+    topology, cell = part.topology, part.cell
+    marked = np.zeros(topology.num_entities[kind], dtype=np.bool_)
+    sides = _sides(part, _alone(part))
+    for code in cell.face_codes:
+        inside = {*cell.entities[code][1]}
+        codes = [c for c in cell.codes(kind) if {*cell.entities[c][1]} <= inside]
+        marked[topology.entity[sides[sides[:, 1] == code, 0]][:, codes]] = True
+    widths: dict[int, list[int]] = {}
+    for code in cell.codes(kind):
+        widths.setdefault(len(cell.entities[code][1]), []).append(code)
+    for codes in widths.values():
+        entity = topology.entity[:, codes].ravel()
+        places = np.flatnonzero(marked[entity])
+        some, at = np.unique(entity[places], return_index=True)
+        corners = part.elements[:, [cell.entities[c][1] for c in codes]]
+        yield some, corners.reshape(len(entity), -1)[places[at]]
+
+
+def _refined(mesh: MixedMesh) -> MixedMesh:
+    """Mesh whose edges are all halved."""
+    parts, first = mesh.parts, mesh.num_vertices
+    maps: list[Ints] = [np.full(part.topology.lattice_size(2), -1) for part in parts]
+    for numbers in maps:
+        numbers[:first] = np.arange(first)
+    shared = {kind: shared_entities(parts, kind) for kind in range(1, mesh.dim)}
+    for k, part in enumerate(parts):
+        nodes = part.topology.lattice(2)
+        for kind, rows in shared.items():
+            for j, number, other in _middles(parts, k, kind, rows[k]):
+                maps[k][number] = maps[j][other]
+        new = np.zeros(len(maps[k]), dtype=np.bool_)
+        new[nodes] = True
+        new &= maps[k] < 0
+        count = int(new.sum())
+        maps[k][new] = first + np.arange(count)
+        first += count
+    made = []
+    for part, numbers in zip(parts, maps, strict=True):
+        changes = _halves(part)
+        for name in ("elements", "boundary"):
+            rows = changes[name]
+            changes[name] = np.where(rows < 0, -1, numbers[rows])
+        if part.cell.simplex:
+            changes["elements"], changes["coordinates"] = simplices.ascending(
+                changes["elements"], changes["coordinates"]
+            )
+        changes["num_vertices"] = first
+        made.append(replace(part, **changes, coarser=None))
+    return _with_interfaces(made)
+
+
+def _with_interfaces(parts: Sequence[Mesh]) -> MixedMesh:
+    """Mesh of parts that have their boundary entries."""
+    found = []
+    for part, joined in zip(parts, _interfaces(parts), strict=True):
+        mesh = replace(part)
+        mesh.__dict__["topology"] = replace(part.topology, joined=joined)
+        found.append(mesh)
+    return MixedMesh(tuple(found))
+
+
+def _middles(
+    parts: Sequence[Mesh], k: int, kind: int, rows: Ints
+) -> Iterator[tuple[int, Ints, Ints]]:
+    """Earlier part, numbers of middles of shared entities in the lattice of part k, and there."""
+    for j in range(k):
+        mine = rows[rows[:, 1] == j]
+        ends = []
+        for part, entity in ((parts[k], mine[:, 0]), (parts[j], mine[:, 2])):
+            number = np.full(part.topology.num_entities[kind], -1)
+            lattice = part.topology.lattice(2)
+            for code in part.cell.codes(kind):
+                inside = part.cell.lattice(code, 2)
+                if len(inside):
+                    number[part.topology.entity[:, code]] = lattice[:, inside[0]]
+            ends.append(number[entity])
+        there = ends[0] >= 0  # triangles have no node inside
+        yield j, ends[0][there], ends[1][there]
+
+
+def _halves(part: Mesh) -> dict[str, Any]:
+    """Arrays of a part whose edges are halved, with numbers of its own lattice."""
+    if part.cell.simplex:
+        return refinement.halved_simplices(part)
+    if part.cell.cube:
+        mesh = part.refine()
+        return {
+            "elements": refinement.split_elements(part.topology, 2),
+            "coordinates": mesh.coordinates,
+            "element_attributes": mesh.element_attributes,
+            "boundary": refinement.split_boundary(part.topology, 2)[0],
+            "boundary_attributes": mesh.boundary_attributes,
+            "file_elements": mesh.file_elements,
+        }
+    return refinement.halved_prisms(part)
