@@ -46,7 +46,7 @@ def _penalty(V: Space, penalty: float | None) -> float:
         )
     p, d = V.order, V.dim
     usual = 2.0 * (p + 1) ** 2
-    if not V.mesh.cell.cube:
+    if V.mixed or not V.mesh.cell.cube:
         usual = 0.5 * (d + 1) * (p + 1) * (p + d)
     value = usual if penalty is None else penalty
     if not 0.0 < value < np.inf:

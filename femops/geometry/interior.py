@@ -41,6 +41,7 @@ from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.topology.entities import entity_permutation
 from femops_meshes.topology.topology import Topology
 
@@ -272,11 +273,12 @@ def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
     return _interiors.get(mesh.mesh, made, "shared")
 
 
-def are_joined(mesh: Mesh | DistributedMesh) -> bool:
+def are_joined(mesh: Mesh | MixedMesh | DistributedMesh) -> bool:
     """True if the mesh has faces between elements. Collective at the first call on many ranks."""
     if isinstance(mesh, DistributedMesh):
         return neighbours(mesh).joined
-    return bool(are_inner(mesh).any())
+    parts = mesh.parts if isinstance(mesh, MixedMesh) else (mesh,)
+    return any(bool(are_inner(part).any()) for part in parts)
 
 
 @final

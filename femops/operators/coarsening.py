@@ -44,14 +44,15 @@ def coarse_operator(
     preserves their bounds and definiteness. States of residuals are interpolated to the space.
     """
     state, kind = _StateOn(A.space, space), np.dtype(dtype)
-    exact = exact or not space.mesh.cell.cube  # rules are no grids, between which one interpolates
+    # rules that are no grids have no others between which one interpolates
+    exact = exact or space.mixed or not space.mesh.cell.cube
     used = [
         (factor, term)
         for factor, term in A.summands
-        if space.element.broken or not term.fields.two_sided
+        if not space.continuous or not term.fields.two_sided
     ]
     forms = [_coarse_form(term, space, None if exact else state) for _, term in used]
-    same = space.order == A.space.order and space.element.broken  # D does not depend on the basis
+    same = space.order == A.space.order and not space.continuous  # D does not depend on the basis
     terms = [
         (factor, _rounded(term, kind, level, form) if same else _made(form, kind, level))
         for (factor, term), form in zip(used, forms, strict=True)
@@ -115,6 +116,14 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
     held = np.zeros(fine.size, np.float32)
     held[constraints.rows] = 1.0
     by_node = fine.l_vec(held).reshape(-1, fine.ncomp) > 0.0
+    parts = zip(fine.parts, coarse.parts, strict=True)
+    on_coarse = np.logical_or.reduce([_held(by_node, *pair) for pair in parts])
+    rows = np.flatnonzero(on_coarse[: coarse.ndofs])
+    return replace(constraints, rows=rows, columns=rows)
+
+
+def _held(by_node: NDArray[np.bool_], fine: Space, coarse: Space) -> NDArray[np.bool_]:
+    """True (nodes, ncomp) on the coarse space where all fine nodes of an entity are."""
     nodes_of = fine.restriction.entries
     cell = fine.mesh.cell
     codes = range(len(cell.entities))
@@ -132,9 +141,7 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
     for code, nodes in zip(codes, entities, strict=True):
         every = constrained[:, nodes].all(axis=1, keepdims=True)
         flags[:, cell.lattice(code, coarse.order)] = every
-    on_coarse = coarse.restriction.marked(flags, touching)
-    rows = np.flatnonzero(on_coarse[: coarse.ndofs])
-    return replace(constraints, rows=rows, columns=rows)
+    return coarse.restriction.marked(flags, touching)
 
 
 @final

@@ -356,11 +356,11 @@ class Residual(Summable):
 
     def _state(self, u: NDArray[Any]) -> State:
         """Copy the fields of a vector into a state, under their names in derivatives."""
-        named = {
-            part.states[name]: (space.volume, u[part.form.fields.origin(name) :][: space.size])
-            for part in self._parts
-            for name, space in part.form.fields.spaces.items()
-        }
+        named = {}
+        for part in self._parts:
+            for name, space in part.form.fields.spaces.items():
+                values = u[part.form.fields.origin(name) :][: space.size]
+                named[part.states[name]] = space.volume.whole, values
         return backend_of(self.space).state(named, {})
 
     def committed(self, u: NDArray[Any], history: History) -> Residual:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from femops.basis import Quadrature1D, Rule
 from femops.element import TensorElement, table_of
 from femops.errors import OperatorError, SpaceError, TraceError
-from femops.forms import load, mass
+from femops.forms import mass
 from femops.forms.form import check_names
+from femops.forms.load import load_vector
 from femops.geometry.domain import element_blocks
 from femops.geometry.jacobians import Geometry, LegendreGeometry
 from femops.operators.execution.backend import Step
@@ -135,12 +136,14 @@ def project(
         )
     _check_meshes(Q, fields)
     orders = [Q, *(own for own, _ in fields.values())]
-    rule = max(orders, key=lambda one: one.order).quadrature(quadrature)
-    nodal = Q if Q.element.is_nodal else _nodal(Q)  # other mass matrices are ill-conditioned
+    largest = max(orders, key=lambda one: one.order)
+    rules = [part.quadrature(quadrature) for part in largest.parts]
+    # other mass matrices are ill-conditioned
+    nodal = Q if all(part.element.is_nodal for part in Q.parts) else _nodal(Q)
     if fields:
-        right = _right_side(nodal, f, fields, coefficients, rule)
+        right = _right_side(nodal, f, fields, coefficients, rules)
     else:
-        right = load(nodal, f, quadrature=rule)
+        right = load_vector(nodal.parts, rules, f, None, "f", np.float64)
     xp = Q.memory.xp
     if Q.comm.max(int(not bool(xp.isfinite(right).all()))):
         raise OperatorError(
@@ -148,9 +151,9 @@ def project(
             "at square roots, logarithms and divisions in it"
         )
     if isinstance(nodal, L2):
-        q = Q.memory.put(_by_elements(nodal, Q.memory.get(right), rule))
+        q = Q.memory.put(_by_elements(nodal, Q.memory.get(right), rules))
     else:
-        A = mass(nodal, quadrature=rule, dtype=right.dtype)
+        A = mass(nodal, quadrature=quadrature if nodal.mixed else rules[0], dtype=right.dtype)
         tolerance = _RTOL[right.dtype.name] if rtol is None else rtol
         exponent = _excess(Q, right)
         q, _ = cg(A, xp.ldexp(right, -exponent), M=jacobi(A), rtol=tolerance)
@@ -238,36 +241,38 @@ def _right_side(
     f: FormFunction,
     fields: Mapping[str, tuple[Space, NDArray[Any]]],
     given: Mapping[str, Any],
-    rule: Rule,
+    rules: Sequence[Rule],
 ) -> NDArray[Any]:
-    """Integral of f times the test functions, (Q.size,). Collective."""
+    """Integral of f times the test functions, (Q.size,), with a rule for each part. Collective."""
     check_names(f, len(fields), project)
     spaces = {name: space for name, (space, _) in fields.items()}
     if len(spaces) == 1:
-        ((whole, vector),) = fields.values()
-        sides, vector = Arguments(spaces, whole), Q.memory.xp.ascontiguousarray(vector)
+        ((only, vector),) = fields.values()
+        whole: Space | Product = only
+        vector = Q.memory.xp.ascontiguousarray(vector)
     else:
-        product = Product(**spaces)
-        sides, vector = (
-            Arguments.of(product),
-            product.join(**{n: u for n, (_, u) in fields.items()}),
-        )
+        whole = Product(**spaces)
+        vector = whole.join(**{n: u for n, (_, u) in fields.items()})
     coefficients = {name: FormCoefficient(name, value) for name, value in given.items()}
     first = next(iter(spaces))  # kernels know test functions by the names of fields
-    values, tests = _values(f, list(spaces), Q), Arguments({first: Q}, Q)
-    form = Integral(values, sides, tests, rule, coefficients)
-    shapes = form.coefficient_shapes()
-    traced = trace(values, Q.dim, sides.components, tests.components, shapes)
+    values, steps = _values(f, list(spaces), Q), []
     right: NDArray[Any] = Q.memory.xp.zeros(Q.size, dtype=vector.dtype)
-    if all(node.is_constant(0.0) for node in traced.tests[first].flat()):
-        return right
     kind, backend = vector.dtype, backend_of(Q)
-    form = replace(form, traced=NonlinearQFunction(traced))
-    term = Term.of_residual(form, kind, lane_width(kind, None))
     free = Constraints(rows=_NONE, symmetric=False)
-    launch = backend.launch(term, free, 0.0) if Q.mesh.num_elements else backend.idle()
-    steps = [Step(1.0, launch, sides, tests, begins=True)]
-    compiled_steps(backend, steps, (sides, tests), free, kind).apply(vector, right)
+    for k, (part, rule) in enumerate(zip(Q.parts, rules, strict=True)):
+        sides = Arguments({name: space.parts[k] for name, space in spaces.items()}, whole)
+        tests = Arguments({first: part}, Q)
+        form = Integral(values, sides, tests, rule, coefficients)
+        shapes = form.coefficient_shapes()
+        traced = trace(values, Q.dim, sides.components, tests.components, shapes)
+        if all(node.is_constant(0.0) for node in traced.tests[first].flat()):
+            return right
+        form = replace(form, traced=NonlinearQFunction(traced))
+        term = Term.of_residual(form, kind, lane_width(kind, None))
+        launch = backend.launch(term, free, 0.0) if part.mesh.num_elements else backend.idle()
+        steps.append(Step(1.0, launch, sides, tests, begins=part.domain.covers))
+    ends = steps[0].fields, steps[0].tests
+    compiled_steps(backend, steps, ends, free, kind).apply(vector, right)
     return right
 
 
@@ -303,8 +308,14 @@ def _values(f: FormFunction, fields: Sequence[str], Q: Space) -> FormFunction:
 # --- the mass matrix of an L2 space ---------------------------------------------------------------
 
 
-def _by_elements(Q: L2, right: NDArray[Any], rule: Rule) -> NDArray[Any]:
+def _by_elements(Q: L2, right: NDArray[Any], rules: Sequence[Rule]) -> NDArray[Any]:
     """Multiply the inverse mass matrix by a vector (size,), element by element."""
+    parts = [_of_part(part, right, rule) for part, rule in zip(Q.parts, rules, strict=True)]
+    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
+
+
+def _of_part(Q: Space, right: NDArray[Any], rule: Rule) -> NDArray[Any]:
+    """As `_by_elements`, on the elements of one shape; zero at other dofs."""
     if not isinstance(rule, Quadrature1D) or not isinstance(Q.element, TensorElement):
         return _by_tables(Q, right, rule)
     interpolation = Q.basis.interpolation(rule.points)
@@ -328,7 +339,7 @@ def _by_elements(Q: L2, right: NDArray[Any], rule: Rule) -> NDArray[Any]:
     return Q.restriction.assigned(e_vec.astype(right.dtype, copy=False)).reshape(-1)
 
 
-def _by_tables(Q: L2, right: NDArray[Any], rule: Rule) -> NDArray[Any]:
+def _by_tables(Q: Space, right: NDArray[Any], rule: Rule) -> NDArray[Any]:
     """Multiply by the inverse mass matrix where functions are no products, or points no grid."""
     table = table_of(Q.element, rule.places)[0]
     pairs = (table[:, :, np.newaxis] * table[:, np.newaxis]).reshape(len(table), -1)

@@ -203,6 +203,8 @@ def dofs_of_elements(
 
 
 _MOST_SIMPLEX_ORDER = 8
+_OF_PARTS = "domain", "element", "restriction"
+"""Attributes that a space on a mesh of several shapes leaves to its parts."""
 
 
 def _simplex_order(order: int, family: Family) -> int:
@@ -391,7 +393,12 @@ class Space(DomainSpace, ABC):
     if not TYPE_CHECKING:  # type checkers would think that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
-            """Raise an error that names a similar attribute."""
+            """Raise an error that names a similar attribute, or says which spaces have it."""
+            if self.__dict__.get("mixed") and name in _OF_PARTS:
+                raise AttributeError(
+                    f"a space on a mesh of several shapes has no {name!r}: V.parts are spaces on "
+                    "meshes of one shape, which have it"
+                )
             names = [known for known in {*vars(self), *dir(type(self))} if known[0] != "_"]
             hint = "" if name.startswith("_") else did_you_mean(name, sorted(names), 0.75)
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{hint}")
@@ -647,6 +654,11 @@ class Space(DomainSpace, ABC):
         if self.hangs and self.halo is not None:
             return self.halo.completed(table, self.restriction.owner >= 0)
         return table[: self.ndofs]
+
+    def multiplicity(self) -> Floats:
+        if self.mixed:
+            return np.sum([part.multiplicity() for part in self.parts], axis=0)
+        return super().multiplicity()
 
     @property
     def own(self) -> slice:

@@ -152,6 +152,8 @@ def sides_turn(space: Space) -> bool:
 
     If sides are joined by shifts, an edge has the same direction in all elements.
     """
+    if space.mixed:
+        return any(sides_turn(H1(part.mesh, 1)) for part in space.parts)
     return _found.get(space.mesh, partial(_look, space))
 
 

@@ -352,9 +352,15 @@ def gaps(
     larger, interpolated = hanging or (coordinates, coordinates)
     shared = np.empty((topology.lattice_size(n), topology.dim))
     shared[numbers] = larger
-    gap = np.abs(shared[numbers] - larger)
+    gaps = apart(coordinates, shared[numbers], larger)
     if hanging is not None:
-        np.maximum(gap, np.abs(interpolated - coordinates), out=gap)
+        gaps |= apart(coordinates, interpolated, coordinates)
+    return gaps
+
+
+def apart(coordinates: Floats, shared: Floats, own: Floats | None = None) -> NDArray[np.bool_]:
+    """True (ne,) for elements whose positions (ne, nodes, dim) of shared nodes are other ones."""
+    gap = np.abs(shared - (coordinates if own is None else own))
     # relative to the element's extent in each direction: one period may be far shorter than another
     size = np.ptp(coordinates, axis=1, keepdims=True)
     round_off = 8 * np.finfo(np.float64).eps * np.abs(coordinates)

@@ -836,9 +836,11 @@ def check_conforming(mesh: Any, what: str, error: type[Exception] = MeshArgument
 
 def check_cubes(mesh: Any, what: str, error: type[Exception] = MeshArgumentError) -> None:
     """Raise unless elements are cubes, as quadrilaterals are. ``what`` begins the message."""
-    if not mesh.cell.cube:
+    cell = getattr(mesh, "cell", None)  # a mesh of several shapes has none
+    if cell is None or not cell.cube:
         cure = SIMPLEX_CURE.format(CUBES[mesh.dim].plural)
-        raise error(f"{what} does not take {mesh.cell.plural} yet: {cure}")
+        plural = mesh.plural if cell is None else cell.plural
+        raise error(f"{what} does not take {plural} yet: {cure}")
 
 
 SIMPLEX_CURE = "take a mesh of {}, as femops.read_mesh(path, split=True) makes"

@@ -51,8 +51,8 @@ def summed_interpolation(
     Divide it by this number, see `ElementRestriction.multiplicity`. Hanging nodes of the fine space
     are left out.
     """
-    up, down = (_elementwise(*ends, dtype) for ends in _transfers([(fine, coarse)]))
-    return up, down
+    both = [*_transfers([(fine, coarse)])]
+    return _elementwise(both[::2], dtype), _elementwise(both[1::2], dtype)
 
 
 def prepare_cycles(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]) -> None:
@@ -73,10 +73,11 @@ def prepare_cycles(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
         with suppress(Exception):  # raised again where the result is needed
             _compile_ahead(spaces, outer, dtype)
             for space in spaces:
-                sides = Arguments.of(space), Arguments.of(space)
-                plans(*sides, dtype, lane_width(dtype))
-                if space is not first:
-                    Geometry(space.mesh, space.quadrature(space.order + 1)).check()
+                for part in space.parts:
+                    sides = Arguments.of(part), Arguments.of(part)
+                    plans(*sides, dtype, lane_width(dtype))
+                    if space is not first:
+                        Geometry(part.mesh, part.quadrature(part.order + 1)).check()
 
     Thread(target=work, daemon=True).start()
 
@@ -88,7 +89,7 @@ def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
 
     def modes() -> list[tuple[Space, NDArray[np.float64]]]:
         relaxed = [space for space in spaces if space.order > 1]
-        cubes = isinstance(first, H1) and first.mesh.cell.cube
+        cubes = isinstance(first, H1) and not first.mixed and first.mesh.cell.cube
         if not (relaxed and cubes and looks_stretched(first.mesh)):
             return []  # levels will hardly relax by elements
         return [(space, modes_of(space.basis)[1]) for space in relaxed]
@@ -100,10 +101,15 @@ def _transfers(
     steps: Sequence[tuple[Space, Space]],
 ) -> Iterator[Transfer]:
     """Yield source, target, 1-D matrix and fine space of interpolations and their transposes."""
-    for fine, coarse in steps:
+    for fine, coarse in _by_part(steps):
         matrix = interpolation_matrix(coarse, fine)
         yield coarse, fine, matrix, fine
         yield fine, coarse, matrix.T, fine
+
+
+def _by_part(steps: Sequence[tuple[Space, Space]]) -> Iterator[tuple[Space, Space]]:
+    for fine, coarse in steps:
+        yield from zip(fine.parts, coarse.parts, strict=True)
 
 
 def compiled_modes(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> CompiledOperator:
@@ -114,16 +120,14 @@ def compiled_modes(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> C
     return compiled_steps(backend, [step], (side, side), FREE, dtype)
 
 
-def _elementwise(
-    source: Space,
-    target: Space,
-    matrix: NDArray[np.float64],
-    fine: Space,
-    dtype: np.dtype[Any],
-) -> CompiledOperator:
+def _elementwise(transfers: Sequence[Transfer], dtype: np.dtype[Any]) -> CompiledOperator:
     """Compile products of element dofs with a matrix in each direction, summed. Collective."""
-    backend = backend_of(source)
-    work = transfer_spec(source, target, matrix, fine, dtype), Data(np.zeros((0, 0, 0, 1), dtype))
-    launch = backend.launch_products(source, target, work)
-    sides = Arguments.of(source), Arguments.of(target)
-    return compiled_steps(backend, [Step(1.0, launch, *sides, True)], sides, FREE, dtype)
+    steps = []
+    for source, target, matrix, fine in transfers:
+        backend = backend_of(source)
+        spec = transfer_spec(source, target, matrix, fine, dtype)
+        work = spec, Data(np.zeros((0, 0, 0, 1), dtype))
+        launch = backend.launch_products(source, target, work)
+        sides = Arguments.of(source), Arguments.of(target)
+        steps.append(Step(1.0, launch, *sides, source.domain.covers))
+    return compiled_steps(backend, steps, sides, FREE, dtype)

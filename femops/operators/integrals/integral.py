@@ -70,6 +70,8 @@ class Integral:
     def __post_init__(self) -> None:
         kept = {n: g if g.kept else self._copied(g) for n, g in self.coefficients.items()}
         object.__setattr__(self, "coefficients", kept)
+        if self.state.spaces:
+            object.__setattr__(self, "state", self.state.on_part(self.domain.mesh))
 
     def _copied(self, given: FormCoefficient) -> FormCoefficient:
         """The form's copy of a coefficient. Collective: all ranks raise if one does."""

@@ -14,12 +14,13 @@ from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import L2
 from femops_common.arguments import array_of, checked, refusal
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.names import Names, listing, with_numbers
 
 
 @checked(OperatorError)
 def by_attribute(
-    mesh: Mesh | DistributedMesh,
+    mesh: Mesh | MixedMesh | DistributedMesh,
     values: Mapping[int | str, ArrayLike],
     default: ArrayLike | None = None,
 ) -> GridFunction:
@@ -29,7 +30,7 @@ def by_attribute(
 
     Parameters
     ----------
-    mesh : Mesh or DistributedMesh
+    mesh : Mesh, MixedMesh or DistributedMesh
     values : dict
         Values by attribute, or by name of ``mesh.element_names``. All are numbers, or all are
         vectors (ncomp,).
@@ -82,6 +83,8 @@ def by_attribute(
         raise OperatorError(f"no value for the attribute {name}: give it one, or a default")
     space = L2(mesh, 0, ncomp=int(np.prod(shape, dtype=int)))
     of_elements = result.reshape(-1, 1, space.ncomp).astype(np.float64, copy=False)
+    if space.mixed:  # dofs are numbered part by part, as elements are
+        return GridFunction(space, of_elements.reshape(-1))
     return GridFunction(space, space.restriction.assigned(of_elements).reshape(-1))
 
 

@@ -16,6 +16,7 @@ from femops.spaces.base import Space
 from femops.spaces.neighbours import with_neighbours
 from femops.spaces.restriction import ElementRestriction
 from femops_meshes.coordinates.mapping import tensor_apply
+from femops_meshes.mesh import Mesh
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -45,10 +46,18 @@ class Field:
         For the faces between elements, ``on_sides``, ranks exchange the values on ghost elements.
         """
         if not on_sides:
-            return Field(space, frozen(space.l_vec(vector)), space.restriction)
+            whole = space.restriction if not space.mixed else space.parts[0].restriction
+            return Field(space, frozen(space.l_vec(vector)), whole)
         touched, table = with_neighbours(space), space.owned_values(vector)
         ghosts = [] if touched.halo is None else [touched.halo.forward(table)]
         return Field(space, frozen(np.concatenate([table, *ghosts])), touched.restriction)
+
+    def on_part(self, mesh: Mesh) -> Field:
+        """The field on a part of a mesh of several shapes."""
+        for part in self.space.parts:
+            if part.mesh is mesh and part is not self.space:
+                return Field(part, self.l_vec, part.restriction)
+        return self
 
     @property
     def vector(self) -> NDArray[Any]:
@@ -208,6 +217,10 @@ class State(ABC):
     def of(self, names: Iterable[str], setups: dict[Any, Any]) -> State:
         """Copy of the state for another form, with the fields ``names`` and other setups."""
 
+    def on_part(self, mesh: Mesh) -> State:  # noqa: ARG002  (on a device no mesh has parts)
+        """State for a part of a mesh of several shapes: the parts of its fields."""
+        return self
+
     @abstractmethod
     def points(
         self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int
@@ -269,6 +282,12 @@ class HostState(State):
 
     def of(self, names: Iterable[str], setups: dict[Any, Any]) -> HostState:
         return HostState({name: self._fields[name] for name in names}, setups, self._fill)
+
+    def on_part(self, mesh: Mesh) -> State:
+        if not any(field.space.mixed for field in self._fields.values()):
+            return self
+        fields = {name: field.on_part(mesh) for name, field in self._fields.items()}
+        return HostState(fields, self.setups, self._fill)
 
     def points(
         self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int

@@ -49,10 +49,16 @@ from femops_meshes.partitioning.parts import first_elements
 
 
 def first_terms(summands: Sum, count: int) -> Sum:
-    """Restrict terms and their coefficients to the first elements of the mesh."""
+    """Restrict terms and their coefficients to the first elements of the mesh.
+
+    Of a mesh of several shapes they are those of the first term's part.
+    """
     whole = summands.first.spaces[0]
-    mesh, part = whole.mesh, first_elements(whole.mesh, count)
-    if part is mesh and whole.distributed is None:
+    mesh = summands.first.domain.mesh
+    if whole.mixed:
+        summands = Sum((a, term) for a, term in summands if term.domain.mesh is mesh)
+    part = first_elements(mesh, count)
+    if part is mesh and whole.distributed is None and not whole.mixed:
         return summands
     LegendreGeometry.share(mesh, part)
     known: dict[Any, Any] = {}

@@ -19,7 +19,7 @@ from femops.solvers.multigrid.coarse import QUICK
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.measure import Cycle, factor, iterations
-from femops.spaces.h1_l2 import H1
+from femops.spaces.h1_l2 import H1, Space
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -145,7 +145,7 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
         return Choice("points", "as asked")
     obstacle = _obstacle(M)
     if asked is not None:
-        simplex = not M.operator.space.mesh.cell.cube
+        simplex = _by_tables(M.operator.space)
         if obstacle and (asked != "direct" if simplex else asked != "elements"):
             raise SolverError(f"relaxation={asked!r} {obstacle}: leave it out")
         return _forced(M, asked)
@@ -154,7 +154,7 @@ def choose(M: Changeable, asked: Relaxation | None) -> Choice:
 
 def _measured_choice(M: Changeable, obstacle: str) -> Choice:
     """Measure points or elements and take the quicker. Try others where that one is slow."""
-    if not M.operator.space.mesh.cell.cube:
+    if _by_tables(M.operator.space):
         return _on_simplices(M)
     first: Relaxation = "points"
     enough, ratio, space = "they suffice", _stretching(M), M.operator.space
@@ -215,6 +215,15 @@ def _stretching(M: Changeable) -> float:
     return ratio if ratio < np.inf else 1.0
 
 
+def _by_tables(space: Space) -> bool:
+    """True unless all elements are segments, quadrilaterals or hexahedra."""
+    return space.mixed or not space.mesh.cell.cube
+
+
+def _plural(space: Space) -> str:
+    return " and ".join(part.mesh.cell.plural for part in space.parts)
+
+
 def _obstacle(M: Changeable) -> str:
     """Why points are the only relaxation; empty if they are not."""
     space = M.operator.space
@@ -224,8 +233,8 @@ def _obstacle(M: Changeable) -> str:
         return "is not possible on a device"
     if not isinstance(space, H1):
         return "needs an H1 space"
-    if not space.mesh.cell.cube:
-        return f"is not done for {space.mesh.cell.plural} yet"
+    if _by_tables(space):
+        return f"is not done for {_plural(space)} yet"
     if space.comm.size > 1 and space.global_size > _ON_RANKS:
         return f"is possible up to {_ON_RANKS:,} dofs on several ranks"
     return ""
@@ -361,9 +370,8 @@ def _settled(
         cure = "relaxation='direct' factors the matrix, which takes time and memory"
     if 1 < M.operator.space.ncomp == M.operator.space.dim:
         cure += "; for nearly incompressible materials solve for a pressure too (docs/solids.md)"
-    cell = M.operator.space.mesh.cell
-    if not cell.cube:
-        cure += f"; flat {cell.plural} slow it down too: mesh anew, with another size"
+    if _by_tables(M.operator.space):
+        cure += "; flat elements slow it down too: mesh anew, with another size"
     return Choice(relaxation, reason, f"{text} ({reason}). M.report() tells on which level; {cure}")
 
 

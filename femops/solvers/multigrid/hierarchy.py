@@ -331,7 +331,7 @@ def _of_operator(
     """Make the level of an operator. If ``sums``, its transfers sum over elements."""
     each: Array | None = None
     if sums:
-        if space.halo is None:
+        if space.halo is None and not space.mixed:
             share = space.restriction.shares(dtype)
         else:
             share = 1.0 / space.multiplicity()
@@ -344,7 +344,8 @@ def _of_operator(
 
 
 def _size_of(space: Space, elements: int) -> Size:
-    first, affine = space.first_dof * space.ncomp, LegendreGeometry(space.mesh).affine
+    first = space.first_dof * space.ncomp
+    affine = all(LegendreGeometry(part.mesh).affine for part in space.parts)
     return Size(space.order, elements, space.size, space.global_size, affine, first)
 
 

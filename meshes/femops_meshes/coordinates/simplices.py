@@ -93,7 +93,7 @@ def _factors(degree: int) -> tuple[Ints, Ints]:
 
 
 def _of_triangle(degree: int) -> Ints:
-    """Barycentric indices (size, 3) of a triangle's nodes; inside, those of corner 1 are fastest."""
+    """Barycentric indices (size, 3) of a triangle's nodes; inside, corner 1 is fastest."""
     if not degree:
         return np.zeros((1, 3), dtype=np.int64)
     rows = lattice(TRIANGLE, degree)

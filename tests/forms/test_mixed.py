@@ -1,0 +1,214 @@
+"""Spaces and forms on meshes of several shapes: exact polynomials, matrices, solvers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import OperatorError, SolverError, SpaceError
+from femops_meshes.coordinates.mapping import positions
+from support.mixed_meshes import mixed_mesh
+
+SHAPES = ("hexahedra", "prisms"), ("prisms", "tetrahedra"), ("prisms",), ()
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_elements_agree_on_the_nodes_that_they_share(shapes, order):
+    V = femops.H1(mixed_mesh(2, seed=order, shapes=shapes, curved=2), order)
+    x = V.dof_coordinates()
+    for part in V.parts:
+        nodes = positions(part.mesh.coordinates, part.element.nodes)
+        np.testing.assert_allclose(x[part.restriction.indices], nodes, atol=1e-13)
+    assert len(np.unique(x.round(9), axis=0)) == V.ndofs  # no node has two dofs
+    touched = np.concatenate([part.restriction.indices.ravel() for part in V.parts])
+    assert np.array_equal(np.unique(touched), np.arange(V.ndofs))
+
+
+def _power(p):
+    return lambda x: (1.0 + x[0] - 2.0 * x[1] + 0.5 * x[2]) ** p
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_polynomials_are_exact(shapes, order):
+    """Patch test: the polynomial of the space's degree solves its own problem."""
+    V = femops.H1(mixed_mesh(2, seed=order, shapes=shapes), order)
+    u = V.interpolate(_power(order))
+    factor = -5.25 * order * (order - 1)
+    f = (lambda x: factor * _power(order - 2)(x)) if order > 1 else 0.0
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    b = A.rhs(femops.load(V, f), u)
+    found, info = femops.cg(A, b, rtol=1e-13, maxiter=2000, M=femops.jacobi(A))
+    assert info.converged
+    assert abs(found - u).max() < 1e-9
+    assert femops.l2_error(V, u, _power(order)) < 1e-12
+
+
+@pytest.mark.parametrize("curved", [0, 2])
+def test_theorem_of_gauss(curved):
+    mesh = mixed_mesh(2, curved=curved)
+    V, volume = femops.H1(mesh, 2), mesh.volume()
+    flux = femops.boundary_load(V, lambda x, n: (x * n).sum(axis=0))
+    assert abs(flux.sum() - 3.0 * volume) < 1e-3 * curved + 1e-12  # normals are no polynomials
+    assert abs(femops.integrate(V, 1.0) - volume) < 1e-12
+    R, one = femops.boundary_mass(V, 2.0), V.interpolate(1.0)
+    area = femops.integrate(V, 1.0, boundary="all", quadrature=6)
+    assert abs(one @ (R @ one) - 2.0 * area) < 1e-4 * curved + 1e-12
+    N = femops.form(lambda u, n: {"value": u.grad @ n}, V, boundary="all")
+    linear = V.interpolate(lambda x: x[0] - 3.0 * x[2])
+    if not curved:
+        assert abs(one @ (N @ linear)) < 1e-12
+        gradient = femops.form(lambda u: {"grad": u.grad}, V) @ linear
+        np.testing.assert_allclose(one @ gradient, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_matrices_are_sums_over_elements(order):
+    mesh, rng = mixed_mesh(1, seed=2, curved=2), np.random.default_rng(order)
+    V = femops.H1(mesh, order)
+    A = femops.form(lambda u, x: {"value": (1 + x[0]) * u, "grad": (2 - x[2]) * u.grad}, V)
+    dense = np.zeros((V.size, V.size))
+    for part in V.parts:
+        rule = part.quadrature()
+        alone = type(V)(part.mesh, order)  # a space of its own, with the same elements
+        e_vec = np.eye(part.element.size)
+        values, table = (part.element.values(rule.places, e_vec)), part.element
+        slopes = [table.values(rule.places, e_vec, d) for d in range(3)]
+        geometry = femops.geometry.Geometry(part.mesh, rule)
+        for e in range(part.mesh.num_elements):
+            block = geometry.block(e, e + 1)
+            w, x = block.weighted_det[0], block.points[0]
+            grads = np.einsum("dnq,qdi->inq", np.array(slopes), block.inverse[0])
+            local = np.einsum("q,iq,jq->ij", w * (1 + x[:, 0]), values, values)
+            local += np.einsum("q,diq,djq->ij", w * (2 - x[:, 2]), grads, grads)
+            dofs = part.restriction.indices[e]
+            dense[np.ix_(dofs, dofs)] += local
+        assert alone.ndofs <= V.ndofs
+    u, many = rng.standard_normal(V.size), rng.standard_normal((V.size, 5))
+    np.testing.assert_allclose(A @ u, dense @ u, atol=1e-12)
+    np.testing.assert_allclose(A @ many, dense @ many, atol=1e-12)
+    np.testing.assert_allclose(A.assemble().toarray(), dense, atol=1e-12)
+    np.testing.assert_allclose(A.diagonal(), dense.diagonal(), atol=1e-12)
+    for level in ("element", "full", "auto"):
+        np.testing.assert_allclose(A.at_level(level) @ u, dense @ u, atol=1e-12)
+    narrow = A.at_level("partial").update() @ u
+    np.testing.assert_allclose(narrow, dense @ u, atol=1e-12)
+
+
+def test_prisms_of_another_library():
+    skfem = pytest.importorskip("skfem")
+    mesh = mixed_mesh(2, seed=5, shapes=("prisms",))
+    (part,) = mesh.parts
+    x = np.zeros((mesh.num_vertices, 3))
+    x[part.elements] = part.coordinates
+    wedges = skfem.MeshWedge1(x.T.copy(), part.elements.T.copy())
+    basis = skfem.Basis(wedges, skfem.ElementWedge1(), intorder=6)
+    laplacian = skfem.BilinearForm(lambda u, v, w: (u.grad * v.grad).sum(axis=0) + u * v)
+    theirs = laplacian.assemble(basis).toarray()
+    V = femops.H1(mesh, 1)
+    A = femops.form(lambda u: {"grad": u.grad, "value": u}, V).assemble().toarray()
+    place = np.zeros(mesh.num_vertices, dtype=int)
+    place[part.elements] = V.parts[0].restriction.indices
+    np.testing.assert_allclose(A[np.ix_(place, place)], theirs, atol=1e-13)
+
+
+def test_fields_and_products():
+    mesh, rng = mixed_mesh(2, seed=1), np.random.default_rng(0)
+    V, Q = femops.H1(mesh, 2, ncomp=3), femops.H1(mesh, 1)
+    W = femops.Product(u=V, p=Q)
+
+    def stokes(u, p):
+        return {"u": {"grad": u.grad - p * np.eye(3)}, "p": {"value": -u.div}}
+
+    S, x = femops.form(stokes, W), rng.standard_normal(W.size)
+    np.testing.assert_allclose(S @ x, S.assemble() @ x, atol=1e-12)
+    u, p = W.split(x)
+    block = S["u", "p"]
+    np.testing.assert_allclose(block @ p, S["u", "p"].assemble() @ p, atol=1e-12)
+    v = V.interpolate(lambda x: (x[0] ** 2, x[0] * x[1], -x[2]))
+    known = W.join(u=v, p=Q.interpolate(lambda x: x[0]))
+    one = W.join(u=0.0 * v, p=Q.interpolate(1.0))
+    total = femops.integrate(Q, lambda x: -(2 * x[0] + x[0] - 1.0))  # -div v
+    assert abs(one @ (S @ known) - total) < 1e-12
+    F = femops.residual(lambda u, p: {"u": {"value": p * u}, "p": {"value": p**2}}, W)
+    J, eps = F.jacobian(x), 1e-6
+    step = rng.standard_normal(W.size)
+    ahead, behind = F.residual(x + eps * step), F.residual(x - eps * step)
+    np.testing.assert_allclose(J @ step, (ahead - behind) / (2 * eps), atol=1e-8)
+    energy = femops.functional(lambda u: 0.5 * u**2, Q)
+    w = Q.interpolate(lambda x: x[0])
+    assert abs(energy(w) - 0.5 * femops.integrate(Q, lambda x: x[0] ** 2)) < 1e-12
+    assert abs(energy.derivative.residual(w) @ w - 2.0 * energy(w)) < 1e-12
+
+
+def test_coefficients_and_projections():
+    mesh = mixed_mesh(2, seed=3)
+    V, K = femops.H1(mesh, 2), femops.L2(mesh, 1)
+    field = femops.GridFunction(K, K.interpolate(lambda x: 1 + x[2]))
+    u = V.interpolate(lambda x: x[0] * x[1])
+    A, B = femops.diffusion(V, kappa=field), femops.diffusion(V, kappa=lambda x: 1 + x[2])
+    np.testing.assert_allclose(A @ u, B @ u, atol=1e-13)
+    twice = A.update(kappa=femops.GridFunction(K, 2.0 * field.vector))
+    np.testing.assert_allclose(twice @ u, 2.0 * (B @ u), atol=1e-13)
+    kappa = femops.by_attribute(mesh, {1: 3.0})
+    np.testing.assert_allclose(
+        femops.diffusion(V, kappa=kappa) @ u, 3.0 * (femops.diffusion(V) @ u)
+    )
+    with pytest.raises(OperatorError, match="shape"):
+        femops.diffusion(V, kappa=np.ones((mesh.num_elements, 4)))
+    gradient = femops.project(femops.L2(mesh, 1, ncomp=3), lambda u: u.grad, V, u)
+    assert (
+        femops.l2_error(femops.L2(mesh, 1, ncomp=3), gradient, lambda x: (x[1], x[0], 0.0 * x[0]))
+        < 1e-12
+    )
+    again = femops.project(V, lambda x: x[0] * x[1], rtol=1e-12)
+    np.testing.assert_allclose(again, u, atol=1e-9)
+    fine = femops.H1(mesh.refine(), 2)
+    np.testing.assert_allclose(
+        fine.interpolate((V, u)), fine.interpolate(lambda x: x[0] * x[1]), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_multigrid(order):
+    mesh = mixed_mesh(4 if order < 4 else 2, seed=1)
+    V = femops.H1(mesh, order)
+    A = femops.diffusion(V, kappa=lambda x: 1 + x[0]).constrained(V.boundary_dofs())
+    b = A.rhs(femops.load(V, 1.0), 0.0)
+    u, info = femops.cg(A, b, M=femops.multigrid(A), rtol=1e-9)
+    assert info.converged
+    assert info.iterations <= 12
+    exact, _ = femops.cg(A, b, M=femops.jacobi(A), rtol=1e-12, maxiter=2000)
+    np.testing.assert_allclose(u, exact, atol=1e-8 * abs(exact).max())
+
+
+def test_boundaries_by_attribute():
+    mesh = mixed_mesh(2)
+    parts = [
+        part.with_attributes(boundary=1 + (part.boundary_centers()[:, 2] < 1e-9))
+        if hasattr(part, "boundary_centers")
+        else part
+        for part in mesh.parts
+    ]
+    assert len(parts) == 3
+    V = femops.H1(mesh, 2)
+    low = V.boundary_dofs(where=lambda x: x[2] < 1e-9)
+    assert abs(V.dof_coordinates()[low, 2]).max() < 1e-12
+    assert len(low) == 9 * 5
+    with pytest.raises(SpaceError, match="boundary attribute 7"):
+        V.boundary_dofs(7)
+    with pytest.raises(SpaceError, match="boundary attribute 7"):
+        femops.boundary_mass(V, 1.0, attributes=7)
+
+
+def test_what_is_not_done_says_so():
+    mesh = mixed_mesh(1)
+    V, D = femops.H1(mesh, 2), femops.L2(mesh, 1)
+    with pytest.raises(OperatorError, match="several shapes"):
+        femops.interior_penalty(D)
+    with pytest.raises(SolverError, match="hexahedra, prisms and tetrahedra"):
+        femops.low_order(femops.diffusion(V))
+    with pytest.raises(AttributeError, match=r"V\.parts"):
+        _ = V.restriction

@@ -1,0 +1,188 @@
+"""Meshes of several shapes: parts, faces between them, refinement, bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from femops_meshes import (
+    MeshArgumentError,
+    MeshGeometryError,
+    MeshTopologyError,
+    MixedMesh,
+)
+from femops_meshes.coordinates import simplices
+from femops_meshes.topology.entities import PRISM, QUADRILATERAL, SEGMENT, TRIANGLE
+from support.mixed_meshes import blocks, bulged, mixed_mesh
+
+KINDS = ("hexahedra", "prisms"), ("prisms", "tetrahedra"), ("prisms",), ()
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
+def test_functions_of_prisms_are_products(p):
+    nodes, rng = simplices.nodes(PRISM, p), np.random.default_rng(p)
+    flat = rng.dirichlet(np.ones(3), size=7)[:, 1:]
+    x = np.column_stack([flat, rng.random(7)])
+    np.testing.assert_allclose(simplices.tables(PRISM, p, nodes)[0], np.eye(len(nodes)), atol=1e-12)
+    powers = [(a, b, c) for a in range(p + 1) for b in range(p + 1 - a) for c in range(p + 1)]
+    for a, b, c in powers:
+        values = nodes[:, 0] ** a * nodes[:, 1] ** b * nodes[:, 2] ** c
+        exact = x[:, 0] ** a * x[:, 1] ** b
+        np.testing.assert_allclose(
+            simplices.tables(PRISM, p, x)[0] @ values, exact * x[:, 2] ** c, atol=1e-12
+        )
+        slopes = exact * c * x[:, 2] ** max(c - 1, 0)
+        np.testing.assert_allclose(simplices.tables(PRISM, p, x)[3] @ values, slopes, atol=1e-10)
+        kept = simplices.at_points(PRISM, p, x, slopes=True)
+        np.testing.assert_allclose(kept, simplices.tables(PRISM, p, x)[1:], atol=1e-10)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4])
+def test_faces_of_prisms_have_the_nodes_of_triangles_and_quadrilaterals(p):
+    nodes, line = simplices.nodes(PRISM, p), simplices.nodes(SEGMENT, p)[:, 0]
+    square = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
+    for face, points in ((TRIANGLE, simplices.nodes(TRIANGLE, p)), (QUADRILATERAL, square)):
+        for code in PRISM.codes_of(face):
+            on_face = PRISM.on_face(code, points)
+            np.testing.assert_allclose(nodes[PRISM.closed_lattice(code, p)], on_face, atol=1e-14)
+            turned = nodes[simplices.turned(PRISM, p, code)]  # what a turned prism sees
+            there = simplices.tables(PRISM, p, simplices.at_end(PRISM, face, points))[0] @ turned
+            np.testing.assert_allclose(there, on_face, atol=1e-12)
+
+
+@pytest.mark.parametrize("degree", [0, 1, 4, 9])
+def test_rules_of_prisms_are_exact(degree):
+    points, weights = simplices.rule(PRISM, degree)
+    for a in range(degree + 1):
+        for c in range(degree + 1):
+            exact = 2.0 / ((a + 1) * (a + 2) * (c + 1))
+            assert abs(weights @ (points[:, 1] ** a * points[:, 2] ** c) - exact) < 1e-13
+
+
+@pytest.mark.parametrize("shapes", KINDS)
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_parts_share_faces(shapes, n):
+    mesh = mixed_mesh(n, seed=n, shapes=shapes)
+    cubes = len(shapes) or 3
+    assert abs(mesh.volume() - cubes) < 1e-12
+    between = sum(len(part.topology.joined) for part in mesh.parts)
+    assert between == 2 * {1: 0, 2: 1, 3: 1}[cubes] * n**2 * (
+        2 if "tetrahedra" in shapes else 1
+    ) + (4 * n**2 if cubes == 3 else 0)
+    mesh.validate()
+    assert [part.num_vertices for part in mesh.parts] == [mesh.num_vertices] * len(mesh.parts)
+
+
+@pytest.mark.parametrize("shapes", KINDS)
+@pytest.mark.parametrize("curved", [0, 3])
+def test_refinement_keeps_the_geometry(shapes, curved):
+    mesh = mixed_mesh(1, seed=4, shapes=shapes, curved=curved)
+    fine = mesh.refine()
+    fine.validate()
+    assert abs(fine.volume() - mesh.volume()) < 1e-12
+    assert fine.num_elements == 8 * mesh.num_elements
+    assert fine.num_boundary == 4 * mesh.num_boundary
+    assert fine.num_vertices == mixed_mesh(2, shapes=shapes).num_vertices
+    twice = mesh.refine(2)
+    assert twice.num_vertices == mixed_mesh(4, shapes=shapes).num_vertices
+
+
+def test_squares_and_triangles():
+    x = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [1, 1], [2, 1.0]])
+    mesh = MixedMesh.from_arrays(
+        x,
+        {"triangles": [[1, 2, 4], [2, 5, 4]], "quadrilaterals": [[0, 1, 4, 3]]},
+        element_attributes={"triangles": [3, 4]},
+        boundary={"segments": [[0, 1], [2, 5], [1, 2]]},
+        boundary_attributes={"segments": [7, 8, 7]},
+        corner_order="vtk",
+        element_names={"right": (3, 4)},
+        boundary_names={"bottom": (7,)},
+    )
+    assert [part.cell.plural for part in mesh.parts] == ["quadrilaterals", "triangles"]
+    assert mesh.volume() == 2.0
+    assert mesh.element_attributes.tolist() == [1, 3, 4]
+    assert sorted(mesh.boundary_attributes.tolist()) == [7, 7, 8]
+    assert dict(mesh.boundary_names) == {"bottom": (7,)}
+    fine = mesh.refine(2)
+    assert fine.num_elements == 48
+    assert fine.num_boundary == 12
+    assert fine.num_vertices == 9 * 5
+    assert "quadrilaterals and triangles" in mesh.plural
+    assert "16 quadrilaterals, 32 triangles" in repr(fine)
+
+
+def test_maps_move_all_parts():
+    mesh = mixed_mesh(2, curved=2)
+    assert mesh.order == 2
+    lower, upper = mesh.bounding_box()
+    x = np.concatenate([part.coordinates.reshape(-1, 3) for part in mesh.parts])
+    np.testing.assert_allclose([lower, upper], [x.min(axis=0), x.max(axis=0)])
+    straight = mixed_mesh(2)
+    moved = straight.mapped(bulged)
+    assert moved.order == 1
+    assert moved.volume() != straight.volume()
+
+
+def _named(name):
+    x, elements = blocks(1)
+    hexes, prisms, tets = (elements[kind] for kind in ("hexahedra", "prisms", "tetrahedra"))
+    return {
+        "no shape": lambda: MixedMesh.from_arrays(x, {}),
+        "pyramids": lambda: MixedMesh.from_arrays(x, {"pyramids": [[0, 1, 2, 3, 4]]}),
+        "dimensions": lambda: MixedMesh.from_arrays(
+            x, {"prisms": prisms, "triangles": [[0, 1, 2]]}
+        ),
+        "width": lambda: MixedMesh.from_arrays(x, {"prisms": hexes}),
+        "beyond": lambda: MixedMesh.from_arrays(x, {"prisms": prisms + 100}),
+        "faces": lambda: MixedMesh.from_arrays(x, {"prisms": prisms}, boundary={"lines": [[0, 1]]}),
+        "no face": lambda: MixedMesh.from_arrays(
+            x, {"prisms": prisms}, boundary={"triangles": [[1, 5, 7]]}
+        ),
+        "inverted": lambda: MixedMesh.from_arrays(
+            x, {"hexahedra": hexes, "prisms": prisms[:, [0, 2, 1, 3, 5, 4]]}
+        ),
+        "twice": lambda: MixedMesh.from_arrays(x, {"prisms": np.concatenate([prisms, prisms])}),
+        "attributes": lambda: MixedMesh.from_arrays(
+            x, {"prisms": prisms}, element_attributes={"prisms": [1]}
+        ),
+        "halves": lambda: MixedMesh.from_arrays(
+            np.concatenate([x, [[2.0, 0.0, 0.0]]]),
+            {
+                "hexahedra": [[0, 1, 3, 4, 6, 7, 9, 10]],
+                "tetrahedra": [[1, 4, 7, len(x)], [4, 7, 10, len(x)]],
+            },
+        ),
+        "overlap": lambda: MixedMesh.from_arrays(
+            np.concatenate([x, [[1.5, 0.5, 0.5]]]),
+            {"prisms": prisms[:1], "tetrahedra": [[*prisms[0, 3:].tolist(), len(x)]]},
+        ),
+        "no edges": lambda: mixed_mesh(1).topology,
+        "times": lambda: mixed_mesh(1).refine(-1),
+        "tets": lambda: MixedMesh.from_arrays(None, {"tetrahedra": tets}),
+    }[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("no shape", MeshArgumentError, "no elements"),
+        ("pyramids", MeshArgumentError, "split=True"),
+        ("dimensions", MeshArgumentError, "several dimensions"),
+        ("width", MeshTopologyError, "shape"),
+        ("beyond", MeshTopologyError, "don't exist"),
+        ("faces", MeshArgumentError, "segments, triangles, quadrilaterals"),
+        ("no face", MeshTopologyError, "not faces of any element"),
+        ("inverted", MeshGeometryError, "inverted"),
+        ("twice", MeshTopologyError, "same vertices"),
+        ("attributes", MeshTopologyError, "attributes of prisms"),
+        ("halves", MeshTopologyError, "quadrilateral face.*lie at triangles.*hexahedron 0"),
+        ("overlap", MeshGeometryError, "same side"),
+        ("no edges", AttributeError, "mesh.parts"),
+        ("times", MeshArgumentError, "times"),
+        ("tets", MeshArgumentError, "neither"),
+    ],
+)
+def test_bad_input(name, error, words):
+    with pytest.raises(error, match=words):
+        _named(name)()
