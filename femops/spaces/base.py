@@ -657,7 +657,7 @@ class Space(DomainSpace, ABC):
 
     def multiplicity(self) -> Floats:
         if self.mixed:
-            return np.sum([part.multiplicity() for part in self.parts], axis=0)
+            return np.asarray(np.sum([part.multiplicity() for part in self.parts], axis=0))
         return super().multiplicity()
 
     @property

@@ -104,7 +104,9 @@ def test_prisms_of_another_library():
     x = np.zeros((mesh.num_vertices, 3))
     x[part.elements] = part.coordinates
     wedges = skfem.MeshWedge1(x.T.copy(), part.elements.T.copy())
-    basis = skfem.Basis(wedges, skfem.ElementWedge1(), intorder=6)
+    rule = femops.basis.rule_of(part.cell, 4)  # those of scikit-fem 12 sum to half the volume
+    points = rule.points.T.copy(), rule.weights
+    basis = skfem.Basis(wedges, skfem.ElementWedge1(), quadrature=points)
     laplacian = skfem.BilinearForm(lambda u, v, w: (u.grad * v.grad).sum(axis=0) + u * v)
     theirs = laplacian.assemble(basis).toarray()
     V = femops.H1(mesh, 1)
@@ -124,7 +126,7 @@ def test_fields_and_products():
 
     S, x = femops.form(stokes, W), rng.standard_normal(W.size)
     np.testing.assert_allclose(S @ x, S.assemble() @ x, atol=1e-12)
-    u, p = W.split(x)
+    _, p = W.split(x)
     block = S["u", "p"]
     np.testing.assert_allclose(block @ p, S["u", "p"].assemble() @ p, atol=1e-12)
     v = V.interpolate(lambda x: (x[0] ** 2, x[0] * x[1], -x[2]))
@@ -154,7 +156,7 @@ def test_coefficients_and_projections():
     np.testing.assert_allclose(twice @ u, 2.0 * (B @ u), atol=1e-13)
     kappa = femops.by_attribute(mesh, {1: 3.0})
     np.testing.assert_allclose(
-        femops.diffusion(V, kappa=kappa) @ u, 3.0 * (femops.diffusion(V) @ u)
+        femops.diffusion(V, kappa=kappa) @ u, 3.0 * (femops.diffusion(V) @ u), atol=1e-13
     )
     with pytest.raises(OperatorError, match="shape"):
         femops.diffusion(V, kappa=np.ones((mesh.num_elements, 4)))
@@ -186,13 +188,6 @@ def test_multigrid(order):
 
 def test_boundaries_by_attribute():
     mesh = mixed_mesh(2)
-    parts = [
-        part.with_attributes(boundary=1 + (part.boundary_centers()[:, 2] < 1e-9))
-        if hasattr(part, "boundary_centers")
-        else part
-        for part in mesh.parts
-    ]
-    assert len(parts) == 3
     V = femops.H1(mesh, 2)
     low = V.boundary_dofs(where=lambda x: x[2] < 1e-9)
     assert abs(V.dof_coordinates()[low, 2]).max() < 1e-12
