@@ -209,9 +209,11 @@ class LagrangeElement(Element):
 
     is_nodal = True
 
-    def __init__(self, cell: Cell, order: int, *, closed: bool) -> None:
+    def __init__(self, cell: Cell, order: int, *, closed: bool, axes: tuple[int, ...] = ()) -> None:
+        """``axes``: the cell's coordinate that is each coordinate here; () for the cell's own."""
         self.cell, self.dim, self.order, self.broken = cell, cell.dim, order, not closed
         self.size = cell.size(order) if order else 1
+        self.axes = axes or tuple(range(cell.dim))
 
     def runs(self, *, single: bool = False, layers: int = 0) -> DofRuns:
         sizes = (self.cell.inside(c, self.order) for c in range(len(self.cell.entities)))
@@ -221,7 +223,7 @@ class LagrangeElement(Element):
 
     @property
     def nodes(self) -> Floats:
-        return simplices.nodes(self.cell, self.order)
+        return simplices.nodes(self.cell, self.order)[:, self.axes]
 
     def values(self, grid: Grid, e_vec: Floats, slope: int | None = None) -> Floats:
         return _by_table(self._tables(grid)[0 if slope is None else slope + 1], e_vec)
@@ -235,20 +237,39 @@ class LagrangeElement(Element):
             raise SpaceError(
                 f"{self.cell.plural} have no grid of points: give a list of points (n, {self.dim})"
             )
-        return simplices.tables(self.cell, self.order, grid)
+        if self.axes == tuple(range(self.dim)):
+            return simplices.tables(self.cell, self.order, grid)
+        found = simplices.tables(self.cell, self.order, self._in_cell(grid))
+        return found[[0, *(1 + axis for axis in self.axes)]]
+
+    def _in_cell(self, points: Floats) -> Floats:
+        """Coordinates (n, dim) of the cell from those of the element."""
+        return points[:, np.argsort(self.axes)]
 
     def from_nodal(self, values: Floats) -> Floats:
         return values
 
     def weights_at(self, points: Floats) -> Floats:
-        return np.asarray(simplices.at_points(self.cell, self.order, points, slopes=False)[0])
+        return np.asarray(
+            simplices.at_points(self.cell, self.order, self._in_cell(points), slopes=False)[0]
+        )
 
     def values_at(self, points: Floats, e_vec: Floats) -> Floats:
         return np.asarray(np.einsum("nj,nj...->n...", self.weights_at(points), e_vec))
 
     def slopes_at(self, points: Floats, e_vec: Floats) -> list[Floats]:
-        tables = simplices.at_points(self.cell, self.order, points, slopes=True)
-        return [np.einsum("nj,nj...->n...", table, e_vec) for table in tables]
+        tables = simplices.at_points(self.cell, self.order, self._in_cell(points), slopes=True)
+        return [np.einsum("nj,nj...->n...", tables[axis], e_vec) for axis in self.axes]
+
+
+def turned_to(element: Element, face: Cell) -> Element:
+    """Element of a cell that is turned to a face of some shape: the last coordinate leads inwards.
+
+    Only prisms at a quadrilateral have other coordinates than the cell: the last two change places.
+    """
+    if element.cell.shape != "prism" or not face.cube:
+        return element
+    return LagrangeElement(element.cell, element.order, closed=not element.broken, axes=(0, 2, 1))
 
 
 def _is_list(grid: Grid) -> TypeGuard[Floats]:

@@ -51,7 +51,7 @@ class Piece:
     def arguments(self, product: Product) -> Arguments:
         """The fields of a product on the elements or faces of the integral, with derivatives."""
         if self.domain.two_sided:
-            return Arguments.on_sides(product)
+            return Arguments.on_faces(product, self.domain)
         place = self.place.with_slopes(True)
         return Arguments({n: place.on(space) for n, space in product.spaces.items()}, product)
 

@@ -415,7 +415,7 @@ def arguments_of(
             raise OperatorError(f'faces {shown(faces)}: give "interior", or boundary="all"')
         if boundary is not None:
             raise OperatorError("boundary= and faces= exclude each other: add two forms instead")
-        return [Arguments.on_sides(space)]
+        return Arguments.on_sides(space)
     if boundary is None:
         return Arguments.over(space)
     attributes = _attributes(space, boundary)

@@ -86,7 +86,7 @@ def _summed(
     across, at_boundary = functions
     parts: list[tuple[Callable[..., Any], list[Arguments]]] = []
     if are_joined(V.distributed or V.mesh):
-        parts.append((across, [Arguments.on_sides(V)]))
+        parts.append((across, Arguments.on_sides(V)))
     if (given := _prescribed_on(V, boundary)) is not None:
         parts.append((at_boundary, arguments_of(V, given)))
     for function, domain in parts:

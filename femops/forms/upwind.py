@@ -60,7 +60,7 @@ def upwind_convection(V: Space, velocity: Coefficient, **options: Unpack[FormOpt
     if V.order > 0:  # finite volumes have no gradient inside
         domains.append((_inside, Arguments.over(V)))
     if are_joined(V.distributed or V.mesh):
-        domains.append((_between, [Arguments.on_sides(V)]))
+        domains.append((_between, Arguments.on_sides(V)))
     if has_outer(V.distributed or V.mesh):
         domains.append((_out, arguments_of(V, True)))
     terms = [build_sides(function, at, at, given, options) for function, at in domains]

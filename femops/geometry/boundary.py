@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Rule, grid_rule
-from femops.element import Element, element_of_maps
+from femops.element import Element, element_of_maps, turned_to
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.domain import BATCH, Domain, DomainGeometry, FaceBlock, Nodal, size_of_groups
 from femops.geometry.jacobians import oriented
@@ -59,9 +59,16 @@ def outer_faces(mesh: Mesh | DistributedMesh) -> Ints:
     return np.stack([topology.faces[alone, 0], topology.face_codes[alone, 0]], axis=1)
 
 
-def has_outer(mesh: Mesh | DistributedMesh) -> bool:
+def parts_of(mesh: Mesh | MixedMesh) -> tuple[Mesh, ...]:
+    """Parts of a mesh of several shapes, or the mesh itself."""
+    return mesh.parts if isinstance(mesh, MixedMesh) else (mesh,)
+
+
+def has_outer(mesh: Mesh | MixedMesh | DistributedMesh) -> bool:
     """True if the mesh has outer faces, on any rank."""
-    return bool(len(outer_faces(mesh))) if isinstance(mesh, Mesh) else mesh.has_outer_faces
+    if isinstance(mesh, DistributedMesh):
+        return mesh.has_outer_faces
+    return any(len(outer_faces(part)) > 0 for part in parts_of(mesh))
 
 
 Floats = NDArray[np.float64]
@@ -108,16 +115,21 @@ def listed_faces(mesh: Mesh | DistributedMesh, numbers: Ints) -> Ints:
     return own.topology.boundary_faces[np.isin(own.boundary_attributes, numbers)]
 
 
-def outer_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> list[int]:
+def outer_attributes(mesh: Mesh | MixedMesh | DistributedMesh, attributes: Attributes) -> list[int]:
     """Convert boundary attributes to ascending numbers, and check that their faces are outside.
 
     Collective on many ranks.
     """
     asked = boundary_attributes(mesh, attributes)
-    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
-    between = listed_are_inner(mesh)
+    own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+    if isinstance(mesh, DistributedMesh):
+        between = listed_are_inner(mesh)
+    else:
+        between = np.concatenate([listed_are_inner(part) for part in parts_of(mesh)])
     kinds = np.array([np.isin(asked, own.boundary_attributes[k]) for k in (between, ~between)])
-    inside, outside = kinds if isinstance(mesh, Mesh) else mesh.comm.max(kinds.astype(np.int64)) > 0
+    if isinstance(mesh, DistributedMesh):
+        kinds = mesh.comm.max(kinds.astype(np.int64)) > 0
+    inside, outside = kinds
     if inside.any():
         first = int(np.argmax(inside))
         cure = (
@@ -202,8 +214,8 @@ def values_on_faces(
     if not element.cell.cube:
         nodes = behind_faces(element, codes)
         e_vec = e_vec[np.arange(len(nodes))[:, np.newaxis], nodes]
-        places = simplices.at_end(element.cell, face, rule.listed(face.dim))
-        return element.values(places, e_vec, slope)
+        places = simplices.at_end(rule.listed(face.dim))
+        return turned_to(element, face).values(places, e_vec, slope)
     result = np.empty((len(codes), len(points) ** (dim - 1), *e_vec.shape[2:]))
     for code, digits in face_digits(dim):
         mine = codes == code
@@ -432,8 +444,7 @@ class BoundaryBlock(FaceBlock):
             mine = codes == code
             result[mine] = (digits[fixed] - 1) * rows[mine][:, :, fixed]
         if not cell.cube:
-            across = rows[:, :, simplices.inwards(cell, geometry.faces.cell)]
-            result = -across * np.sign(determinants(jacobian))[..., np.newaxis]
+            result = -rows[:, :, -1] * np.sign(determinants(jacobian))[..., np.newaxis]
         bad = ~np.all(
             (oriented(jacobian, turned=not cell.cube) > 0.0) & np.any(result, axis=-1), axis=1
         )

@@ -36,6 +36,12 @@ class Domain(ABC):
     # overwrite a vector instead of adding to it.
     covers: bool
     on_elements: ClassVar[bool] = False  # True if there are no faces in it
+
+    @property
+    def by_tables(self) -> bool:
+        """True if points are a list, as elements are no cubes."""
+        return not self.mesh.cell.cube
+
     # True if kernels can compute Jacobians and positions from modes of the elements' maps
     has_maps: ClassVar[bool]
     # True if there is an outer normal at each point. Forms may then have the parameters n and h.

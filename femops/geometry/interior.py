@@ -13,16 +13,29 @@ ranks.
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Rule, grid_rule, rule_of
-from femops.element import Element, LagrangeElement, TensorElement, element_of_maps, halves_of
+from femops.basis import Basis1D, Rule, grid_rule, rule_of
+from femops.element import (
+    Element,
+    LagrangeElement,
+    TensorElement,
+    element_of_maps,
+    halves_of,
+    tensor_element,
+)
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.boundary import are_inner, behind_faces, face_digits, nodes_inwards
+from femops.geometry.boundary import (
+    are_inner,
+    behind_faces,
+    face_digits,
+    nodes_inwards,
+    parts_of,
+)
 from femops.geometry.domain import (
     BATCH,
     Domain,
@@ -42,7 +55,7 @@ from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
 from femops_meshes.mesh import Mesh
 from femops_meshes.mixed import MixedMesh
-from femops_meshes.topology.entities import entity_permutation
+from femops_meshes.topology.entities import Cell, entity_permutation, outward_corners
 from femops_meshes.topology.topology import Topology
 
 Floats = NDArray[np.float64]
@@ -191,6 +204,15 @@ class InteriorFaces(Domain):
         nodes = HangingNodes(element.dim, len(e_vec), none, halves_of(element), parts)
         return nodes.interpolated(e_vec, slice(None))
 
+    @property
+    def sides(self) -> tuple[Mesh, Mesh]:
+        """Meshes of the minus and of the plus elements."""
+        return self.around, self.around
+
+    def turned(self, side: int, element: Element) -> Element:  # noqa: ARG002  (both alike)
+        """Element of the functions on a side's turned elements."""
+        return element
+
     @cached_property
     def map_nodes(self) -> list[Ints]:
         """Numbers (nf, (order + 1)**dim) of the mesh's nodes of each side; see `nodes`."""
@@ -218,6 +240,231 @@ class InteriorFaces(Domain):
 
     def geometry(self, rule: Rule) -> InteriorGeometry:
         return InteriorGeometry(self, rule)
+
+
+@final
+class SharedFaces(Domain):
+    """Faces of one shape between elements of two parts of a mesh of several shapes, or of one.
+
+    Elements of both sides are turned to the face: the corners of the face are in the order in which
+    the minus element sees them, and the last direction leads inwards. `elements`, `codes` (2, nf)
+    are those of the minus and of the plus sides. `shared_faces` makes all such domains of a mesh.
+    """
+
+    covers = has_maps = False
+    has_normals = two_sided = True
+    by_tables = True  # cubes too
+
+    def __init__(
+        self, sides: tuple[Mesh, Mesh], face: Cell, elements: Ints, codes: Ints, corners: Ints
+    ) -> None:
+        """``corners`` (2, nf, corners): local corners of the faces in both elements."""
+        self.sides, self.cell, self.mesh = sides, face, sides[MINUS]
+        self.order = max(mesh.order for mesh in sides)
+        self.elements, self.codes = np.ascontiguousarray(elements), np.ascontiguousarray(codes)
+        self.num_elements = self.elements.shape[1]
+        self.counted = np.ones(self.num_elements, dtype=np.bool_)
+        self._corners = corners
+
+    @cached_property
+    def _kinds(self) -> list[tuple[Ints, Ints]]:
+        """For each side the different rows of corners (k, corners), and that of each face (nf,)."""
+        found = []
+        for rows in self._corners:
+            kinds, which = np.unique(rows, axis=0, return_inverse=True)
+            found.append((kinds, which.reshape(-1)))
+        return found
+
+    def turned(self, side: int, element: Element) -> Element:
+        """Element of the functions on a side's turned elements."""
+        if element.cell.shape != "prism" or not self.cell.cube:
+            return element
+        kinds = self._kinds[side][0]
+        upwards = len(kinds) and abs(int(kinds[0, 1] - kinds[0, 0])) == 3
+        axes = (2, 0, 1) if upwards else (0, 2, 1)
+        closed = not element.broken
+        return LagrangeElement(element.cell, element.order, closed=closed, axes=axes)
+
+    def nodes(
+        self,
+        side: int,
+        p1d: int,
+        start: int = 0,
+        stop: int | None = None,
+        layers: int | None = None,  # noqa: ARG002  (all nodes)
+    ) -> Ints:
+        """Numbers (n, nodes) of the nodes of a side's elements, turned to their faces."""
+        kinds, which = self._kinds[side]
+        cell = self.sides[side].cell
+        tables = [_seen(cell, p1d - 1, tuple(kind.tolist())) for kind in kinds]
+        size = cell.size(p1d - 1) if p1d > 1 else 1
+        return np.array(tables, dtype=np.int64).reshape(-1, size)[which[slice(start, stop)]]
+
+    @cached_property
+    def map_nodes(self) -> list[Ints]:
+        """Numbers (nf, nodes) of the mesh's nodes of each side; see `nodes`."""
+        return [self.nodes(side, self.sides[side].order + 1) for side in (MINUS, PLUS)]
+
+    @cached_property
+    def mirrored(self) -> list[NDArray[np.bool_]]:
+        """True (nf,), for each side, for elements that are left-handed when they are turned."""
+        geometry, found = InteriorGeometry(self, rule_of(self.cell, 1)), []
+        for side in (MINUS, PLUS):
+            flags = np.zeros(self.num_elements, dtype=np.bool_)
+            for start, stop in element_blocks(self.num_elements, self.map_nodes[side].shape[1]):
+                flags[start:stop] = determinants(geometry.jacobians(side, start, stop))[:, 0] < 0.0
+            found.append(flags)
+        return found
+
+    def on_parts(
+        self,
+        side: int,  # noqa: ARG002  (no element is larger than its neighbour)
+        element: Element,  # noqa: ARG002
+        e_vec: Floats,
+        start: int,  # noqa: ARG002
+        stop: int,  # noqa: ARG002
+    ) -> Floats:
+        """Return the values: no element is larger than its neighbour."""
+        return e_vec
+
+    def geometry(self, rule: Rule) -> InteriorGeometry:
+        return InteriorGeometry(self, rule)
+
+
+@lru_cache(maxsize=256)
+def _seen(cell: Cell, degree: int, corners: tuple[int, ...]) -> Ints:
+    """Nodes (size,) of a cell in the order in which they are seen with a face's corners first.
+
+    ``corners`` are local corners of a face, in the order of a segment, triangle or square. A prism
+    at a quadrilateral has the other coordinates of `SharedFaces.turned`.
+    """
+    if not degree:
+        return np.zeros(1, dtype=np.int64)
+    if cell.cube:
+        near = [cell.corners[c] for c in corners]
+        others = [*{*range(cell.num_corners)} - {*corners}]
+        far = [min(others, key=lambda c: np.abs(cell.corners[c] - x).sum()) for x in near]
+        order = [*corners, *far]
+    elif cell.simplex:
+        order = [*corners, *({*range(cell.num_corners)} - {*corners})]
+    elif len(corners) == 3:
+        order = [*corners, *((c + 3) % 6 for c in corners)]
+    else:
+        a, b, c, _ = corners
+        a, b, above = (a, b, c) if abs(a - b) != 3 else (a, c, b)
+        third = 3 * (a // 3) + 3 - a % 3 - b % 3
+        order = [a, b, third, above, (b + 3) % 6, (third + 3) % 6]
+    nodes = _lattice(cell, degree)
+    linear = tensor_element(Basis1D("gll", 1), cell.dim) if cell.cube else None
+    of_corners = linear or LagrangeElement(cell, 1, closed=True)
+    there = of_corners.weights_at(nodes) @ cell.corners[order]
+    gaps = np.abs(there[:, np.newaxis] - nodes).max(axis=2)
+    found = np.asarray(gaps.argmin(axis=1))
+    found.setflags(write=False)
+    return found
+
+
+def _lattice(cell: Cell, degree: int) -> Floats:
+    """Nodes (size, dim) of a cell."""
+    if not cell.cube:
+        return simplices.nodes(cell, degree)
+    line = tensor_element(Basis1D("gll", degree), 1).bases[0].nodes
+    grid = np.meshgrid(*[line] * cell.dim, indexing="ij")
+    return np.stack(grid[::-1], axis=-1).reshape(-1, cell.dim)
+
+
+Shared = tuple[int, int, InteriorFaces | SharedFaces]
+"""Parts of the minus and of the plus elements, and faces between them."""
+
+_shared = Derived[Mesh, list[Shared]]()
+
+
+def shared_faces(mesh: MixedMesh) -> list[Shared]:
+    """Return the faces between elements of a mesh of several shapes."""
+    if not are_joined(mesh):
+        raise SpaceError(
+            "the mesh has no faces between elements: refine it, or leave out the integral over them"
+        )
+    return _shared.get(mesh.parts[0], lambda: _all_shared(mesh))
+
+
+def _all_shared(mesh: MixedMesh) -> list[Shared]:
+    found: list[Shared] = []
+    for k, part in enumerate(mesh.parts):
+        if part.cell.shape != "prism" and len(part.topology.pairs):
+            found.append((k, k, interior_faces(part)))
+    sides = [_beside(part) for part in mesh.parts]
+    for i, minus in enumerate(mesh.parts):
+        for j, plus in enumerate(mesh.parts):
+            if i == j and minus.cell.shape == "prism":
+                two = minus.topology.pairs
+                codes = minus.topology.face_codes[two].T.astype(np.int64)
+                pair = minus.topology.faces[two].T, codes
+                found += [(i, j, faces) for faces in _by_shape((minus, plus), *pair)]
+            elif i != j and _first(minus, plus):
+                pair = _matched(sides[i], sides[j])
+                found += [(i, j, faces) for faces in _by_shape((minus, plus), *pair)]
+    return found
+
+
+def _first(minus: Mesh, plus: Mesh) -> bool:
+    """True if elements of a shape are minus beside those of another: prisms, then by dimension."""
+    rank = {"prism": 0, "cube": 1, "simplex": 2}
+    return rank[minus.cell.shape] < rank[plus.cell.shape]
+
+
+def _beside(part: Mesh) -> tuple[Ints, Ints, Ints]:
+    """Sorted vertices (n, 4), elements and codes (n,) of the faces at which other parts lie."""
+    topology, joined = part.topology, part.topology.joined
+    sides = np.stack([topology.faces[joined, 0], topology.face_codes[joined, 0]], axis=1)
+    rows = outward_corners(part.elements, sides, part.cell)
+    rows = np.pad(rows, [(0, 0), (0, 4 - rows.shape[1])], constant_values=-1)
+    return np.sort(rows, axis=1), sides[:, 0], sides[:, 1]
+
+
+def _matched(one: tuple[Ints, Ints, Ints], other: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints]:
+    """Elements and codes (2, nf) of faces that two parts have in common; see `_beside`."""
+    rows = np.concatenate([one[0], other[0]])
+    order = np.lexsort(rows.T)
+    same = np.flatnonzero((rows[order[1:]] == rows[order[:-1]]).all(axis=1))
+    pairs = np.sort(np.stack([order[same], order[same + 1]]), axis=0)
+    minus, plus = pairs[0], pairs[1] - len(one[0])
+    return np.stack([one[1][minus], other[1][plus]]), np.stack([one[2][minus], other[2][plus]])
+
+
+def _by_shape(sides: tuple[Mesh, Mesh], elements: Ints, codes: Ints) -> list[SharedFaces]:
+    """Faces (2, nf) of two meshes by their shape, and by the directions of prisms along them."""
+    found = []
+    for face in sides[MINUS].cell.faces:
+        some = np.flatnonzero(np.isin(codes[MINUS], sides[MINUS].cell.codes_of(face)))
+        if not len(some):
+            continue
+        local = _corners(sides, elements[:, some], codes[:, some])
+        upwards = np.abs(local[PLUS, :, 1] - local[PLUS, :, 0]) == 3
+        if sides[PLUS].cell.shape != "prism" or not face.cube:
+            upwards[:] = False
+        for flag in (False, True):
+            mine = np.flatnonzero(upwards == flag)
+            mine = mine[np.argsort(elements[MINUS, some[mine]], kind="stable")]
+            if len(mine):
+                at = some[mine]
+                made = elements[:, at], codes[:, at], local[:, mine]
+                found.append(SharedFaces(sides, face, *made))
+    return found
+
+
+def _corners(sides: tuple[Mesh, Mesh], elements: Ints, codes: Ints) -> Ints:
+    """Local corners (2, nf, k) of faces in both elements, in the order of the minus element."""
+    cell = sides[MINUS].cell
+    width = len(cell.entities[int(codes[MINUS, 0])][1])
+    table = np.zeros((len(cell.entities), width), dtype=np.int64)
+    for code in np.unique(codes[MINUS]).tolist():
+        table[code] = cell.entities[code][1]
+    own = table[codes[MINUS]]
+    vertices = np.take_along_axis(sides[MINUS].elements[elements[MINUS]], own, axis=1)
+    others = sides[PLUS].elements[elements[PLUS]]
+    theirs = (others[:, np.newaxis] == vertices[:, :, np.newaxis]).argmax(axis=2)
+    return np.stack([own, theirs])
 
 
 def _parts(topology: Topology, elements: Ints, codes: Ints) -> Ints:
@@ -277,8 +524,7 @@ def are_joined(mesh: Mesh | MixedMesh | DistributedMesh) -> bool:
     """True if the mesh has faces between elements. Collective at the first call on many ranks."""
     if isinstance(mesh, DistributedMesh):
         return neighbours(mesh).joined
-    parts = mesh.parts if isinstance(mesh, MixedMesh) else (mesh,)
-    return any(bool(are_inner(part).any()) for part in parts)
+    return any(bool(are_inner(part).any()) for part in parts_of(mesh))
 
 
 @final
@@ -289,9 +535,9 @@ class InteriorGeometry(DomainGeometry):
     face is a point, and its surface element is 1.
     """
 
-    def __init__(self, faces: InteriorFaces, quadrature: Rule) -> None:
+    def __init__(self, faces: InteriorFaces | SharedFaces, quadrature: Rule) -> None:
         quadrature.check_cell(faces.cell)
-        if faces.mesh.cell.cube:
+        if not faces.by_tables:
             grid_rule(quadrature, "an integral over faces")
         self.domain = self.faces = faces
         self.mesh, self.dim, self.quadrature = faces.mesh, faces.mesh.dim, quadrature
@@ -315,7 +561,8 @@ class InteriorGeometry(DomainGeometry):
         """Jacobians (n, nq, dim, dim) of one side's elements, turned to their faces."""
         e_vec = self._coordinates(side, start, stop)
         if self._slopes is None:
-            return of_columns([self.on_face(self._map, e_vec, d) for d in range(self.dim)])
+            of_map = self._map(side)
+            return of_columns([self.on_face(of_map, e_vec, d) for d in range(self.dim)])
         # one product for each element: in a large one BLAS rounds a row by the number of rows
         found = np.matmul(self._slopes, e_vec).reshape(len(e_vec), self.dim, -1, self.dim)
         return of_columns([*found.swapaxes(0, 1)])
@@ -326,8 +573,9 @@ class InteriorGeometry(DomainGeometry):
 
         None if sum factorisation takes less work.
         """
-        of_map = self._map
-        if of_map.size * self.num_points > _MOST_ENTRIES or not isinstance(of_map, TensorElement):
+        of_map = self._map(MINUS)
+        many = of_map.size * self.num_points > _MOST_ENTRIES
+        if many or self.faces.by_tables or not isinstance(of_map, TensorElement):
             return None
         rows = []
         for d in range(self.dim):
@@ -339,8 +587,7 @@ class InteriorGeometry(DomainGeometry):
 
     def coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Positions (n, nq, dim) of the points in one side's elements."""
-        e_vec = self._coordinates(side, start, stop)
-        return self.on_face(self._map, e_vec)
+        return self.on_face(self._map(side), self._coordinates(side, start, stop))
 
     def beside(self, depth: float) -> tuple[Floats, Floats]:
         """Positions (n, dim) of a point in each of both elements, behind the middle of each face.
@@ -364,28 +611,31 @@ class InteriorGeometry(DomainGeometry):
     def _inwards(self, side: int, depth: float, start: int, stop: int) -> Floats:
         """Positions (n, dim) of a point in one side's elements; see `beside`."""
         at: Any = [np.full(1, 0.5)] * (self.dim - 1) + [np.full(1, depth)]
-        if not self.mesh.cell.cube:
-            middle = np.full((1, self.dim - 1), (1.0 - depth) / self.dim)
-            at = np.column_stack([middle, [[depth]]])
-        return self._map.values(at, self._coordinates(side, start, stop))[:, 0]
+        if self.faces.by_tables:  # a point between the middle of the face and that opposite
+            cell = self.faces.cell
+            flat = (
+                cell.center
+                if cell.cube or self.faces.sides[side].cell.shape == "prism"
+                else (cell.center * (1.0 - depth))
+            )
+            at = np.column_stack([flat, [[depth]]])
+        return self._map(side).values(at, self._coordinates(side, start, stop))[:, 0]
 
     def _coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Nodes (n, (order + 1)**dim, dim) of one side's turned elements."""
         elements, nodes = self.faces.elements[side, start:stop], self.faces.map_nodes[side]
-        found = self.faces.around.coordinates[elements[:, np.newaxis], nodes[start:stop]]
-        return self.faces.on_parts(side, self._map, found, start, stop)
+        found = self.faces.sides[side].coordinates[elements[:, np.newaxis], nodes[start:stop]]
+        return self.faces.on_parts(side, self._map(side), found, start, stop)
 
-    @property
-    def _map(self) -> Element:
-        """Element of the maps of the mesh's elements."""
-        return element_of_maps(self.mesh.coordinates)
+    def _map(self, side: int) -> Element:
+        """Element of the maps of one side's elements."""
+        return self.faces.turned(side, element_of_maps(self.faces.sides[side].coordinates))
 
     @property
     def _grids(self) -> list[Floats] | Floats:
         """Points on the face, for each direction, or a list."""
-        if not self.mesh.cell.cube:
-            cell = self.mesh.cell
-            return simplices.at_end(cell, cell.face, self.quadrature.listed(self.dim - 1))
+        if self.faces.by_tables:
+            return simplices.at_end(self.quadrature.listed(self.dim - 1))
         return [self.quadrature.places] * (self.dim - 1) + [np.zeros(1)]
 
     def on_face(self, element: Element, e_vec: Floats, slope: int | None = None) -> Floats:
@@ -461,8 +711,10 @@ class InteriorBlock(FaceBlock):
         return np.asarray(vectors)
 
     def _listed(self, bad: NDArray[np.bool_]) -> str:
-        elements = self.geometry.faces.elements[self._side, self.start : self.stop][bad]
-        return ", ".join(str(e) for e in np.unique(self.geometry.faces.numbers[elements])[:5])
+        faces = self.geometry.faces
+        elements = faces.elements[self._side, self.start : self.stop][bad]
+        numbers = faces.numbers[elements] if isinstance(faces, InteriorFaces) else elements
+        return ", ".join(str(e) for e in np.unique(numbers)[:5])
 
     @computed_once
     def _vectors(self) -> Floats:
@@ -493,10 +745,12 @@ class InteriorBlock(FaceBlock):
 
     def values(self, element: Element, nodal: Nodal) -> Floats:
         """See `DomainBlock.values`. The values are limits from inside the side's elements."""
-        return self.geometry.on_face(element, self._turned(element, nodal))
+        turned = self.geometry.faces.turned(self._side, element)
+        return self.geometry.on_face(turned, self._turned(element, nodal))
 
     def slopes(self, element: Element, nodal: Nodal) -> Floats:
         e_vec = self._turned(element, nodal)
+        element = self.geometry.faces.turned(self._side, element)
         along = [self.geometry.on_face(element, e_vec, d) for d in range(self.geometry.dim)]
         return np.stack(along, axis=-1)
 

@@ -200,8 +200,9 @@ def _coarse_form(term: Term, whole: Space, state: _StateOn | None) -> Integral:
             name: _resampled(given, matrix, form.geometry.num_points)
             for name, given in form.coefficients.items()
         }
-    arguments = Arguments.on_sides(whole) if form.fields.two_sided else Arguments.of(space)
+    arguments = Arguments.of(space)
     if form.fields.two_sided:
+        arguments = Arguments.on_faces(whole, form.domain)
         arguments = arguments.only(form.fields.spaces).with_slopes(form.fields.have_slopes)
     return replace(
         form,

@@ -443,7 +443,7 @@ class Space(DomainSpace, ABC):
     def on(self, volume: Space) -> Space:
         """Return the space ``volume``, or the part of it on the same elements."""
         whole = self.whole
-        return volume if whole is self else volume.parts[whole.parts.index(self)]
+        return volume if whole is self else volume.whole.parts[whole.parts.index(self)]
 
     @abstractmethod
     def _lowest_order(self, family: Family) -> int:

@@ -105,6 +105,7 @@ class BoundarySpace(FaceSpace):
 
     def on(self, volume: Space) -> BoundarySpace:
         """Return the functions of another space of the mesh on the same faces."""
+        volume = self._volume.on(volume)
         return _made(volume, self.domain.attributes, slopes=self.have_slopes, face=self._face)
 
     def with_slopes(self, slopes: bool) -> BoundarySpace:
@@ -126,7 +127,6 @@ def boundary_spaces(space: Any, attributes: Attributes, *, slopes: bool) -> list
         return [_made(space, attributes, slopes=slopes)]
     asked = asked_attributes(attributes, space.mesh.boundary_names)
     numbers = None if asked is None else tuple(boundary_attributes(space.mesh, asked).tolist())
-    slopes = slopes or not space.parts[0].has_ends
     made = [
         _made(part, numbers, slopes=slopes, face=face)
         for part in space.parts
@@ -142,6 +142,7 @@ def _made(
     space: Space, attributes: Attributes, *, slopes: bool, face: Cell | None = None
 ) -> BoundarySpace:
     """Return the space of `boundary_spaces` on a mesh of one shape, or a part and a shape."""
+    slopes = slopes or not space.has_ends
     if face is not None:
         numbers = None if attributes is None else tuple(attributes)  # type: ignore[arg-type]
         faces = _faces.get(
@@ -149,7 +150,7 @@ def _made(
         )
         made = partial(BoundarySpace, space, faces, slopes=slopes)
         return _spaces.get(space, made, numbers, slopes, face)
-    mesh, slopes = space.distributed or space.mesh, slopes or not space.has_ends
+    mesh = space.distributed or space.mesh
     asked = asked_attributes(attributes, mesh.boundary_names)
     chosen = None if asked is None else tuple(boundary_attributes(mesh, asked).tolist())
     faces = _faces.get(space.mesh, lambda: BoundaryFaces(mesh, chosen), chosen)

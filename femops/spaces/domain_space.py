@@ -121,8 +121,13 @@ class DomainSpace(ABC):
 
     @property
     def _by_tables(self) -> bool:
-        """True if elements are no cubes: tables tell where the points are."""
-        return not self.domain.mesh.cell.cube
+        """True if tables tell where the points are, as on elements that are no cubes."""
+        return self.domain.by_tables
+
+    @property
+    def at_list(self) -> bool:
+        """True if points are a list at the end of elements behind faces."""
+        return self._by_tables and self.dim > self.domain.cell.dim
 
     @abstractmethod
     def quadrature(self, q1d: int | Rule | None = None) -> Rule:
@@ -201,9 +206,8 @@ class DomainSpace(ABC):
 
     def places(self, rule: Rule) -> Grid:
         """Quadrature points of an element: for each direction (q1d,), or a list (n, dim)."""
-        if self._by_tables and self.dim > self.domain.cell.dim:
-            cell, face = self.domain.mesh.cell, self.domain.cell
-            return simplices.at_end(cell, face, rule.listed(face.dim))
+        if self.at_list:
+            return simplices.at_end(rule.listed(self.domain.cell.dim))
         return self.points_along(rule) if isinstance(rule, Quadrature1D) else rule.places
 
     def points_along(self, rule: Quadrature1D) -> list[NDArray[np.float64]]:

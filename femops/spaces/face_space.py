@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Rule, gauss, grid_rule, rule_of
-from femops.element import Element, LagrangeElement, TensorElement
+from femops.element import Element, LagrangeElement, TensorElement, turned_to
 from femops.errors import SpaceError
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
@@ -129,7 +129,7 @@ def _behind(volume: Space, face: Cell, slopes: bool) -> Element:
             return LagrangeElement(face, volume.order, closed=True)
         return TensorElement((Basis1D("gll", volume.order),) * face.dim, (True,) * face.dim)
     if slopes:
-        return volume.element
+        return turned_to(volume.element, face)
     if volume.dim == 1:
         return TensorElement((Basis1D("gauss", 0),), (False,))
     return TensorElement(volume.tensor.bases[:-1], (True,) * (volume.dim - 1))

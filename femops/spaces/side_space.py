@@ -11,13 +11,19 @@ from numpy.typing import NDArray
 
 from femops.errors import SpaceError
 from femops.geometry.domain import element_blocks
-from femops.geometry.interior import InteriorFaces, interior_faces
+from femops.geometry.interior import (
+    InteriorFaces,
+    SharedFaces,
+    interior_faces,
+    shared_faces,
+)
 from femops.parallel.comm import gathered
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.hanging import beside_faces, hanging_nodes
 from femops.spaces.neighbours import TouchedDofs, with_neighbours
+from femops.spaces.restriction import ElementRestriction
 from femops_kernels.cpu.in_order import in_order
 from femops_kernels.exclusive import Derived
 from femops_meshes.coordinates.hanging import HangingNodes, with_larger_nodes
@@ -33,15 +39,23 @@ class SideSpace(FaceSpace):
     on the face. Functions without derivatives need only the nodes on the face, if the basis has
     nodes there. The element then has one dimension less; in 1-D it is a segment of one node.
 
-    Use `side_space` to make it. For the same space and side that function returns the same object,
+    Use `side_spaces` to make it. For the same space and side that function returns the same object,
     so that operators can compare spaces by identity.
     """
 
-    domain: InteriorFaces
+    domain: InteriorFaces | SharedFaces
 
-    def __init__(self, volume: Space, faces: InteriorFaces, side: int, *, slopes: bool) -> None:
+    def __init__(
+        self, volume: Space, faces: InteriorFaces | SharedFaces, side: int, *, slopes: bool
+    ) -> None:
         super().__init__(volume, faces.cell, slopes=slopes)
         self.domain, self.side = faces, side
+        if isinstance(faces, SharedFaces):
+            self.element = faces.turned(side, volume.element)
+            nodes, elements = faces.nodes(side, volume.order + 1), faces.elements[side]
+            indices = volume.restriction.indices[elements[:, np.newaxis], nodes]
+            self.restriction = ElementRestriction(indices, volume.ndofs)
+            return
         layers = volume.order + 1 if slopes else 1
         touched = _touched.get(volume, lambda: _dofs(volume, faces, side, layers), side, slopes)
         self.restriction, self.numbering = touched.restriction, touched.numbering
@@ -53,9 +67,13 @@ class SideSpace(FaceSpace):
 
     @property
     def hanging_behind(self) -> HangingNodes | None:
+        if isinstance(self.domain, SharedFaces):
+            return None
         return hanging_nodes(self.volume, self.domain.around)
 
     def own_parts(self) -> Ints:
+        if isinstance(self.domain, SharedFaces):
+            return super().own_parts()
         half = self.domain.parts[self.side]
         some = np.flatnonzero(half >= 0)
         return np.stack([some, self.domain.codes[self.side, some], half[some]], axis=1)
@@ -64,15 +82,21 @@ class SideSpace(FaceSpace):
         return self.domain.nodes(self.side, self.order + 1, layers=layers)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(side_space, slopes=self._slopes), (self._volume, self.side)
+        whole = self._volume.whole
+        return partial(_nth, slopes=self._slopes), (whole, self._place(whole), self.side)
+
+    def _place(self, whole: Space) -> int:
+        """Place of the domain among those of a space."""
+        return next(k for k, (faces, *_) in enumerate(_domains(whole)) if faces is self.domain)
 
     def on(self, volume: Space) -> SideSpace:
         """Return the functions of another space of the mesh on the same side of the faces."""
-        return side_space(volume, self.side, slopes=self._slopes)
+        whole = volume.whole
+        return _nth(whole, self._place(whole), self.side, slopes=self._slopes)
 
     def with_slopes(self, slopes: bool) -> SideSpace:
-        """Return the functions with or without derivatives; see `side_space`."""
-        return side_space(self._volume, self.side, slopes=slopes)
+        """Return the functions with or without derivatives; see `side_spaces`."""
+        return _made(self._volume, self.domain, self.side, slopes=slopes)
 
 
 _BLOCKS = 32  # usual blocks of faces that are worked on at once: nodes are found by few calls
@@ -125,17 +149,36 @@ def _in_layers(volume: L2, faces: InteriorFaces, side: int, indices: Ints) -> In
     return np.where(needed, indices, first)
 
 
-def side_space(space: Any, side: int, *, slopes: bool = True) -> SideSpace:
+def side_spaces(space: Any, side: int, *, slopes: bool = True) -> list[SideSpace]:
     """Return the functions of a space on one side of the faces between elements.
 
+    There is one list entry, but on a mesh of several shapes one for each of `shared_faces`.
     Collective at the first call for a space that ranks share.
     """
     if not isinstance(space, Space):
         raise SpaceError(f"an integral over faces was asked for on {space!r}: take a space")
-    faces = interior_faces(space.distributed or space.mesh)
+    return [_made(parts[side], faces, side, slopes=slopes) for faces, *parts in _domains(space)]
+
+
+def _domains(space: Space) -> list[tuple[Any, Space, Space]]:
+    """Faces between elements, with the space or part of the minus, and of the plus elements."""
+    if not space.mixed:
+        return [(interior_faces(space.distributed or space.mesh), space, space)]
+    mesh: Any = space.mesh
+    return [(faces, space.parts[i], space.parts[j]) for i, j, faces in shared_faces(mesh)]
+
+
+def _nth(space: Space, place: int, side: int, *, slopes: bool) -> SideSpace:
+    return side_spaces(space, side, slopes=slopes)[place]
+
+
+def _made(
+    space: Space, faces: InteriorFaces | SharedFaces, side: int, *, slopes: bool
+) -> SideSpace:
     # a node of a face may hang in another face of its element, whose dofs lie off the face
-    slopes = slopes or not space.has_ends or space.hangs
-    return _spaces.get(space, partial(SideSpace, space, faces, side, slopes=slopes), side, slopes)
+    slopes = slopes or not space.has_ends or space.hangs or isinstance(faces, SharedFaces)
+    make = partial(SideSpace, space, faces, side, slopes=slopes)
+    return _spaces.get(space, make, side, slopes, id(faces))
 
 
 Floats = NDArray[np.float64]

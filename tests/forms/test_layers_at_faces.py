@@ -6,7 +6,7 @@ from scipy.sparse.linalg import spsolve
 
 import femops
 from femops.operators.integrals.chunks import plans
-from femops.spaces.side_space import side_space
+from femops.spaces.side_space import side_spaces
 from femops_meshes.coordinates.mapping import tensor_apply
 from support.cases.meshes import bend, scrambled_box
 from support.cuda.host_device import host_device
@@ -205,7 +205,7 @@ def test_complex_vectors():
 def test_what_is_read(family, p, layers):
     """Copies of elements of other chunks have no other nodes, too. 0 stands for all nodes."""
     V = femops.L2(MESHES["cuboid"](), p, family=family)
-    sides = femops.operators.integrals.arguments.Arguments.on_sides(V)
+    sides = femops.operators.integrals.arguments.Arguments.on_sides(V)[0]
     for source, target in plans(sides, sides, np.dtype(np.float64), 8):
         assert source.runs.layers == target.runs.layers == layers
     copied = len(plans(sides, sides, np.dtype(np.float64), 8)[1][1].nonowned_dofs)
@@ -217,7 +217,7 @@ def test_what_is_read(family, p, layers):
 
 def test_continuous_functions_are_read_whole():
     H = femops.H1(MESHES["cuboid"](), 3, family="bernstein")
-    side = side_space(H, 0)
+    side = side_spaces(H, 0)[0]
     sides = femops.operators.integrals.arguments.Arguments.of(side)
     (pair,) = plans(sides, sides, np.dtype(np.float64), 8)
     assert pair[0].runs.layers == 0

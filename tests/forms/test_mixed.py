@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import femops
+import femops_meshes
 from femops.errors import OperatorError, SolverError, SpaceError
 from femops_meshes.coordinates.mapping import positions
 from support.mixed_meshes import mixed_mesh
@@ -200,10 +201,88 @@ def test_boundaries_by_attribute():
 
 def test_what_is_not_done_says_so():
     mesh = mixed_mesh(1)
-    V, D = femops.H1(mesh, 2), femops.L2(mesh, 1)
-    with pytest.raises(OperatorError, match="several shapes"):
-        femops.interior_penalty(D)
+    V = femops.H1(mesh, 2)
     with pytest.raises(SolverError, match="hexahedra, prisms and tetrahedra"):
         femops.low_order(femops.diffusion(V))
     with pytest.raises(AttributeError, match=r"V\.parts"):
         _ = V.restriction
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+@pytest.mark.parametrize("order", [1, 2])
+def test_discontinuous_functions(shapes, order):
+    """Interior penalty reproduces polynomials across faces between all shapes."""
+    V = femops.L2(mixed_mesh(2, seed=order, shapes=shapes), order)
+    u, rng = V.interpolate(_power(order)), np.random.default_rng(order)
+    jump = femops.form(lambda u, n: {"jump": u.jump + u.jump.grad @ n}, V, faces="interior")
+    assert abs(jump @ u).max() < 1e-12
+    A = femops.interior_penalty(V)
+    matrix, v = A.assemble(), rng.standard_normal(V.size)
+    np.testing.assert_allclose(A @ v, matrix @ v, atol=1e-11)
+    np.testing.assert_allclose(A.diagonal(), matrix.diagonal(), atol=1e-11)
+    assert abs(matrix - matrix.T).max() < 1e-12
+    factor = -5.25 * order * (order - 1)
+    f = (lambda x: factor * _power(order - 2)(x)) if order > 1 else (lambda x: 0.0 * x[0])
+    b = femops.load(V, f) + femops.dirichlet_load(V, _power(order))
+    found, info = femops.cg(A, b, M=femops.multigrid(A), rtol=1e-12)
+    assert info.iterations < 25
+    assert abs(found - u).max() < 1e-9
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_fluxes_of_finite_volumes(shapes):
+    """The theorem of Gauss in each element: jumps of constants times normals are volumes."""
+    V, rng = femops.L2(mixed_mesh(2, seed=9, shapes=shapes), 0), np.random.default_rng(0)
+    c, one = rng.standard_normal(V.size), V.interpolate(1.0)
+
+    def through(value):
+        return lambda u, n, x: {value: (u.jump if value == "mean" else u) * (x @ n)}
+
+    inside = femops.form(through("mean"), V, faces="interior")
+    outside = femops.form(through("value"), V, boundary="all")
+    total = one @ (inside @ c) + one @ (outside @ c)
+    assert abs(total - 3.0 * femops.integrate(V, c)) < 1e-12
+    h = femops.form(lambda u, n, h: {"value": h * u}, V, boundary="all")
+    area = femops.integrate(V, 1.0, boundary="all")
+    if "tetrahedra" not in shapes and shapes:  # outer faces are across edges of length 1/2
+        assert abs(one @ (h @ one) - 0.5 * area) < 1e-12
+
+
+def test_prisms_whose_axes_are_across():
+    """Two prisms share a quadrilateral, along the axis of one and across that of the other."""
+    x = np.array(
+        [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 1], [0, 1, 1], [-1, 0, 0], [-1, 1, 0]]
+    )
+    turns = [[0, 1, 2, 3, 4, 5], [1, 2, 0, 4, 5, 3], [3, 5, 4, 0, 2, 1], [4, 3, 5, 1, 0, 2]]
+    for one, other in np.ndindex(4, 4):
+        pair = [
+            np.array([0, 1, 2, 3, 4, 5])[turns[one]],
+            np.array([2, 5, 7, 0, 3, 6])[turns[other]],
+        ]
+        mesh = femops_meshes.MixedMesh.from_arrays(x.astype(float), {"prisms": pair})
+        V, W = femops.L2(mesh, 2), femops.H1(mesh, 2)
+        u, f = V.interpolate(_power(2)), lambda x: -10.5 + 0.0 * x[0]
+        b = femops.load(V, f) + femops.dirichlet_load(V, _power(2))
+        np.testing.assert_allclose(femops.interior_penalty(V) @ u, b, atol=1e-11)
+        assert femops.l2_error(W, W.interpolate(_power(2)), _power(2)) < 1e-13
+
+
+def test_squares_and_triangles():
+    x = np.array([[0, 0], [1, 0], [2, 0.2], [0, 1], [1, 1.1], [2, 1.0]])
+    shapes = {"quadrilaterals": [[0, 1, 3, 4]], "triangles": [[1, 2, 4], [2, 5, 4]]}
+    mesh = femops_meshes.MixedMesh.from_arrays(x, shapes).refine()
+    for order in (1, 2, 4):
+        V, D = femops.H1(mesh, order), femops.L2(mesh, order)
+
+        def power(x, p=order):
+            return (1.0 + x[0] - 2.0 * x[1]) ** p
+
+        def f(x, p=order):
+            return -5.0 * p * (p - 1) * (1.0 + x[0] - 2.0 * x[1]) ** max(p - 2, 0)
+
+        A, u = femops.diffusion(V).constrained(V.boundary_dofs()), V.interpolate(power)
+        found, _ = femops.cg(A, A.rhs(femops.load(V, f), u), rtol=1e-13, M=femops.multigrid(A))
+        np.testing.assert_allclose(found, u, atol=1e-9 * abs(u).max())
+        b = femops.load(D, f) + femops.dirichlet_load(D, power)
+        residual = femops.interior_penalty(D) @ D.interpolate(power) - b
+        assert abs(residual).max() < 1e-9 * abs(b).max()

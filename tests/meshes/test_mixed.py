@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from femops.element import LagrangeElement, turned_to
 from femops_meshes import (
     MeshArgumentError,
     MeshGeometryError,
@@ -46,7 +47,8 @@ def test_faces_of_prisms_have_the_nodes_of_triangles_and_quadrilaterals(p):
             on_face = PRISM.on_face(code, points)
             np.testing.assert_allclose(nodes[PRISM.closed_lattice(code, p)], on_face, atol=1e-14)
             turned = nodes[simplices.turned(PRISM, p, code)]  # what a turned prism sees
-            there = simplices.tables(PRISM, p, simplices.at_end(PRISM, face, points))[0] @ turned
+            element = turned_to(LagrangeElement(PRISM, p, closed=True), face)
+            there = element.values(simplices.at_end(points), turned[np.newaxis])[0]
             np.testing.assert_allclose(there, on_face, atol=1e-12)
 
 

@@ -38,7 +38,7 @@ from femops.pointwise.qdata_split import QDataSplit
 from femops.pointwise.sides import is_plus, is_side
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
-from femops.spaces.side_space import side_space
+from femops.spaces.side_space import side_spaces
 from femops_kernels.compiled import (
     ONE,
     CompiledOperator,
@@ -550,5 +550,5 @@ def _filling(
 def _placed(trial: DomainSpace, name: str, field: DeviceField) -> DomainSpace:
     """Space of a field of a state on the elements of a trial space, or on its side of faces."""
     if trial.domain.two_sided:
-        return side_space(field.space, int(is_plus(name)), slopes=trial.have_slopes)
+        return side_spaces(field.space, int(is_plus(name)), slopes=trial.have_slopes)[0]
     return trial.on(field.space)

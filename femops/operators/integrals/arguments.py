@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D, Rule
 from femops.element import TensorElement
-from femops.errors import OperatorError
+from femops.geometry.domain import Domain
 from femops.pointwise.sides import base_name, sided
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.product import Product
-from femops.spaces.side_space import side_space
-from femops_meshes.mesh import SIMPLEX_CURE
-from femops_meshes.topology.entities import CUBES
+from femops.spaces.side_space import side_spaces
 
 FIELD = "u"
 """Name of the field, and of the test function, of a form with a single field."""
@@ -54,26 +52,32 @@ class Arguments:
         return [Arguments.of(part) for part in parts]
 
     @staticmethod
-    def on_sides(whole: Space | Product) -> Arguments:
-        """Make both sides of all fields of a space or product on the faces between elements."""
-        if whole.mixed:
-            raise OperatorError(
-                "integrals over faces between elements do not take meshes of several shapes or of "
-                f"prisms yet: {SIMPLEX_CURE.format(CUBES[whole.dim].plural)}"
-            )
-        spaces = Arguments.of(whole).spaces
+    def on_sides(whole: Space | Product) -> list[Arguments]:
+        """Make both sides of all fields of a space or product on the faces between elements.
+
+        There is one list entry, but on a mesh of several shapes one for each of `shared_faces`.
+        """
+        spaces = whole.spaces if isinstance(whole, Product) else {FIELD: whole}
         sides = {
-            side: side_space(space, k)
+            side: side_spaces(space, k)
             for name, space in spaces.items()
             for k, side in enumerate(sided(name))
         }
-        return Arguments(sides, whole)
+        return [
+            Arguments(dict(zip(sides, each, strict=True)), whole)
+            for each in zip(*sides.values(), strict=True)
+        ]
+
+    @staticmethod
+    def on_faces(whole: Space | Product, domain: Domain) -> Arguments:
+        """Those of `on_sides` on one of the domains."""
+        return next(each for each in Arguments.on_sides(whole) if each.first.domain is domain)
 
     @property
     def complete(self) -> Arguments:
         """All arguments of the vectors on the domain. `only` may have left out some of them."""
         if self.two_sided:
-            return Arguments.on_sides(self.whole)
+            return Arguments.on_faces(self.whole, self.first.domain)
         return Arguments.of(self.whole) if self.on_product else self
 
     @property
@@ -99,8 +103,10 @@ class Arguments:
 
     @property
     def tabulated(self) -> bool:
-        """True if functions are no products of functions of one direction."""
-        return not all(isinstance(V.element, TensorElement) for V in self.spaces.values())
+        """True if functions are no products of functions of one direction, or points a list."""
+        return not all(
+            isinstance(V.element, TensorElement) and not V.at_list for V in self.spaces.values()
+        )
 
     def with_slopes(self, slopes: bool) -> Arguments:
         """Copy of the arguments with or without derivatives.

@@ -265,7 +265,7 @@ def _conforming_plan(
     apart = mesh is not None and mesh.reproducible
     if chunks.owned is not None and space.volume.element.broken and not apart:
         runs = replace(runs, single=single or behind is None)
-        owned = chunks.owned * space.volume.element.size
+        owned = chunks.owned * space.volume.element.size + (space.volume.restriction.first or 0)
         sizes = own, width, chunks.start, owned
         return placed_plan(make_owned_plan(indices, *sizes, runs, whole.ndofs - own))
     plan = make_nonowned_plan(*given, apart=apart, even=space.domain.two_sided)

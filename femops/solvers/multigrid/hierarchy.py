@@ -271,7 +271,8 @@ def _broken(A: Operator) -> Space:
     The other space is taken if the basis of A is not nodal, or if faces are stiff. Collective.
     """
     space: Space = A.space
-    if space.at_gll_nodes or (space.basis.is_nodal and not _stiff_faces(A)):
+    nodal = all(part.element.is_nodal for part in space.parts)
+    if space.at_gll_nodes or (nodal and not _stiff_faces(A)):
         return space
 
     def made() -> L2:
