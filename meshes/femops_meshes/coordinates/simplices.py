@@ -317,7 +317,7 @@ def turned(cell: Cell, degree: int, code: int) -> Ints:
     """Nodes (size,) of a simplex that is turned to a face: its vertices first, the other last.
 
     Then the face lies where the last reference coordinate is zero. A prism is turned so that a
-    triangle lies there, and a quadrilateral where the second coordinate is zero.
+    triangle lies there, or a quadrilateral where the second coordinate is zero.
     """
     face = cell.entities[code][1]
     if cell.shape == "prism":
@@ -342,18 +342,12 @@ def _seen_prism(degree: int, face: tuple[int, ...]) -> Ints:
     return np.asarray(number[flat, along])
 
 
-def inwards(cell: Cell, face: Cell) -> int:
-    """Direction that leads inwards from a face to which a cell is turned."""
-    return 1 if cell.shape == "prism" and face.cube else cell.dim - 1
+def at_end(points: Floats) -> Floats:
+    """Reference points (n, dim) on the face of a turned cell, from a list (n, dim - 1) of points.
 
-
-def at_end(cell: Cell, face: Cell, points: Floats) -> Floats:
-    """Reference points (n, dim) on the face of a turned cell, from points of the face.
-
-    Points of a segment (n,) or (n, 1); those of a quadrilateral are a list (n, 2).
+    The last coordinate leads inwards; see `femops.element.turned_to`.
     """
-    points = points if points.ndim == 2 else points[:, np.newaxis]
-    return np.insert(points, inwards(cell, face), 0.0, axis=1)
+    return np.column_stack([points, np.zeros(len(points))])
 
 
 def ascending(elements: Ints, coordinates: Floats) -> tuple[Ints, Floats]:
