@@ -6,17 +6,19 @@ megabytes, whatever the size of the mesh.
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, final
 
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D, Rule, bernstein_coefficients
+from femops.basis import Quadrature1D, Rule, bernstein_coefficients, grid_rule
 from femops.element import Element
 from femops.errors import GeometryError
 from femops.geometry.domain import Domain, DomainBlock, DomainGeometry, Nodal, element_blocks
@@ -25,6 +27,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops_common.arguments import check_memory, checked
 from femops_kernels.cpu.in_order import computed_once, in_order
 from femops_kernels.exclusive import Derived
+from femops_kernels.spec import MapMatrices
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import (
     adjugates,
@@ -99,7 +102,8 @@ def negligible(
 def _look(mesh: Mesh) -> tuple[bool, int]:
     """True if all elements are affine, and the lowest degree that represents all maps."""
     if mesh.cell.simplex:
-        return _affine_simplices(mesh), mesh.order
+        straight = _affine_simplices(mesh)
+        return straight, 1 if straight else mesh.order
     degrees = mode_degrees(mesh.order, mesh.dim)
     affine, degree = True, 1
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
@@ -174,16 +178,104 @@ class LegendreGeometry:
         """Degree in each direction that represents all maps; 1 for multilinear elements."""
         return self._found[1]
 
-    def blocks(self) -> Iterator[tuple[int, Floats]]:
-        """Yield the first element and the modes (n, dim, (degree + 1)**dim) of each block."""
+    @property
+    def maps(self) -> Maps:
+        """Modes of the elements' maps, as kernels read them."""
         mesh = self.mesh
-        kept = np.all(mode_degrees(mesh.order, mesh.dim) <= self.degree, axis=1)
+        kind = SimplexMaps if mesh.cell.simplex else ProductMaps
+        return kind(mesh.cell, mesh.order, self.degree)
+
+    def blocks(self, *, slopes: bool = True, places: bool = True) -> Iterator[tuple[int, Floats]]:
+        """Yield the first element and the modes (n, *shape) of each block; see `Maps`."""
+        mesh, maps = self.mesh, self.maps
 
         def made(ends: tuple[int, int]) -> tuple[int, Floats]:
-            modes = element_modes(mesh.coordinates[slice(*ends)], mesh.order)
-            return ends[0], modes[:, kept].swapaxes(1, 2)
+            return ends[0], maps.modes(mesh.coordinates[slice(*ends)], slopes, places)
 
         yield from in_order(made, element_blocks(mesh.num_elements, mesh.coordinates.shape[1]))
+
+
+@dataclass(frozen=True)
+class Maps(ABC):
+    """Maps of elements in modes, and the matrices from modes to points.
+
+    Kernels ask for the modes of Jacobians (``slopes``) and of positions (``places``).
+    """
+
+    cell: Cell
+    order: int  # degree of the nodes that are given
+    degree: int  # degree of the modes
+
+    @abstractmethod
+    def shape(self, slopes: bool, places: bool) -> tuple[int, int]:
+        """Shape of an element's modes."""
+
+    @abstractmethod
+    def modes(self, x: Floats, slopes: bool, places: bool) -> Floats:
+        """Modes (n, *shape) of elements with nodes x (n, nodes, dim)."""
+
+    @abstractmethod
+    def matrices(self, rule: Rule) -> MapMatrices:
+        """Matrices from modes to the points of a rule."""
+
+
+@final
+class ProductMaps(Maps):
+    """Products of Legendre's polynomials, (dim, (degree + 1)**dim), for positions and Jacobians."""
+
+    def shape(self, slopes: bool, places: bool) -> tuple[int, int]:  # noqa: ARG002
+        return self.cell.dim, (self.degree + 1) ** self.cell.dim
+
+    def modes(self, x: Floats, slopes: bool, places: bool) -> Floats:  # noqa: ARG002
+        kept = np.all(mode_degrees(self.order, self.cell.dim) <= self.degree, axis=1)
+        return element_modes(x, self.order)[:, kept].swapaxes(1, 2)
+
+    def matrices(self, rule: Rule) -> MapMatrices:
+        return MapMatrices(*mode_values(self.degree + 1, grid_rule(rule, "geometry").points))
+
+
+@final
+class SimplexMaps(Maps):
+    """Orthonormal polynomials: of the degree less one for Jacobians, and of the degree.
+
+    An element has (modes, dim, dim) for the Jacobian and the sign of its determinant, then (modes,
+    dim) for the position.
+    """
+
+    def shape(self, slopes: bool, places: bool) -> tuple[int, int]:
+        dim = self.cell.dim
+        few, all_modes = (math.comb(g + dim, dim) for g in (self.degree - 1, self.degree))
+        return 1, slopes * (few * dim * dim + 1) + places * all_modes * dim
+
+    def modes(self, x: Floats, slopes: bool, places: bool) -> Floats:
+        n, dim = len(x), self.cell.dim
+        of_slopes, of_places = _to_modes(self.cell, self.order, self.degree)
+        parts = []
+        if slopes:
+            found = np.matmul(of_slopes.reshape(-1, x.shape[1]), x)
+            parts.append(found.reshape(n, dim, -1, dim).transpose(0, 2, 3, 1).reshape(n, -1))
+            parts.append(np.sign(determinants(jacobians(x, self.cell.middle))))
+        if places:
+            parts.append(np.matmul(of_places, x).reshape(n, -1))
+        return np.concatenate(parts, axis=1)[:, np.newaxis]
+
+    def matrices(self, rule: Rule) -> MapMatrices:
+        points = np.asarray(rule.places)
+        tables = (simplices.modes(self.cell, g, points) for g in (self.degree, self.degree - 1))
+        value, slope = (np.column_stack([np.ones(len(t)), t[:, 1:]]) for t in tables)
+        return MapMatrices(value, slope)
+
+
+@lru_cache(maxsize=64)
+def _to_modes(cell: Cell, order: int, degree: int) -> tuple[Floats, Floats]:
+    """Matrices from nodes of degree ``order`` to modes: (dim, modes, nodes) and (modes, nodes)."""
+    few, nodes = (simplices.nodes(cell, g) for g in (order - 1, order))
+    slopes = np.linalg.solve(
+        simplices.modes(cell, order - 1, few), simplices.tables(cell, order, few)[1:]
+    )
+    places = np.linalg.inv(simplices.modes(cell, order, nodes))
+    counts = (math.comb(g + cell.dim, cell.dim) for g in (degree - 1, degree))
+    return slopes[:, : next(counts)], places[: next(counts)]
 
 
 Ints = NDArray[np.int64]

@@ -14,7 +14,7 @@ from femops.basis import PointRule, Quadrature1D, Rule, grid_rule, simplex_rule
 from femops.element import table_of
 from femops.errors import OperatorError
 from femops.geometry.domain import element_blocks
-from femops.geometry.jacobians import LegendreGeometry, mode_values
+from femops.geometry.jacobians import LegendreGeometry
 from femops.operators.integrals.term import KernelTerm, Term
 from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.qfunction import QFunction, evaluate
@@ -26,7 +26,7 @@ from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
 from femops_kernels.spec import (
     KernelSpec,
-    Map1D,
+    MapMatrices,
     MatrixSpec,
     PointSpec,
     QFunctionCode,
@@ -121,12 +121,11 @@ def matrix_spec(term: KernelTerm) -> MatrixSpec:
     return MatrixSpec(**given)
 
 
-def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
-    """1-D map from geometry modes to quadrature points. None if the geometry is not read."""
+def geometry_map(term: KernelTerm, code: QFunctionCode) -> MapMatrices | None:
+    """Matrices from geometry modes to quadrature points. None if the geometry is not read."""
     if not code.numbers.mapped:
         return None
-    degree = LegendreGeometry(term.domain.mesh).degree
-    return Map1D(*mode_values(degree + 1, grid_rule(term.quadrature, "geometry").points))
+    return LegendreGeometry(term.domain.mesh).maps.matrices(term.quadrature)
 
 
 def product_spec(

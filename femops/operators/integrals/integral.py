@@ -268,7 +268,7 @@ class Integral:
     @property
     def has_maps(self) -> bool:
         """True if kernels can compute Jacobians and positions from modes of the elements' maps."""
-        return self.domain.has_maps and not self.tabulated
+        return self.domain.has_maps and (self.domain.cell.simplex or not self.tabulated)
 
     @property
     def tabulated(self) -> bool:
@@ -291,8 +291,8 @@ class Integral:
         if level == "matrix-free" and not self.has_maps:
             if self.domain.has_maps:
                 raise OperatorError(
-                    "the level 'matrix-free' does not take triangles, tetrahedra and rules of "
-                    "points, which store what a form needs at points: take level='partial'"
+                    "the level 'matrix-free' does not take rules of points, and functions that "
+                    f"are no products, on {self.domain.cell.plural}: take level='partial'"
                 )
             level = "partial"  # faces are few, so their data are stored
         return split(self.step, level, self.known, transpose=transpose)

@@ -33,6 +33,8 @@ PREFETCH_BYTES = 2**14
 """Bytes by which qdata are prefetched ahead, unless the tuning database has another number."""
 ROWS_AHEAD = 1000
 """Rows by which a vector is prefetched ahead, unless the tuning database has another number."""
+_AROUND = "table", "copies", "ahead", "weights", "geometry", "pieces"
+_AROUND_TABLES = "table", "copies", "weights", "geometry", "map_table", "pieces"
 _PAGE = 4096  # bytes after which addresses share a set of the first-level cache
 
 
@@ -242,8 +244,7 @@ class Kernel(OperatorKernel):
 
     @property
     def parts(self) -> Parts:
-        around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
-        return self.skeletons(*around, *self._batch), self.constants(), self.spec.qfunction.text
+        return self.skeletons(*_AROUND, *self._batch), self.constants(), self.spec.qfunction.text
 
     @cached_property
     def multivector(self) -> CompiledKernel:
@@ -332,7 +333,7 @@ class Kernel(OperatorKernel):
 class FillKernel(SweepKernel):
     """Kernel that evaluates a field and stores numbers at the quadrature points.
 
-    Its source is ``skeletons/batch/batch_fill.py``.
+    Its source is ``skeletons/batch/batch_fill.py``, or ``batch_table_fill.py`` by tables.
     """
 
     spec: PointSpec  # its q-function returns the numbers instead of factors of test functions
@@ -343,9 +344,14 @@ class FillKernel(SweepKernel):
     def parts(self) -> Parts:
         lane = Lane(self.width, self.stored.name)
         filled = {"FILLED": self.numbers, "FILLED_LANE": lane, "FILLED_BYTES": lane.nbytes}
-        kernel = Kernel(self.spec, self.sources, self.targets, self.width)
-        constants = kernel.constants() | filled | {"BY_ELEMENT": False}
-        names = ("table", "copies", "ahead", "weights", "geometry", "pieces", "batch", "batch_fill")
+        given = self.spec, self.sources, self.targets, self.width
+        if self.spec.tabulated:
+            constants = TableKernel(*given).constants() | {"TABLES_OUT": ()}
+            names = *_AROUND_TABLES, "batch_table", "batch_table_fill"
+        else:
+            constants = Kernel(*given).constants()
+            names = *_AROUND, "batch", "batch_fill"
+        constants |= filled | {"BY_ELEMENT": False}
         return (*names, *self.around), constants, self.spec.qfunction.text
 
 
@@ -391,14 +397,15 @@ class TableKernel(OperatorKernel):
 
     @property
     def parts(self) -> Parts:
-        around = ("table", "copies", "weights", "geometry", "pieces")
-        return self.skeletons(*around, "batch_table"), self._constants(), self.spec.qfunction.text
+        skeletons = self.skeletons(*_AROUND_TABLES, "batch_table")
+        return skeletons, self.constants(), self.spec.qfunction.text
 
     @cached_property
     def multivector(self) -> CompiledKernel:
-        return self.vector_module(("batch_table",), self._constants(), self.spec.qfunction.text)
+        return self.vector_module(("batch_table",), self.constants(), self.spec.qfunction.text)
 
-    def _constants(self) -> dict[str, object]:
+    def constants(self) -> dict[str, object]:
+        """Values of the names in ``skeletons/chunk/defaults.py``."""
         spec, code = self.spec, self.spec.qfunction
         tested = sum(side.ncomp for side in spec.targets)
         ends = tested + spec.minima, tested + spec.functionals
@@ -410,6 +417,8 @@ class TableKernel(OperatorKernel):
             "POINTS": len(spec.weights),
             **code.numbers.named(),
             "G1D": 1,
+            "MODE": Matrix1D([[1.0]] if spec.geometry is None else spec.geometry.value),
+            "SLOPE": Matrix1D([[1.0]] if spec.geometry is None else spec.geometry.slope),
             **stored_sizes(self.width, spec.stored, reproducible=self.spec.any_width),
             "WEIGHTS": Matrix1D([spec.weights if code.numbers.weight else [1.0]]),
             "VALUE_IN": code.value_in,

@@ -18,6 +18,7 @@ from femops_kernels.simd.lanes import fill, fma, load, store, word
 from femops_kernels.simd.lines import fill_entry, load_line, store_line
 from femops_kernels.simd.matrix import Tiles
 from femops_kernels.skeletons.batch.geometry import *
+from femops_kernels.skeletons.batch.map_table import *
 from femops_kernels.skeletons.batch.pieces import target_of
 from femops_kernels.skeletons.chunk.copies import places_of
 from femops_kernels.skeletons.chunk.defaults import *
@@ -55,16 +56,41 @@ def multiply(tiles, source, target):
         store_line(LANE, target, tile * tiles.size, 1, sums)
 
 
+@inner
+def fields_at_points(x, nodes, into):
+    """Compute values and derivatives of all fields at the points."""
+    for side, tiles in zip(SOURCES, TABLES_IN, strict=True):
+        places, p1 = places_of(x, side), side.shape[0]
+        for c in range(side.ncomp * bool(KINDS_IN)):
+            for j in range(side.num_nodes // p1):
+                line = gather_nodes(LANE, side.runs, side.ncomp, places, 0, j, c)
+                store_line(LANE, nodes, j * p1, 1, line)
+            multiply(tiles, nodes, into + (side.first + c) * SPAN_IN * LANE_BYTES)
+
+
+@inner
+def weight_sign(modes):
+    """Sign of the determinants if the q-function takes Jacobians, else 1."""
+    return load(LANE, modes, SIGN_AT) if NJACOBIAN else fill(LANE, 1.0)
+
+
+@inner
+def inputs_at(source, modes, across, into, k):
+    """Arguments of the q-function at point k."""
+    q = numbers(source, modes, across, k, k)
+    u = load_line(LANE, into, k, SPAN_IN, NCOMP_IN)
+    ux = load_line(LANE, into, AT_X_IN + k, SPAN_IN, NCOMP_IN) if GRAD_IN else u
+    uy = load_line(LANE, into, AT_Y_IN + k, SPAN_IN, NCOMP_IN) if GRAD_IN else u
+    uz = load_line(LANE, into, AT_Z_IN + k, SPAN_IN, NCOMP_IN) if GRAD_IN else u
+    return u, ux, uy, uz, q
+
+
 @traced
-def points_of_element(source, into, out):
+def points_of_element(source, modes, into, out):
     """Evaluate the q-function at all points."""
+    across = weight_sign(modes)
     for k in range(POINTS):
-        q = numbers(source, nothing(), fill(LANE, 1.0), k, k)
-        u = load_line(LANE, into, k, SPAN_IN, NCOMP_IN)
-        ux = load_line(LANE, into, AT_X_IN + k, SPAN_IN, NCOMP_IN) if GRAD_IN else u
-        uy = load_line(LANE, into, AT_Y_IN + k, SPAN_IN, NCOMP_IN) if GRAD_IN else u
-        uz = load_line(LANE, into, AT_Z_IN + k, SPAN_IN, NCOMP_IN) if GRAD_IN else u
-        v, vx, vy, vz = pointwise(u, ux, uy, uz, q)
+        v, vx, vy, vz = pointwise(*inputs_at(source, modes, across, into, k))
         if VALUE_OUT:
             store_line(LANE, out, k, SPAN_OUT, v)
         if GRAD_OUT:
@@ -91,14 +117,8 @@ def batch(table, b, x, y, work, ahead):
     """Add A x to y for batch b of elements; arguments as in ``batch.py``."""
     nodes, into = work, work + MOST_NODES_OF_SIDE * LANE_BYTES
     out = into + NCOMP_IN * SPAN_IN * LANE_BYTES
-    for side, tiles in zip(SOURCES, TABLES_IN, strict=True):
-        places, p1 = places_of(x, side), side.shape[0]
-        for c in range(side.ncomp * bool(KINDS_IN)):
-            for j in range(side.num_nodes // p1):
-                line = gather_nodes(LANE, side.runs, side.ncomp, places, 0, j, c)
-                store_line(LANE, nodes, j * p1, 1, line)
-            multiply(tiles, nodes, into + (side.first + c) * SPAN_IN * LANE_BYTES)
-    points_of_element(sources(table, b), into, out)
+    fields_at_points(x, nodes, into)
+    points_of_element(sources(table, b), modes_of(table, b), into, out)
     for side, tiles in zip(TARGETS, TABLES_OUT, strict=True):
         places, p1 = target_of(y, side), side.shape[0]
         for c in range(side.ncomp):
