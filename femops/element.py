@@ -267,6 +267,20 @@ def table_of(element: Element, grid: Grid) -> Floats:
     return np.stack(kinds).swapaxes(1, 2)
 
 
+def slope_factors(element: Element, points: Grid) -> tuple[Floats, Floats] | None:
+    """Factors (points, modes) and (dim, modes, size) of the derivatives in `table_of`.
+
+    None where the product of both takes more work than the table.
+    """
+    if not isinstance(element, SimplexElement) or not element.order:
+        return None
+    values = simplices.modes(element.cell, element.order - 1, np.asarray(points))
+    (count, modes), size = values.shape, element.size
+    if modes * (count + size) >= count * size:
+        return None
+    return values, simplices.slope_modes(element.cell, element.order)
+
+
 def halves_of(element: Element) -> Floats:
     """Matrices (2, p + 1, p + 1) from coefficients on an edge to those on each of its halves."""
     if not isinstance(element, TensorElement) or len({*element.bases}) > 1:

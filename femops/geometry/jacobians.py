@@ -248,34 +248,33 @@ class SimplexMaps(Maps):
         return 1, slopes * (few * dim * dim + 1) + places * all_modes * dim
 
     def modes(self, x: Floats, slopes: bool, places: bool) -> Floats:
-        n, dim = len(x), self.cell.dim
+        n, dim, parts = len(x), self.cell.dim, list[Floats]()
         of_slopes, of_places = _to_modes(self.cell, self.order, self.degree)
-        parts = []
         if slopes:
-            found = np.matmul(of_slopes.reshape(-1, x.shape[1]), x)
-            parts.append(found.reshape(n, dim, -1, dim).transpose(0, 2, 3, 1).reshape(n, -1))
-            parts.append(np.sign(determinants(jacobians(x, self.cell.middle))))
+            found = np.matmul(of_slopes.reshape(-1, x.shape[1]), x).reshape(n, dim, -1, dim)
+            signs = np.sign(determinants(found[:, :, -1]))
+            parts = [found[:, :, :-1].transpose(0, 2, 3, 1).reshape(n, -1), signs[:, np.newaxis]]
         if places:
             parts.append(np.matmul(of_places, x).reshape(n, -1))
         return np.concatenate(parts, axis=1)[:, np.newaxis]
 
     def matrices(self, rule: Rule) -> MapMatrices:
         points = np.asarray(rule.places)
-        tables = (simplices.modes(self.cell, g, points) for g in (self.degree, self.degree - 1))
-        value, slope = (np.column_stack([np.ones(len(t)), t[:, 1:]]) for t in tables)
-        return MapMatrices(value, slope)
+        degrees = self.degree, self.degree - 1
+        return MapMatrices(*(simplices.modes(self.cell, g, points) for g in degrees))
 
 
 @lru_cache(maxsize=64)
 def _to_modes(cell: Cell, order: int, degree: int) -> tuple[Floats, Floats]:
-    """Matrices from nodes of degree ``order`` to modes: (dim, modes, nodes) and (modes, nodes)."""
-    few, nodes = (simplices.nodes(cell, g) for g in (order - 1, order))
-    slopes = np.linalg.solve(
-        simplices.modes(cell, order - 1, few), simplices.tables(cell, order, few)[1:]
-    )
-    places = np.linalg.inv(simplices.modes(cell, order, nodes))
-    counts = (math.comb(g + cell.dim, cell.dim) for g in (degree - 1, degree))
-    return slopes[:, : next(counts)], places[: next(counts)]
+    """Matrices from nodes of degree ``order`` to modes of Jacobians and of positions.
+
+    Shapes: (dim, modes + 1, nodes), of which the last row is the Jacobian in the middle; (modes,
+    nodes).
+    """
+    places = np.asarray(np.linalg.inv(simplices.modes(cell, order, simplices.nodes(cell, order))))
+    rows, count = (math.comb(g + cell.dim, cell.dim) for g in (degree - 1, degree))
+    parts = simplices.slope_modes(cell, order), simplices.tables(cell, order, cell.middle)[1:]
+    return np.asarray(np.concatenate([parts[0][:, :rows], parts[1]], axis=1)), places[:count]
 
 
 Ints = NDArray[np.int64]
@@ -385,7 +384,7 @@ class Geometry(DomainGeometry):
         mesh, points = self.mesh, self.quadrature.places
         # the bound costs less, or nothing
         if mesh.cell.simplex:
-            rest = np.arange(mesh.num_elements)
+            rest = _doubtful.get(mesh, partial(_beyond_center, mesh))
         elif _determinant_points(mesh) ** mesh.dim < self.num_points or _doubtful.known(mesh):
             rest = _doubtful.get(mesh, partial(_without_bound, mesh))
         else:
@@ -558,6 +557,38 @@ def _without_bound(mesh: Mesh) -> Ints:
         return ends[0] + np.flatnonzero(~(coefficients.min(axis=1) > least))
 
     blocks = element_blocks(mesh.num_elements, count**mesh.dim)
+    return np.concatenate([np.empty(0, np.int64), *in_order(among, blocks)])
+
+
+def _beyond_center(mesh: Mesh) -> Ints:
+    """Simplices (n,) of which some determinant may have another sign than that in the middle.
+
+    The others have |J_0^{-1} J - 1| <= r < 1 in Frobenius' norm, with the Jacobian J_0 in the
+    middle. So det J has one sign, and is at least (1 - r)^dim |det J_0|. The norm is convex, so
+    Bernstein's coefficients of J bound it.
+    """
+    cell, dim, degree = mesh.cell, mesh.dim, LegendreGeometry(mesh).degree
+    nodes = simplices.nodes(cell, degree - 1)
+    change = simplices.from_nodes(cell, degree - 1)
+    change = np.matmul(change, simplices.tables(cell, mesh.order, nodes)[1:])
+    middle = simplices.tables(cell, mesh.order, cell.middle)[1:]
+
+    def among(ends: tuple[int, int]) -> Ints:
+        x = np.moveaxis(mesh.coordinates[slice(*ends)], 0, 2).reshape(change.shape[2], -1)
+        center, found = ((rows @ x).reshape(*rows.shape[:2], dim, -1) for rows in (middle, change))
+        jacobian = center[:, 0].T  # (n, dim, dim)
+        det, inverse = np.abs(determinants(jacobian)), adjugates(jacobian)
+        found -= center
+        far = np.zeros(found[0, :, 0].shape)
+        for row, column in np.ndindex(dim, dim):
+            gap = sum(inverse[:, row, k] * found[column, :, k] for k in range(dim))
+            far += gap * gap
+        near = det - np.sqrt(far.max(axis=0))  # (1 - r) |det J_0|
+        with np.errstate(all="ignore"):  # a singular map gives NaN, which compares as False
+            least = det * (near / det) ** dim
+        return ends[0] + np.flatnonzero(~((near > _SURE * det) & (least >= _LEAST)))
+
+    blocks = element_blocks(mesh.num_elements, len(nodes))
     return np.concatenate([np.empty(0, np.int64), *in_order(among, blocks)])
 
 

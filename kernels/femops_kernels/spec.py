@@ -168,6 +168,9 @@ class Side:
     # (1 + dim, points, functions): values, then derivatives along each direction, of functions that
     # are no products
     table: Floats | None = None
+    # (points, modes) and (dim, modes, functions): factors of the table's derivatives, which are
+    # combinations of fewer functions. None if the table takes less work.
+    slopes: tuple[Floats, Floats] | None = None
     # (2, nodes): values and inward derivatives of the basis at the end of the last direction where
     # faces lie. Both are zero but for the first ``layers`` nodes. None unless elements are faces on
     # which functions have derivatives.
@@ -506,8 +509,11 @@ def _table_flops(spec: PointSpec) -> int:
     ):
         for side in sides:
             assert side.table is not None
-            rows = spec.q1d * (valued + spec.dim * sloped)
-            flops += side.ncomp * 2 * rows * side.num_nodes
+            direct = side.slopes is None
+            products = spec.q1d * side.num_nodes * (valued + spec.dim * (sloped and direct))
+            if side.slopes is not None and sloped:
+                products += spec.dim * side.slopes[0].shape[1] * (spec.q1d + side.num_nodes)
+            flops += side.ncomp * 2 * products
     return flops
 
 

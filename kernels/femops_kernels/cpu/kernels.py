@@ -346,7 +346,7 @@ class FillKernel(SweepKernel):
         filled = {"FILLED": self.numbers, "FILLED_LANE": lane, "FILLED_BYTES": lane.nbytes}
         given = self.spec, self.sources, self.targets, self.width
         if self.spec.tabulated:
-            constants = TableKernel(*given).constants() | {"TABLES_OUT": ()}
+            constants = TableKernel(*given).constants() | {"TABLES_OUT": (), "CHAINS_OUT": ()}
             names = *_AROUND_TABLES, "batch_table", "batch_table_fill"
         else:
             constants = Kernel(*given).constants()
@@ -426,21 +426,29 @@ class TableKernel(OperatorKernel):
             "GRAD_IN": code.gradient_in,
             "GRAD_OUT": code.gradient_out,
             "PREFETCH": False,
-            "TABLES_IN": _tiled(spec.sources, code.value_in, code.gradient_in, turned=False),
-            "TABLES_OUT": _tiled(spec.targets, code.value_out, code.gradient_out, turned=True),
+            **_tiled("IN", spec.sources, code.value_in, code.gradient_in),
+            **_tiled("OUT", spec.targets, code.value_out, code.gradient_out),
         }
 
 
-def _tiled(sides: Sequence[Side], valued: bool, sloped: bool, *, turned: bool) -> tuple[Tiles, ...]:
-    """Used rows of each table, or their transpose, in tiles, column by column; see ``multiply``."""
-    made = []
+def _tiled(way: str, sides: Sequence[Side], valued: bool, sloped: bool) -> dict[str, object]:
+    """Tables and chains of fields ("IN"), or of test functions, in tiles; see ``multiply``."""
+    tables: list[Tiles] = []
+    chains: list[tuple[Tiles, Tiles] | None] = []
     for side in sides:
-        table = side.table
+        table, factors = side.table, side.slopes if sloped else None
         assert table is not None
-        rows = table[0 if valued else 1 : None if sloped else 1].reshape(-1, table.shape[2])
-        rows = rows.T if turned else rows
-        made.append(Tiles.of(rows, _rows_of_tile(len(rows))))
-    return tuple(made)
+        direct = sloped and factors is None
+        tables.append(_in_tiles(table[0 if valued else 1 : None if direct else 1], way))
+        chains.append(factors and (_in_tiles(factors[1], way), _in_tiles(factors[0], way)))
+    return {f"TABLES_{way}": tuple(tables), f"CHAINS_{way}": tuple(chains)}
+
+
+def _in_tiles(table: NDArray[np.float64], way: str) -> Tiles:
+    """A table (..., columns), or its transpose, column by column."""
+    rows = table.reshape(-1, table.shape[-1])
+    rows = rows if way == "IN" else rows.T
+    return Tiles.of(rows, _rows_of_tile(len(rows)))
 
 
 def _rows_of_tile(rows: int) -> int:

@@ -31,7 +31,7 @@ def fill_points(source, modes, into, out):
 @traced
 def batch(table, b, x, y, work, ahead):
     """Store the numbers of batch b of elements in FILLED_AT, (batch, point, number, slot)."""
-    into = work + MOST_NODES_OF_SIDE * LANE_BYTES
+    into = work + (MOST_NODES_OF_SIDE + MOST_MODES) * LANE_BYTES
     fields_at_points(x, work, into)
     out = word(table, FILLED_AT) + b * POINTS * FILLED * FILLED_BYTES
     fill_points(sources(table, b), modes_of(table, b), into, out)
