@@ -35,6 +35,7 @@ ROWS_AHEAD = 1000
 """Rows by which a vector is prefetched ahead, unless the tuning database has another number."""
 _AROUND = "table", "copies", "ahead", "weights", "geometry", "pieces"
 _AROUND_TABLES = "table", "copies", "weights", "geometry", "map_table", "pieces"
+_MODES_AHEAD = 2**12  # bytes by which modes of maps are prefetched ahead
 _PAGE = 4096  # bytes after which addresses share a set of the first-level cache
 
 
@@ -425,7 +426,8 @@ class TableKernel(OperatorKernel):
             "VALUE_OUT": code.value_out,
             "GRAD_IN": code.gradient_in,
             "GRAD_OUT": code.gradient_out,
-            "PREFETCH": False,
+            "PREFETCH": code.numbers.mapped,
+            "FAR": _MODES_AHEAD,
             **_tiled("IN", spec.sources, code.value_in, code.gradient_in),
             **_tiled("OUT", spec.targets, code.value_out, code.gradient_out),
         }

@@ -73,11 +73,11 @@ def multiply(tiles, source, target, added):
 
 
 @inner
-def multiply_along(tiles, source, from_row, target, to_row, stride_in, stride_out):
-    """Multiply for each direction; rows of the next one begin ``stride`` lane vectors later."""
+def multiply_along(tiles, source, target, step_in, step_out):
+    """Multiply for each direction, whose lane vectors are steps apart."""
     for d in range(DIM):
-        begin = source + (from_row + d * stride_in) * LANE_BYTES
-        multiply(tiles, begin, target + (to_row + d * stride_out) * LANE_BYTES, False)
+        begin = source + d * step_in * LANE_BYTES
+        multiply(tiles, begin, target + d * step_out * LANE_BYTES, False)
 
 
 @inner
@@ -94,7 +94,8 @@ def fields_at_points(x, nodes, into):
             multiply(tiles, nodes, own, False)
             if chain:
                 multiply(chain[0], nodes, modes, False)
-                multiply_along(chain[1], modes, 0, own, AT_X_IN, chain[1].columns, POINTS)
+                begin = own + AT_X_IN * LANE_BYTES
+                multiply_along(chain[1], modes, begin, chain[1].columns, POINTS)
 
 
 @inner
@@ -147,6 +148,8 @@ def batch(table, b, x, y, work, ahead):
     nodes, modes = work, work + MOST_NODES_OF_SIDE * LANE_BYTES
     into = modes + MOST_MODES * LANE_BYTES
     out = into + NCOMP_IN * SPAN_IN * LANE_BYTES
+    if MAPPED:
+        ask_modes(modes_of(table, b))
     fields_at_points(x, nodes, into)
     points_of_element(sources(table, b), modes_of(table, b), into, out)
     for side, tiles, chain in zip(TARGETS, TABLES_OUT, CHAINS_OUT, strict=True):
@@ -155,8 +158,8 @@ def batch(table, b, x, y, work, ahead):
             own = out + (side.first + c) * SPAN_OUT * LANE_BYTES
             multiply(tiles, own, nodes, False)
             if chain:
-                stride = chain[0].columns // DIM
-                multiply_along(chain[1], own, AT_X_OUT, modes, 0, POINTS, stride)
+                begin, step = own + AT_X_OUT * LANE_BYTES, chain[0].columns // DIM
+                multiply_along(chain[1], begin, modes, POINTS, step)
                 multiply(chain[0], modes, nodes, VALUE_OUT)
             for j in range(side.num_nodes // p1):
                 line = load_line(LANE, nodes, j * p1, 1, p1)
