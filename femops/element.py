@@ -270,15 +270,15 @@ def table_of(element: Element, grid: Grid) -> Floats:
 def slope_factors(element: Element, points: Grid) -> tuple[Floats, Floats] | None:
     """Factors (points, modes) and (dim, modes, size) of the derivatives in `table_of`.
 
-    None where the product of both takes more work than the table.
+    None where the product of both does not save a fifth of the table's work.
     """
     if not isinstance(element, SimplexElement) or not element.order:
         return None
-    values = simplices.modes(element.cell, element.order - 1, np.asarray(points))
+    values = simplices.tables(element.cell, element.order - 1, np.asarray(points))[0]
     (count, modes), size = values.shape, element.size
-    if modes * (count + size) >= count * size:
+    if 5 * modes * (count + size) > 4 * count * size:
         return None
-    return values, simplices.slope_modes(element.cell, element.order)
+    return values, simplices.slope_tables(element.cell, element.order)
 
 
 def halves_of(element: Element) -> Floats:

@@ -236,10 +236,11 @@ class ProductMaps(Maps):
 
 @final
 class SimplexMaps(Maps):
-    """Orthonormal polynomials: of the degree less one for Jacobians, and of the degree.
+    """Values at nodes: of Jacobians at those of one degree less, and of positions.
 
-    An element has (modes, dim, dim) for the Jacobian and the sign of its determinant, then (modes,
-    dim) for the position.
+    The first is that of a node, and the others are differences from it, so that the first function
+    is 1. An element has (modes, dim, dim) for the Jacobian and the sign of its determinant, then
+    (modes, dim) for the position.
     """
 
     def shape(self, slopes: bool, places: bool) -> tuple[int, int]:
@@ -259,9 +260,11 @@ class SimplexMaps(Maps):
         return np.concatenate(parts, axis=1)[:, np.newaxis]
 
     def matrices(self, rule: Rule) -> MapMatrices:
-        points = np.asarray(rule.places)
-        degrees = self.degree, self.degree - 1
-        return MapMatrices(*(simplices.modes(self.cell, g, points) for g in degrees))
+        degrees, points = (self.degree, self.degree - 1), np.asarray(rule.places)
+        found = [simplices.tables(self.cell, degree, points)[0].copy() for degree in degrees]
+        for table in found:
+            table[:, 0] = 1.0
+        return MapMatrices(*found)
 
 
 @lru_cache(maxsize=64)
@@ -271,10 +274,13 @@ def _to_modes(cell: Cell, order: int, degree: int) -> tuple[Floats, Floats]:
     Shapes: (dim, modes + 1, nodes), of which the last row is the Jacobian in the middle; (modes,
     nodes).
     """
-    places = np.asarray(np.linalg.inv(simplices.modes(cell, order, simplices.nodes(cell, order))))
-    rows, count = (math.comb(g + cell.dim, cell.dim) for g in (degree - 1, degree))
-    parts = simplices.slope_modes(cell, order), simplices.tables(cell, order, cell.middle)[1:]
-    return np.asarray(np.concatenate([parts[0][:, :rows], parts[1]], axis=1)), places[:count]
+    few, nodes = (simplices.nodes(cell, g) for g in (degree - 1, degree))
+    slopes, places = simplices.tables(cell, order, few)[1:], simplices.tables(cell, order, nodes)[0]
+    middle = simplices.tables(cell, order, cell.middle)[1:]
+    slopes, places = slopes.copy(), places.copy()
+    slopes[:, 1:] -= slopes[:, :1]
+    places[1:] -= places[0]
+    return np.asarray(np.concatenate([slopes, middle], axis=1)), places
 
 
 Ints = NDArray[np.int64]
@@ -379,6 +385,10 @@ class Geometry(DomainGeometry):
             If a determinant is not positive. The message names the elements.
         """
         _checked.get(self.mesh, self._look, self.quadrature.key)
+
+    @property
+    def valid(self) -> bool:
+        return _checked.known(self.mesh, self.quadrature.key)
 
     def _look(self) -> None:
         mesh, points = self.mesh, self.quadrature.places

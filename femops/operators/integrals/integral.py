@@ -503,7 +503,7 @@ class Integral:
     def inputs(self, block: DomainBlock, used: set[int]) -> dict[int, Any]:
         """Values (n, points) of the static inputs in ``used``, by number of the node."""
         inputs: dict[int, Any] = {}
-        # the weights are always evaluated, which checks that determinants are positive
+        # the weights are evaluated unless determinants are known to be positive: this checks them
         sources: dict[str, Callable[[], NDArray[Any]]] = {
             WEIGHT: lambda: block.weighted_det,
             POSITION: lambda: block.points,
@@ -514,7 +514,7 @@ class Integral:
         }
         for name, nodes in self.static.items():
             wanted = [(i, n) for i, n in np.ndenumerate(nodes) if n.number in used]
-            if wanted or name == WEIGHT:
+            if wanted or (name == WEIGHT and not block.geometry.valid):
                 given = self.coefficients.get(name)
                 array = sources[name]() if given is None else self._coefficient(given, block)
                 inputs |= {node.number: array[(..., *index)] for index, node in wanted}

@@ -28,7 +28,7 @@ from femops.operators.integrals.integral import Integral, Made
 from femops.operators.integrals.state import NO_STATE
 from femops.parallel.comm import check
 from femops.pointwise import QFunction
-from femops.pointwise.expressions.graph import Node, same
+from femops.pointwise.expressions.graph import Node, ancestors, same
 from femops.pointwise.linear import Pair
 from femops.pointwise.qdata_split import (
     NonlinearQFunction,
@@ -251,6 +251,9 @@ def _stored(
     what = f"{form.name}: the data at quadrature points"
     cure = "use float64" if own_type else "leave data_dtype out"
     ranged = dtype == np.float32 and not form.state.spaces
+    used = {node.number for node in ancestors(nodes)}
+    if nodes and form.weight.number not in used and isinstance(form.geometry, Geometry):
+        form.geometry.check()  # takes less work than the weights of all points
 
     def store(block: DomainBlock) -> tuple[bool, float]:
         values = form.values(nodes, block, check=False)

@@ -117,23 +117,15 @@ def modes(cell: Cell, degree: int, points: Floats) -> Floats:
     basix = _basix()
     kind = basix.PolynomialType.legendre
     found = basix.tabulate_polynomials(kind, _cell(cell.name), degree, points)
-    found = found.T / math.sqrt(math.factorial(cell.dim))
-    found[:, 0] = 1.0
-    return np.asarray(found)
+    return np.asarray(found.T / math.sqrt(math.factorial(cell.dim)))
 
 
-@lru_cache(maxsize=64)
-def slope_modes(cell: Cell, degree: int) -> Floats:
-    """Coefficients (dim, modes, size) of the derivatives of `tables` in `modes` of one degree less.
+def slope_tables(cell: Cell, degree: int) -> Floats:
+    """Derivatives (dim, nodes, size) of `tables` at the nodes of one degree less.
 
-    Read-only.
+    The values of the functions of those nodes times these are the derivatives at any points.
     """
-    few = nodes(cell, degree - 1)
-    found = np.linalg.solve(modes(cell, degree - 1, few), _tables(cell, degree, few)[1:])
-    found -= found.mean(axis=2, keepdims=True)  # a constant has no derivative
-    found[np.abs(found) < 1e-14] = 0.0  # round-off
-    found.setflags(write=False)
-    return np.asarray(found)
+    return tables(cell, degree, nodes(cell, degree - 1))[1:]
 
 
 def bernstein(cell: Cell, degree: int, points: Floats) -> Floats:
