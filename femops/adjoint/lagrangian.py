@@ -156,6 +156,7 @@ class Lagrangian:
         sides = piece.arguments(product)
         given = function, sides, NONE, piece.quadrature, kept, piece.kind
         # one application seldom pays for storing the geometry
-        level = "partial" if tabulated(sides, sides, piece.quadrature) else "matrix-free"
+        stores = tabulated(sides, sides, piece.quadrature) and piece.domain.cell.cube
+        level = "partial" if stores else "matrix-free"
         integral = NonlinearIntegral(*given, level=level)
         return integral if piece.factor == 1.0 else integral.times(piece.factor)

@@ -20,6 +20,7 @@ from femops_meshes import box
 from femops_meshes.mesh import Mesh
 
 MATRIX = "scipy csr"
+_LEVELS = "partial", "matrix-free", "full"
 _RTOL = 1e-9
 _CUBES = {"triangles": (2, 1.0), "tetrahedra": (3, 1.0)}  # p**dim dofs for each square or cube
 
@@ -68,7 +69,7 @@ def run_simplices(
     seconds: float = 0.05,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Time products at `partial` and by femops' matrix, beside SciPy's product, in turns."""
+    """Time products by numbers at points, none, and femops' matrix, beside SciPy's, in turns."""
     check_asked(orders=orders, rounds=rounds)
     dofs = dofs or 1e6
     for name, known in ((forms, FORMS), (cells, _CUBES)):
@@ -99,7 +100,7 @@ def _products(
 ) -> list[Row]:
     form = FORMS[facts["form"]]
     x = np.random.default_rng(0).standard_normal(V.size)
-    operators = {level: form(V, level) for level in ("partial", "full")}
+    operators = {level: form(V, level) for level in _LEVELS}
     calls: dict[str, Callable[[], Any]] = {
         level: partial(A.apply, x, V.zeros()) for level, A in operators.items()
     }

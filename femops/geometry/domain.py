@@ -69,6 +69,11 @@ class DomainGeometry(ABC):
     def block(self, start: int, stop: int) -> DomainBlock:
         """Geometry of the elements start <= e < stop, computed when first used."""
 
+    @property
+    def valid(self) -> bool:
+        """True if all determinants are known to be positive."""
+        return False
+
     @abstractmethod
     def points(self, start: int, stop: int) -> Floats:
         """Positions (n, num_points, dim) of the quadrature points, in the mesh's unit."""

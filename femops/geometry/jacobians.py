@@ -6,17 +6,18 @@ megabytes, whatever the size of the mesh.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, final
 
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D, Rule, bernstein_coefficients
+from femops.basis import Quadrature1D, Rule, bernstein_coefficients, grid_rule
 from femops.element import Element
 from femops.errors import GeometryError
 from femops.geometry.domain import Domain, DomainBlock, DomainGeometry, Nodal, element_blocks
@@ -25,6 +26,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops_common.arguments import check_memory, checked
 from femops_kernels.cpu.in_order import computed_once, in_order
 from femops_kernels.exclusive import Derived
+from femops_kernels.spec import MapMatrices
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import (
     adjugates,
@@ -99,7 +101,8 @@ def negligible(
 def _look(mesh: Mesh) -> tuple[bool, int]:
     """True if all elements are affine, and the lowest degree that represents all maps."""
     if not mesh.cell.cube:
-        return _affine_tables(mesh), mesh.order
+        straight = _affine_tables(mesh)
+        return straight, 1 if straight else mesh.order
     degrees = mode_degrees(mesh.order, mesh.dim)
     affine, degree = True, 1
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
@@ -178,16 +181,112 @@ class LegendreGeometry:
         """Degree in each direction that represents all maps; 1 for multilinear elements."""
         return self._found[1]
 
-    def blocks(self) -> Iterator[tuple[int, Floats]]:
-        """Yield the first element and the modes (n, dim, (degree + 1)**dim) of each block."""
+    @property
+    def maps(self) -> Maps:
+        """Modes of the elements' maps, as kernels read them."""
         mesh = self.mesh
-        kept = np.all(mode_degrees(mesh.order, mesh.dim) <= self.degree, axis=1)
+        kind = ProductMaps if mesh.cell.cube else TableMaps
+        # derivatives on a prism have the degree of its map in some direction
+        less = 1 if self.affine or mesh.cell.simplex else 0
+        return kind(mesh.cell, mesh.order, self.degree, self.degree - less)
+
+    def blocks(self, *, slopes: bool = True, places: bool = True) -> Iterator[tuple[int, Floats]]:
+        """Yield the first element and the modes (n, *shape) of each block; see `Maps`."""
+        mesh, maps = self.mesh, self.maps
 
         def made(ends: tuple[int, int]) -> tuple[int, Floats]:
-            modes = element_modes(mesh.coordinates[slice(*ends)], mesh.order)
-            return ends[0], modes[:, kept].swapaxes(1, 2)
+            return ends[0], maps.modes(mesh.coordinates[slice(*ends)], slopes, places)
 
         yield from in_order(made, element_blocks(mesh.num_elements, mesh.coordinates.shape[1]))
+
+
+@dataclass(frozen=True)
+class Maps(ABC):
+    """Maps of elements in modes, and the matrices from modes to points.
+
+    Kernels ask for the modes of Jacobians (``slopes``) and of positions (``places``).
+    """
+
+    cell: Cell
+    order: int  # degree of the nodes that are given
+    degree: int  # degree of the modes of positions
+    slope_degree: int  # degree of those of Jacobians
+
+    @abstractmethod
+    def shape(self, slopes: bool, places: bool) -> tuple[int, int]:
+        """Shape of an element's modes."""
+
+    @abstractmethod
+    def modes(self, x: Floats, slopes: bool, places: bool) -> Floats:
+        """Modes (n, *shape) of elements with nodes x (n, nodes, dim)."""
+
+    @abstractmethod
+    def matrices(self, rule: Rule) -> MapMatrices:
+        """Matrices from modes to the points of a rule."""
+
+
+@final
+class ProductMaps(Maps):
+    """Products of Legendre's polynomials, (dim, (degree + 1)**dim), for positions and Jacobians."""
+
+    def shape(self, slopes: bool, places: bool) -> tuple[int, int]:  # noqa: ARG002
+        return self.cell.dim, (self.degree + 1) ** self.cell.dim
+
+    def modes(self, x: Floats, slopes: bool, places: bool) -> Floats:  # noqa: ARG002
+        kept = np.all(mode_degrees(self.order, self.cell.dim) <= self.degree, axis=1)
+        return element_modes(x, self.order)[:, kept].swapaxes(1, 2)
+
+    def matrices(self, rule: Rule) -> MapMatrices:
+        return MapMatrices(*mode_values(self.degree + 1, grid_rule(rule, "geometry").points))
+
+
+@final
+class TableMaps(Maps):
+    """Values at nodes: of positions, and of Jacobians at those of their own degree.
+
+    The first is that of a node, and the others are differences from it, so that the first function
+    is 1. An element has (modes, dim, dim) for the Jacobian and the sign of its determinant, then
+    (modes, dim) for the position.
+    """
+
+    def shape(self, slopes: bool, places: bool) -> tuple[int, int]:
+        dim = self.cell.dim
+        few, all_modes = (self.cell.size(g) if g else 1 for g in (self.slope_degree, self.degree))
+        return 1, slopes * (few * dim * dim + 1) + places * all_modes * dim
+
+    def modes(self, x: Floats, slopes: bool, places: bool) -> Floats:
+        n, dim, parts = len(x), self.cell.dim, list[Floats]()
+        of_slopes, of_places = _to_modes(self.cell, self.order, self.degree, self.slope_degree)
+        if slopes:
+            found = np.matmul(of_slopes.reshape(-1, x.shape[1]), x).reshape(n, dim, -1, dim)
+            signs = np.sign(determinants(found[:, :, -1]))
+            parts = [found[:, :, :-1].transpose(0, 2, 3, 1).reshape(n, -1), signs[:, np.newaxis]]
+        if places:
+            parts.append(np.matmul(of_places, x).reshape(n, -1))
+        return np.concatenate(parts, axis=1)[:, np.newaxis]
+
+    def matrices(self, rule: Rule) -> MapMatrices:
+        degrees, points = (self.degree, self.slope_degree), np.asarray(rule.places)
+        found = [simplices.tables(self.cell, degree, points)[0].copy() for degree in degrees]
+        for table in found:
+            table[:, 0] = 1.0
+        return MapMatrices(*found)
+
+
+@lru_cache(maxsize=64)
+def _to_modes(cell: Cell, order: int, degree: int, slope_degree: int) -> tuple[Floats, Floats]:
+    """Matrices from nodes of degree ``order`` to modes of Jacobians and of positions.
+
+    Shapes: (dim, modes + 1, nodes), of which the last row is the Jacobian in the middle; (modes,
+    nodes).
+    """
+    few, nodes = (simplices.nodes(cell, g) for g in (slope_degree, degree))
+    slopes, places = simplices.tables(cell, order, few)[1:], simplices.tables(cell, order, nodes)[0]
+    middle = simplices.tables(cell, order, cell.middle)[1:]
+    slopes, places = slopes.copy(), places.copy()
+    slopes[:, 1:] -= slopes[:, :1]
+    places[1:] -= places[0]
+    return np.asarray(np.concatenate([slopes, middle], axis=1)), places
 
 
 Ints = NDArray[np.int64]
@@ -296,10 +395,16 @@ class Geometry(DomainGeometry):
         """
         _checked.get(self.mesh, self._look, self.quadrature.key)
 
+    @property
+    def valid(self) -> bool:
+        return _checked.known(self.mesh, self.quadrature.key)
+
     def _look(self) -> None:
         mesh, points = self.mesh, self.quadrature.places
         # the bound costs less, or nothing
-        if not mesh.cell.cube:
+        if mesh.cell.simplex:
+            rest = _doubtful.get(mesh, partial(_beyond_center, mesh))
+        elif not mesh.cell.cube:
             rest = np.arange(mesh.num_elements)
         elif _determinant_points(mesh) ** mesh.dim < self.num_points or _doubtful.known(mesh):
             rest = _doubtful.get(mesh, partial(_without_bound, mesh))
@@ -475,6 +580,38 @@ def _without_bound(mesh: Mesh) -> Ints:
         return ends[0] + np.flatnonzero(~(coefficients.min(axis=1) > least))
 
     blocks = element_blocks(mesh.num_elements, count**mesh.dim)
+    return np.concatenate([np.empty(0, np.int64), *in_order(among, blocks)])
+
+
+def _beyond_center(mesh: Mesh) -> Ints:
+    """Simplices (n,) of which some determinant may have another sign than that in the middle.
+
+    The others have |J_0^{-1} J - 1| <= r < 1 in Frobenius' norm, with the Jacobian J_0 in the
+    middle. So det J has one sign, and is at least (1 - r)^dim |det J_0|. The norm is convex, so
+    Bernstein's coefficients of J bound it.
+    """
+    cell, dim, degree = mesh.cell, mesh.dim, LegendreGeometry(mesh).degree
+    nodes = simplices.nodes(cell, degree - 1)
+    change = simplices.from_nodes(cell, degree - 1)
+    change = np.matmul(change, simplices.tables(cell, mesh.order, nodes)[1:])
+    middle = simplices.tables(cell, mesh.order, cell.middle)[1:]
+
+    def among(ends: tuple[int, int]) -> Ints:
+        x = np.moveaxis(mesh.coordinates[slice(*ends)], 0, 2).reshape(change.shape[2], -1)
+        center, found = ((rows @ x).reshape(*rows.shape[:2], dim, -1) for rows in (middle, change))
+        jacobian = center[:, 0].T  # (n, dim, dim)
+        det, inverse = np.abs(determinants(jacobian)), adjugates(jacobian)
+        found -= center
+        far = np.zeros(found[0, :, 0].shape)
+        for row, column in np.ndindex(dim, dim):
+            gap = sum(inverse[:, row, k] * found[column, :, k] for k in range(dim))
+            far += gap * gap
+        near = det - np.sqrt(far.max(axis=0))  # (1 - r) |det J_0|
+        with np.errstate(all="ignore"):  # a singular map gives NaN, which compares as False
+            least = det * (near / det) ** dim
+        return ends[0] + np.flatnonzero(~((near > _SURE * det) & (least >= _LEAST)))
+
+    blocks = element_blocks(mesh.num_elements, len(nodes))
     return np.concatenate([np.empty(0, np.int64), *in_order(among, blocks)])
 
 

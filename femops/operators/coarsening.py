@@ -236,8 +236,9 @@ def _rounded(term: Term, dtype: np.dtype[Any], level: str, source: Integral | No
     data, edges = term.data, made.chunk_batches
     points, elements = (_wider(a, ratio, dtype, edges) for a in (data.points, data.elements))
     modes: NDArray[Any] = np.zeros(0, dtype)
-    if made.qfunction.numbers.mapped:
-        modes = mode_lanes(term.domain.mesh, dtype, made.width, edges)
+    numbers = made.qfunction.numbers
+    if numbers.mapped:
+        modes = mode_lanes(term.domain.mesh, dtype, made.width, edges, numbers)
     given = Data(points, elements, modes, data.constants.astype(dtype))
     return replace(made, given=given)
 

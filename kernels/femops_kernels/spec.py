@@ -137,17 +137,21 @@ Floats = NDArray[np.float64]
 
 @final
 @dataclass(frozen=True, eq=False)
-class Map1D:
-    """1-D matrices from the Legendre coefficients of an element's geometry to quadrature points."""
+class MapMatrices:
+    """Matrices from the modes of an element's map to quadrature points.
 
-    # value and slope are (q1d, g1d): values and derivatives of the Legendre polynomials at the
-    # quadrature points
+    On a grid they are 1-D: values and derivatives of Legendre's polynomials. In a list of points
+    they are tables of the polynomials of positions, and of those of the entries of Jacobians.
+    """
+
+    # value and slope are (points, modes). The first polynomial of values is 1; in tables that of
+    # slopes is 1 as well.
     value: Floats
     slope: Floats
 
     @property
     def g1d(self) -> int:
-        """Legendre coefficients per direction."""
+        """Legendre coefficients per direction of a grid."""
         return int(self.value.shape[1])
 
 
@@ -164,6 +168,9 @@ class Side:
     # (1 + dim, points, functions): values, then derivatives along each direction, of functions that
     # are no products
     table: Floats | None = None
+    # (points, modes) and (dim, modes, functions): factors of the table's derivatives, which are
+    # combinations of fewer functions. None if the table takes less work.
+    slopes: tuple[Floats, Floats] | None = None
     # (2, nodes): values and inward derivatives of the basis at the end of the last direction where
     # faces lie. Both are zero but for the first ``layers`` nodes. None unless elements are faces on
     # which functions have derivatives.
@@ -255,7 +262,7 @@ class PointSpec(KernelSpec):
     weights: Floats  # of the rule: (q1d,) of each direction of a grid, or (points,) of a list
     # (q1d, q1d): derivatives at the points of a direction of the points' Lagrange polynomials
     d1d: Floats
-    geometry: Map1D | None = None  # needed if the q-function takes Jacobians or positions
+    geometry: MapMatrices | None = None  # needed if the q-function takes Jacobians or positions
     # type of the qdata in memory. Loads widen them to ``dtype``, which is the default.
     data_dtype: np.dtype[Any] | None = None
 
@@ -294,7 +301,7 @@ class PointSpec(KernelSpec):
 
     def contraction_flops(self) -> int:
         if self.tabulated:
-            return _table_flops(self)
+            return _table_flops(self) + _map_table_flops(self)
         return _contractions(self, Matrix1D.flops) + _geometry_flops(self)
 
     def contraction_operations(self) -> int:
@@ -502,6 +509,21 @@ def _table_flops(spec: PointSpec) -> int:
     ):
         for side in sides:
             assert side.table is not None
-            rows = spec.q1d * (valued + spec.dim * sloped)
-            flops += side.ncomp * 2 * rows * side.num_nodes
+            direct = side.slopes is None
+            products = spec.q1d * side.num_nodes * (valued + spec.dim * (sloped and direct))
+            if side.slopes is not None and sloped:
+                products += spec.dim * side.slopes[0].shape[1] * (spec.q1d + side.num_nodes)
+            flops += side.ncomp * 2 * products
     return flops
+
+
+def _map_table_flops(spec: PointSpec) -> int:
+    """Operations that compute Jacobians and positions from modes by tables."""
+    given, tables = spec.qfunction.numbers, spec.geometry
+    if not given.mapped:
+        return 0
+    assert tables is not None
+    return sum(
+        count * 2 * len(table) * (table.shape[1] - 1)
+        for count, table in ((given.jacobian, tables.slope), (given.position, tables.value))
+    )

@@ -92,7 +92,7 @@ def test_matrices_are_sums_over_elements(order):
     np.testing.assert_allclose(A @ many, dense @ many, atol=1e-12)
     np.testing.assert_allclose(A.assemble().toarray(), dense, atol=1e-12)
     np.testing.assert_allclose(A.diagonal(), dense.diagonal(), atol=1e-12)
-    for level in ("element", "full", "auto"):
+    for level in ("element", "full", "matrix-free", "auto"):
         np.testing.assert_allclose(A.at_level(level) @ u, dense @ u, atol=1e-12)
     narrow = A.at_level("partial").update() @ u
     np.testing.assert_allclose(narrow, dense @ u, atol=1e-12)

@@ -7,11 +7,11 @@ import pytest
 
 import femops
 from femops.basis import PointRule, gauss, simplex_rule
-from femops.errors import BasisError, OperatorError, SpaceError
+from femops.errors import BasisError, SpaceError
 from support.oracles import simplices as oracle
 from support.simplex_meshes import MESHES, curved, graded, periodic
 
-LEVELS = "partial", "element", "full"
+LEVELS = "partial", "matrix-free", "element", "full"
 ORDERS = [(2, p) for p in range(1, 7)] + [(3, p) for p in range(1, 5)]
 
 
@@ -222,11 +222,6 @@ def test_bad_input_is_refused():
         (lambda: femops.mass(V, quadrature=2), SpaceError, "degree 3"),
         (lambda: femops.H1(mesh, 9), SpaceError, "order 8"),
         (lambda: femops.H1(mesh, 2, family="bernstein"), SpaceError, "bernstein"),
-        (
-            lambda: femops.mass(V, level="matrix-free"),
-            OperatorError,
-            "not take tri",
-        ),
         (lambda: PointRule([[0.7, 0.7]], [0.5], simplex=True), BasisError, "at most 1"),
         (lambda: PointRule([[0.2, 0.2]], [1.0], simplex=True), BasisError, "1/2"),
         (lambda: simplex_rule(4, 2), BasisError, "dim"),

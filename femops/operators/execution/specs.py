@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import PointRule, Quadrature1D, Rule, grid_rule, simplex_rule
-from femops.element import table_of
+from femops.element import slope_factors, table_of
 from femops.errors import OperatorError
 from femops.geometry.domain import element_blocks
-from femops.geometry.jacobians import LegendreGeometry, mode_values
+from femops.geometry.jacobians import LegendreGeometry
 from femops.operators.integrals.term import KernelTerm, Term
 from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.qfunction import QFunction, evaluate
@@ -26,7 +26,7 @@ from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
 from femops_kernels.spec import (
     KernelSpec,
-    Map1D,
+    MapMatrices,
     MatrixSpec,
     PointSpec,
     QFunctionCode,
@@ -47,7 +47,11 @@ def side_of(space: DomainSpace, rule: Rule | None = None, *, tabulated: bool = F
     With ``tabulated`` the values are a table, for functions that are no products, or a list.
     """
     bases: tuple[Floats, ...] = ()
-    if rule is not None and not tabulated:
+    table, slopes = None, None
+    if rule is not None and tabulated:
+        places = space.places(rule)
+        table, slopes = table_of(space.element, places), slope_factors(space.element, places)
+    elif rule is not None:
         bases = tuple(space.tensor.matrices(rule.places))
     end, layers = None, 0
     if space.has_end:
@@ -56,9 +60,8 @@ def side_of(space: DomainSpace, rule: Rule | None = None, *, tabulated: bool = F
         ncomp=space.ncomp,
         shape=space.element.runs().shape,
         bases=bases,
-        table=table_of(space.element, space.places(rule))
-        if tabulated and rule is not None
-        else None,
+        table=table,
+        slopes=slopes,
         end=end,
         layers=layers,
         broken=space.volume.element.broken or space.element.size == 1,
@@ -121,12 +124,11 @@ def matrix_spec(term: KernelTerm) -> MatrixSpec:
     return MatrixSpec(**given)
 
 
-def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
-    """1-D map from geometry modes to quadrature points. None if the geometry is not read."""
+def geometry_map(term: KernelTerm, code: QFunctionCode) -> MapMatrices | None:
+    """Matrices from geometry modes to quadrature points. None if the geometry is not read."""
     if not code.numbers.mapped:
         return None
-    degree = LegendreGeometry(term.domain.mesh).degree
-    return Map1D(*mode_values(degree + 1, grid_rule(term.quadrature, "geometry").points))
+    return LegendreGeometry(term.domain.mesh).maps.matrices(term.quadrature)
 
 
 def product_spec(
@@ -259,7 +261,7 @@ def _in_modes(term: KernelTerm) -> tuple[PointSpec, Data] | None:
     spec = point_spec(term)
     sources, targets = (
         tuple(
-            replace(side, table=made[space])
+            replace(side, table=made[space], slopes=None)
             for space, side in zip(given.spaces.values(), among, strict=True)
         )
         for given, among in ((term.fields, spec.sources), (term.tests, spec.targets))

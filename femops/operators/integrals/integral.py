@@ -271,7 +271,7 @@ class Integral:
     @property
     def has_maps(self) -> bool:
         """True if kernels can compute Jacobians and positions from modes of the elements' maps."""
-        return self.domain.has_maps and not self.tabulated
+        return self.domain.has_maps and (not self.domain.cell.cube or not self.tabulated)
 
     @property
     def tabulated(self) -> bool:
@@ -294,8 +294,8 @@ class Integral:
         if level == "matrix-free" and not self.has_maps:
             if self.domain.has_maps:
                 raise OperatorError(
-                    "the level 'matrix-free' does not take triangles, tetrahedra and rules of "
-                    "points, which store what a form needs at points: take level='partial'"
+                    "the level 'matrix-free' does not take rules of points, and functions that "
+                    f"are no products, on {self.domain.cell.plural}: take level='partial'"
                 )
             level = "partial"  # faces are few, so their data are stored
         return split(self.step, level, self.known, transpose=transpose)
@@ -506,7 +506,7 @@ class Integral:
     def inputs(self, block: DomainBlock, used: set[int]) -> dict[int, Any]:
         """Values (n, points) of the static inputs in ``used``, by number of the node."""
         inputs: dict[int, Any] = {}
-        # the weights are always evaluated, which checks that determinants are positive
+        # the weights are evaluated unless determinants are known to be positive: this checks them
         sources: dict[str, Callable[[], NDArray[Any]]] = {
             WEIGHT: lambda: block.weighted_det,
             POSITION: lambda: block.points,
@@ -517,7 +517,7 @@ class Integral:
         }
         for name, nodes in self.static.items():
             wanted = [(i, n) for i, n in np.ndenumerate(nodes) if n.number in used]
-            if wanted or name == WEIGHT:
+            if wanted or (name == WEIGHT and not block.geometry.valid):
                 given = self.coefficients.get(name)
                 array = sources[name]() if given is None else self._coefficient(given, block)
                 inputs |= {node.number: array[(..., *index)] for index, node in wanted}

@@ -21,6 +21,7 @@ from femops.pointwise.expressions.operations import FAILING
 from femops.pointwise.qdata_split import expressions
 from femops.pointwise.qfunction import evaluate
 from femops.pointwise.trace import NORMAL, POSITION
+from femops_meshes.coordinates.mapping import determinants
 
 _TINY, _MOST, _EPS = (float(getattr(np.finfo(np.float32), n)) for n in ("tiny", "max", "eps"))
 _LOST = 1e-10  # relative error in float64 that is more than round-off
@@ -183,13 +184,15 @@ def _errs(term: Term) -> bool:
 def _numbers_of(term: Term, block: DomainBlock) -> NDArray[np.float64]:
     """Inputs ``q`` (n, points, numbers) of a term's q-function, in float64."""
     form, split, numbers = term.source, term.qdata_split, term.qfunction.numbers
-    weight = np.ones_like(block.det)
+    det = block.det
+    weight = np.ones_like(det)
     parts = [form.values(split.element, block, check=False)]
     if numbers.jacobian:
         assert isinstance(block, GeometryBlock)
         parts.append(block.jacobian.reshape(*weight.shape, -1))
+        det = determinants(block.jacobian)  # with the sign of a mirrored element
     if form.weight.number not in {n.number for n in ancestors([*split.element, *split.point])}:
-        weight = block.weighted_det / block.det
+        weight = block.weighted_det / det
     if numbers.position:
         parts.append(block.points)
     if numbers.weight:

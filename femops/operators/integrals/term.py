@@ -28,7 +28,7 @@ from femops.operators.integrals.integral import Integral, Made
 from femops.operators.integrals.state import NO_STATE
 from femops.parallel.comm import check
 from femops.pointwise import QFunction
-from femops.pointwise.expressions.graph import Node, same
+from femops.pointwise.expressions.graph import Node, ancestors, same
 from femops.pointwise.linear import Pair
 from femops.pointwise.qdata_split import (
     NonlinearQFunction,
@@ -44,6 +44,7 @@ from femops_kernels.cpu.machine import lane_width
 from femops_kernels.exclusive import Derived
 from femops_kernels.pointwise.qdata import Data, store_interleaved
 from femops_kernels.simd.lanes import WIDEST
+from femops_kernels.spec import QFunctionInputs
 from femops_meshes.mesh import Mesh
 
 
@@ -167,28 +168,33 @@ _mode_lanes = Derived[Mesh, NDArray[Any]]()
 
 
 def mode_lanes(
-    mesh: Mesh, dtype: np.dtype[Any], width: int, edges: NDArray[np.int64]
+    mesh: Mesh,
+    dtype: np.dtype[Any],
+    width: int,
+    edges: NDArray[np.int64],
+    numbers: QFunctionInputs,
 ) -> NDArray[Any]:
-    """Return the geometry modes (nbatch, dim, modes, width) of a mesh's elements, in lanes.
+    """Return the geometry modes (nbatch, *shape, width) that a q-function reads, in lanes.
 
-    The modes are computed once for a mesh, type and width.
+    The modes are computed once for a mesh, type and width. For their shape see `Maps`.
 
     Slots past the last element repeat its modes, so that they have a valid Jacobian. The memory is
     near the threads of the first sweep, whose chunks begin at the batches ``edges``.
     """
 
     def make() -> NDArray[Any]:
-        modes, ne = LegendreGeometry(mesh), mesh.num_elements
-        shape = (-(-ne // width), mesh.dim, (modes.degree + 1) ** mesh.dim, width)
-        out = placed_array(shape, dtype, edges)
-        for start, values in modes.blocks():
+        ne = mesh.num_elements
+        out = placed_array((-(-ne // width), *shape, width), dtype, edges)
+        for start, values in geometry.blocks(slopes=slopes, places=places):
             store_interleaved(out, values, start)
         if ne:  # a rank may have no elements
             filled = ne - (len(out) - 1) * width
             out[-1, :, :, filled:] = out[-1, :, :, filled - 1 : filled]
         return out
 
-    return _mode_lanes.get(mesh, make, dtype.str, width)
+    geometry, slopes, places = LegendreGeometry(mesh), numbers.jacobian > 0, numbers.position > 0
+    shape = geometry.maps.shape(slopes, places)
+    return _mode_lanes.get(mesh, make, dtype.str, width, shape)
 
 
 def data_of(
@@ -228,7 +234,7 @@ def data_of(
         assert isinstance(form.geometry, Geometry)
         if looks:
             form.geometry.check()
-        modes = mode_lanes(form.geometry.mesh, dtype, width, edges)
+        modes = mode_lanes(form.geometry.mesh, dtype, width, edges, numbers)
     return Data(stored if swept is None else swept, elements[:, 0], modes, constants)
 
 
@@ -245,6 +251,9 @@ def _stored(
     what = f"{form.name}: the data at quadrature points"
     cure = "use float64" if own_type else "leave data_dtype out"
     ranged = dtype == np.float32 and not form.state.spaces
+    used = {node.number for node in ancestors(nodes)}
+    if nodes and form.weight.number not in used and isinstance(form.geometry, Geometry):
+        form.geometry.check()  # takes less work than the weights of all points
 
     def store(block: DomainBlock) -> tuple[bool, float]:
         values = form.values(nodes, block, check=False)

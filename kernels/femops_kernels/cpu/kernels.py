@@ -33,6 +33,9 @@ PREFETCH_BYTES = 2**14
 """Bytes by which qdata are prefetched ahead, unless the tuning database has another number."""
 ROWS_AHEAD = 1000
 """Rows by which a vector is prefetched ahead, unless the tuning database has another number."""
+_AROUND = "table", "copies", "ahead", "weights", "geometry", "pieces"
+_AROUND_TABLES = "table", "copies", "weights", "geometry", "map_table", "pieces"
+_MODES_AHEAD = 2**12  # bytes by which modes of maps are prefetched ahead
 _PAGE = 4096  # bytes after which addresses share a set of the first-level cache
 
 
@@ -242,8 +245,7 @@ class Kernel(OperatorKernel):
 
     @property
     def parts(self) -> Parts:
-        around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
-        return self.skeletons(*around, *self._batch), self.constants(), self.spec.qfunction.text
+        return self.skeletons(*_AROUND, *self._batch), self.constants(), self.spec.qfunction.text
 
     @cached_property
     def multivector(self) -> CompiledKernel:
@@ -332,7 +334,7 @@ class Kernel(OperatorKernel):
 class FillKernel(SweepKernel):
     """Kernel that evaluates a field and stores numbers at the quadrature points.
 
-    Its source is ``skeletons/batch/batch_fill.py``.
+    Its source is ``skeletons/batch/batch_fill.py``, or ``batch_table_fill.py`` by tables.
     """
 
     spec: PointSpec  # its q-function returns the numbers instead of factors of test functions
@@ -343,9 +345,14 @@ class FillKernel(SweepKernel):
     def parts(self) -> Parts:
         lane = Lane(self.width, self.stored.name)
         filled = {"FILLED": self.numbers, "FILLED_LANE": lane, "FILLED_BYTES": lane.nbytes}
-        kernel = Kernel(self.spec, self.sources, self.targets, self.width)
-        constants = kernel.constants() | filled | {"BY_ELEMENT": False}
-        names = ("table", "copies", "ahead", "weights", "geometry", "pieces", "batch", "batch_fill")
+        given = self.spec, self.sources, self.targets, self.width
+        if self.spec.tabulated:
+            constants = TableKernel(*given).constants() | {"TABLES_OUT": (), "CHAINS_OUT": ()}
+            names = *_AROUND_TABLES, "batch_table", "batch_table_fill"
+        else:
+            constants = Kernel(*given).constants()
+            names = *_AROUND, "batch", "batch_fill"
+        constants |= filled | {"BY_ELEMENT": False}
         return (*names, *self.around), constants, self.spec.qfunction.text
 
 
@@ -391,14 +398,15 @@ class TableKernel(OperatorKernel):
 
     @property
     def parts(self) -> Parts:
-        around = ("table", "copies", "weights", "geometry", "pieces")
-        return self.skeletons(*around, "batch_table"), self._constants(), self.spec.qfunction.text
+        skeletons = self.skeletons(*_AROUND_TABLES, "batch_table")
+        return skeletons, self.constants(), self.spec.qfunction.text
 
     @cached_property
     def multivector(self) -> CompiledKernel:
-        return self.vector_module(("batch_table",), self._constants(), self.spec.qfunction.text)
+        return self.vector_module(("batch_table",), self.constants(), self.spec.qfunction.text)
 
-    def _constants(self) -> dict[str, object]:
+    def constants(self) -> dict[str, object]:
+        """Values of the names in ``skeletons/chunk/defaults.py``."""
         spec, code = self.spec, self.spec.qfunction
         tested = sum(side.ncomp for side in spec.targets)
         ends = tested + spec.minima, tested + spec.functionals
@@ -410,28 +418,39 @@ class TableKernel(OperatorKernel):
             "POINTS": len(spec.weights),
             **code.numbers.named(),
             "G1D": 1,
+            "MODE": Matrix1D([[1.0]] if spec.geometry is None else spec.geometry.value),
+            "SLOPE": Matrix1D([[1.0]] if spec.geometry is None else spec.geometry.slope),
             **stored_sizes(self.width, spec.stored, reproducible=self.spec.any_width),
             "WEIGHTS": Matrix1D([spec.weights if code.numbers.weight else [1.0]]),
             "VALUE_IN": code.value_in,
             "VALUE_OUT": code.value_out,
             "GRAD_IN": code.gradient_in,
             "GRAD_OUT": code.gradient_out,
-            "PREFETCH": False,
-            "TABLES_IN": _tiled(spec.sources, code.value_in, code.gradient_in, turned=False),
-            "TABLES_OUT": _tiled(spec.targets, code.value_out, code.gradient_out, turned=True),
+            "PREFETCH": code.numbers.mapped,
+            "FAR": _MODES_AHEAD,
+            **_tiled("IN", spec.sources, code.value_in, code.gradient_in),
+            **_tiled("OUT", spec.targets, code.value_out, code.gradient_out),
         }
 
 
-def _tiled(sides: Sequence[Side], valued: bool, sloped: bool, *, turned: bool) -> tuple[Tiles, ...]:
-    """Used rows of each table, or their transpose, in tiles, column by column; see ``multiply``."""
-    made = []
+def _tiled(way: str, sides: Sequence[Side], valued: bool, sloped: bool) -> dict[str, object]:
+    """Tables and chains of fields ("IN"), or of test functions, in tiles; see ``multiply``."""
+    tables: list[Tiles] = []
+    chains: list[tuple[Tiles, Tiles] | None] = []
     for side in sides:
-        table = side.table
+        table, factors = side.table, side.slopes if sloped else None
         assert table is not None
-        rows = table[0 if valued else 1 : None if sloped else 1].reshape(-1, table.shape[2])
-        rows = rows.T if turned else rows
-        made.append(Tiles.of(rows, _rows_of_tile(len(rows))))
-    return tuple(made)
+        direct = sloped and factors is None
+        tables.append(_in_tiles(table[0 if valued else 1 : None if direct else 1], way))
+        chains.append(factors and (_in_tiles(factors[1], way), _in_tiles(factors[0], way)))
+    return {f"TABLES_{way}": tuple(tables), f"CHAINS_{way}": tuple(chains)}
+
+
+def _in_tiles(table: NDArray[np.float64], way: str) -> Tiles:
+    """A table (..., columns), or its transpose, column by column."""
+    rows = table.reshape(-1, table.shape[-1])
+    rows = rows if way == "IN" else rows.T
+    return Tiles.of(rows, _rows_of_tile(len(rows)))
 
 
 def _rows_of_tile(rows: int) -> int:

@@ -28,7 +28,8 @@ class Data:
     points: NDArray[Any]
     # (nbatch, n, width): numbers of each element
     elements: NDArray[Any] = field(default_factory=_nothing)
-    # (nbatch, dim, g1d**dim, width): legendre coefficients of each element's coordinates
+    # (nbatch, dim, g1d**dim, width): legendre coefficients of each element's coordinates; for
+    # kernels by tables (nbatch, 1, modes, width), see ``map_table.py``
     modes: NDArray[Any] = field(default_factory=_nothing)
     # (n,): numbers that are the same in all elements
     constants: NDArray[Any] = field(default_factory=_nothing)

@@ -123,8 +123,8 @@ class Tiles:
     @classmethod
     def of(cls, table: NDArray[np.float64], size: int) -> Tiles:
         """Tiles of a table (rows, columns), with rows of zeros that complete the last one."""
-        if not len(table):
-            return cls((), table.shape[1])
+        if not table.size:
+            return cls((), 1)
         table = np.pad(table, ((0, -len(table) % size), (0, 0)))
         tiles = table.reshape(-1, size, table.shape[1]).swapaxes(1, 2)
         return cls(tiles.reshape(-1, size), table.shape[1])

@@ -179,6 +179,14 @@ def modes(cell: Cell, degree: int, points: Floats) -> Floats:
     return np.asarray(found.T / math.sqrt(math.factorial(cell.dim)))
 
 
+def slope_tables(cell: Cell, degree: int) -> Floats:
+    """Derivatives (dim, nodes, size) of `tables` at the nodes of one degree less.
+
+    The values of the functions of those nodes times these are the derivatives at any points.
+    """
+    return tables(cell, degree, nodes(cell, degree - 1))[1:]
+
+
 def bernstein(cell: Cell, degree: int, points: Floats) -> Floats:
     """Values (n, size) of Bernstein's polynomials at points (n, dim), in the order of `lattice`."""
     if not degree:

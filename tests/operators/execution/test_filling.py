@@ -5,8 +5,11 @@ import pytest
 
 import femops
 from femops.errors import GeometryError, OperatorError
+from femops.geometry.jacobians import _beyond_center
 from femops.operators.execution import host
+from femops_meshes.coordinates.simplices import nodes
 from support.cases.meshes import bend
+from support.simplex_meshes import curved
 
 FORMS = {
     "diffusion": lambda V, _: femops.diffusion(V),
@@ -26,9 +29,12 @@ def sweeps(monkeypatch):
     return runs
 
 
+@pytest.mark.parametrize(
+    "make", [lambda: femops.box((3, 2, 3), mapping=bend, order=2), lambda: curved(3)]
+)
 @pytest.mark.parametrize("name", FORMS)
-def test_sweeps_compute_what_numpy_keeps_of_linear_forms(name, sweeps, monkeypatch):
-    mesh = femops.box((3, 2, 3), mapping=bend, order=2)
+def test_sweeps_compute_what_numpy_keeps_of_linear_forms(name, make, sweeps, monkeypatch):
+    mesh = make()
     spaces = femops.H1(mesh, 3), femops.H1(mesh, 2, 3)
     ((_, term),) = FORMS[name](*spaces).summands
     assert len(sweeps) == 1
@@ -71,3 +77,23 @@ def test_inverted_elements_are_named(sweeps):
     with pytest.raises(GeometryError, match=r"1 element has .* not positive .*: 3"):
         femops.diffusion(femops.H1(replace(mesh, coordinates=coordinates), 3))
     assert sweeps
+
+
+@pytest.mark.parametrize("level", ["partial", "matrix-free"])
+@pytest.mark.parametrize("dim", [2, 3])
+def test_bent_simplices_are_checked_at_the_points_if_no_bound_holds(dim, level, sweeps):
+    """A node of an edge moves towards the opposite corner: far, then so far that it inverts."""
+    mesh = femops.box((2,) * dim).simplices().curved(2)
+    numbers = []
+    for shift in (0.1, 0.27, 2.0):
+        coordinates = mesh.coordinates.copy()
+        middle = np.abs(mesh.cell.corners[1:3].mean(axis=0) - nodes(mesh.cell, 2)).sum(axis=1)
+        coordinates[3, middle.argmin()] += shift * (coordinates[3, 0] - coordinates[3, 1])
+        V = femops.H1(replace(mesh, coordinates=coordinates), 2)
+        numbers.append(len(_beyond_center(V.mesh)))
+        if shift > 1:
+            with pytest.raises(GeometryError, match=r"1 element has .* not positive .*: 3"):
+                femops.diffusion(V, level=level)
+        else:
+            femops.diffusion(V, level=level)
+    assert numbers == [0, 1, 1]

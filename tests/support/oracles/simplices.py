@@ -46,14 +46,16 @@ def nodal(dim, degree, x):
     return values @ inverse, slopes @ inverse
 
 
-def product(space, function, u, points=8):
+def product(space, function, u, points=8, rule=None):
     """Sum over the elements of the integral of a form for a vector u, as a vector (size,).
+
+    ``rule`` has points (n, dim) and weights; by default collapsed Gauss points are taken.
 
     ``function(value (n, c), gradient (n, c, dim), x (n, dim))`` returns the factors of the test
     function (n, c) and of its gradient (n, c, dim).
     """
     mesh, dim, c = space.mesh, space.dim, space.ncomp
-    x, w = collapsed(dim, points)
+    x, w = rule or collapsed(dim, points)
     values, slopes = nodal(dim, space.order, x)
     of_map, map_slopes = nodal(dim, mesh.order, x)
     u, result = u.reshape(-1, c), np.zeros((space.ndofs, c))

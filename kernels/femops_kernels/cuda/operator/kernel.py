@@ -27,7 +27,7 @@ from femops_kernels.cuda.operator.sides import (
 from femops_kernels.device import Device
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.matrix import Matrix1D
-from femops_kernels.spec import Map1D, PointSpec, QFunctionCode, Side
+from femops_kernels.spec import MapMatrices, PointSpec, QFunctionCode, Side
 from femops_kernels.tuning.database import TuningKey
 
 ROW = 128
@@ -187,7 +187,7 @@ class CudaKernel:
         device: Device,
         sources: tuple[Side, ...],
         qfunction: QFunctionCode,
-        geometry: Map1D | None,
+        geometry: MapMatrices | None,
         numbers: int,
     ) -> CudaKernel:
         """Kernel that computes, in float64, the qdata which this one reads.
