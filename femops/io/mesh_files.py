@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, overload
+from typing import Annotated, Any, cast, overload
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from femops.parallel.comm import check, communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
 from femops_common.arguments import Kind, checked
-from femops_meshes import Mesh, MeshArgumentError, MeshFormatError
-from femops_meshes.formats.mfem_reader import MixedMesh, read_mixed
+from femops_meshes import Mesh, MeshArgumentError, MeshFormatError, MixedMesh
+from femops_meshes.formats.mfem_reader import FileArrays, read_mixed
 from femops_meshes.formats.scanner import printable
 from femops_meshes.names import names_of
 
@@ -208,7 +208,7 @@ def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
         ) from error
 
 
-def _split_mixed(mixed: MixedMesh, name: str) -> Mesh:
+def _split_mixed(mixed: FileArrays, name: str) -> Mesh | MixedMesh:
     from femops.io.gmsh.reader import mesh_from
 
     mesh = mesh_from(mixed_arrays(mixed), name, split=True)
@@ -218,6 +218,10 @@ def _split_mixed(mixed: MixedMesh, name: str) -> Mesh:
     )
 
 
-def _finished(mesh: Mesh, refine: int, reorder: bool) -> Mesh:
+def _finished(mesh: Mesh | MixedMesh, refine: int, reorder: bool) -> Mesh:
+    """Mesh that is refined and ordered. Type checkers take one of several shapes for a `Mesh`."""
     mesh = mesh.refine(refine)
+    if isinstance(mesh, MixedMesh):
+        orders = [femops_meshes.hilbert_order(part.element_centers()) for part in mesh.parts]
+        return cast(Mesh, mesh.reordered(orders) if reorder else mesh)
     return mesh.reordered(femops_meshes.hilbert_order(mesh.element_centers())) if reorder else mesh

@@ -269,6 +269,8 @@ def folds(elements: Ints, coordinates: Floats, topology: Topology) -> None:
         _differ(simplices.mirrored(coordinates)[faces] ^ (codes % 2 == 1), faces)
         return
     folded_faces(elements, topology)
+    if not topology.cell.cube:
+        return
     bad = _overlaps(elements, coordinates, topology)
     if len(bad):
         raise MeshGeometryError(
@@ -287,8 +289,9 @@ def folded_faces(elements: Ints, topology: Topology) -> None:
     if topology.carriers is not None:
         two = np.setdiff1d(two, topology.parts[:, 2])
     faces, codes = topology.faces[two], topology.face_codes[two]
-    first = outward_corners(elements, np.stack([faces[:, 0], codes[:, 0]], axis=1))
-    _differ(looks_out(elements, first, faces, codes), faces)
+    cell = topology.cell
+    first = outward_corners(elements, np.stack([faces[:, 0], codes[:, 0]], axis=1), cell)
+    _differ(looks_out(elements, first, faces, codes, cell), faces)
 
 
 def _differ(sides: NDArray[np.bool_], faces: Ints) -> None:
@@ -352,9 +355,15 @@ def gaps(
     larger, interpolated = hanging or (coordinates, coordinates)
     shared = np.empty((topology.lattice_size(n), topology.dim))
     shared[numbers] = larger
-    gap = np.abs(shared[numbers] - larger)
+    gaps = apart(coordinates, shared[numbers], larger)
     if hanging is not None:
-        np.maximum(gap, np.abs(interpolated - coordinates), out=gap)
+        gaps |= apart(coordinates, interpolated, coordinates)
+    return gaps
+
+
+def apart(coordinates: Floats, shared: Floats, own: Floats | None = None) -> NDArray[np.bool_]:
+    """True (ne,) for elements whose positions (ne, nodes, dim) of shared nodes are other ones."""
+    gap = np.abs(shared - (coordinates if own is None else own))
     # relative to the element's extent in each direction: one period may be far shorter than another
     size = np.ptp(coordinates, axis=1, keepdims=True)
     round_off = 8 * np.finfo(np.float64).eps * np.abs(coordinates)

@@ -12,6 +12,7 @@ from femops_common import html
 from femops_common.arguments import Degree, checked
 from femops_meshes import checks, refinement
 from femops_meshes.coordinates import simplices
+from femops_meshes.coordinates.mapping import equispaced, positions
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.mesh import Mesh, PointMap
 from femops_meshes.names import Names, checked_names, listing, names_of
@@ -22,6 +23,7 @@ from femops_meshes.topology.entities import (
     TETRAHEDRON,
     TRIANGLE,
     VTK_CORNERS,
+    Cell,
     outward_corners,
     quad_orientation,
     swaps,
@@ -44,6 +46,9 @@ SHAPES = {cell.plural: cell for cell in (QUADRILATERAL, TRIANGLE, HEXAHEDRON, PR
 
 FACES = {"segments": 2, "triangles": 3, "quadrilaterals": 4}
 """Corners of the boundary's faces by their shape."""
+
+Labels = tuple[Mapping[str, Ints], str]
+"""Numbers (n,) of the elements of each shape in errors, and how they are counted."""
 
 
 @final
@@ -171,14 +176,22 @@ class MixedMesh:
         element_names: Names,
         boundary_names: Names,
         file_elements: Mapping[str, Ints] | None = None,
+        exterior: int = 0,
+        labels: Labels | None = None,
     ) -> "MixedMesh":
-        """Make a mesh from valid arrays; see `from_arrays`. Check that elements fit together."""
+        """Make a mesh from valid arrays; see `from_arrays`. Check that elements fit together.
+
+        Outer faces that the boundary does not list get the attribute ``exterior``, unless it is 0.
+        """
         parts, first = [], 0
         for name, rows in corners.items():
             x, places = nodes[name], np.arange(first, first + len(rows))
             if SHAPES[name].simplex:
                 rows, x = simplices.ascending(rows, x)  # noqa: PLW2901
-            checks.geometry(x)
+            try:
+                checks.geometry(x)
+            except MeshGeometryError as error:
+                raise MeshGeometryError(f"of the {name} {error}") from error.__cause__
             tags = checks.attribute_array(attributes.get(name), len(rows), f"attributes of {name}")
             none = np.zeros((0, SHAPES[name].most_face_corners), dtype=np.int64)
             mesh = Mesh.assemble(
@@ -186,7 +199,9 @@ class MixedMesh:
             )
             parts.append(mesh)
             first += len(rows)
-        return cls(_joined(parts, boundary, boundary_attributes, element_names, boundary_names))
+        rest = exterior, labels
+        names = element_names, boundary_names
+        return cls(_joined(parts, boundary, boundary_attributes, names, *rest))
 
     @property
     def dim(self) -> int:
@@ -243,6 +258,57 @@ class MixedMesh:
     def boundary_names(self) -> Names:
         """Boundary attributes by name."""
         return self.parts[0].boundary_names
+
+    @cached_property
+    def continuous(self) -> bool:
+        """True if neighbours have the same positions on shared faces, edges and vertices."""
+        degree, shared = self.order, np.zeros((self.lattice(self.order)[1], self.dim))
+        grids = [equispaced_grid(part.cell, degree) for part in self.parts]
+        found = [positions(p.coordinates, x) for p, x in zip(self.parts, grids, strict=True)]
+        numbers = self.lattice(degree)[0]
+        for mine, x in zip(numbers, found, strict=True):
+            shared[mine] = x
+        return not any(
+            (checks.apart(x, shared[mine])).any() for mine, x in zip(numbers, found, strict=True)
+        )
+
+    def lattice(self, degree: int) -> tuple[list[Ints], int]:
+        """Numbers (ne, nodes) of equispaced nodes in the elements of each part, and their count.
+
+        Elements that share a face, an edge or a vertex share the nodes there. A node is determined
+        by the vertices of its face, edge or element, and by their weights.
+        """
+        keys, flat, count = [], [], 0
+        for part in self.parts:
+            weights = _vertex_weights(part.cell, degree)
+            outer = (weights == 0).any(axis=1)
+            numbers = np.empty((part.num_elements, len(weights)), dtype=np.int64)
+            inner = part.num_elements * int((~outer).sum())
+            numbers[:, ~outer] = count + np.arange(inner).reshape(part.num_elements, -1)
+            count += inner
+            pairs = (part.elements[:, np.newaxis] + 1) * (degree**self.dim + 1) + weights[outer]
+            pairs = np.sort(np.where(weights[outer] > 0, pairs, 0), axis=2)[..., -4:]
+            pairs = np.pad(pairs, [(0, 0), (0, 0), (4 - pairs.shape[2], 0)])
+            keys.append(pairs.reshape(-1, 4))
+            flat.append((numbers, outer))
+        rows = np.concatenate(keys)
+        order = np.lexsort(rows.T)
+        new = np.ones(len(rows), dtype=np.bool_)
+        new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+        found = np.empty(len(rows), dtype=np.int64)
+        found[order] = count + np.cumsum(new) - 1
+        at = 0
+        for numbers, outer in flat:
+            width = int(outer.sum())
+            mine = found[at : at + len(numbers) * width]
+            numbers[:, outer] = mine.reshape(len(numbers), width)
+            at += len(mine)
+        return [numbers for numbers, _ in flat], count + int(new.sum())
+
+    def reordered(self, permutations: Sequence[ArrayLike]) -> "MixedMesh":
+        """Return the mesh with the elements of each part in another order; see `Mesh.reordered`."""
+        pairs = zip(self.parts, permutations, strict=True)
+        return _with_interfaces([part.reordered(order) for part, order in pairs])
 
     def bounding_box(self) -> tuple[Floats, Floats]:
         """Smallest and largest coordinates (dim,) of the nodes. Curved sides may bulge further."""
@@ -353,6 +419,26 @@ def _contents(mesh: MixedMesh) -> list[tuple[str, str]]:
     ]
 
 
+def equispaced_grid(cell: Cell, degree: int) -> Floats:
+    """Equispaced nodes of a cell: a line (n,) for cubes, else a list (n, dim)."""
+    return equispaced(degree + 1) if cell.cube else simplices.equispaced(cell, degree)
+
+
+def _vertex_weights(cell: Cell, degree: int) -> Ints:
+    """Weights (nodes, corners) of the corners at equispaced nodes, of sum degree**dim."""
+    if cell.cube:
+        line = np.arange(degree + 1)
+        ends, found = np.stack([degree - line, line], axis=1), np.ones((1, 1), dtype=np.int64)
+        for _ in range(cell.dim):
+            found = np.asarray(np.kron(ends, found))
+        return found
+    rows = simplices.lattice(cell, degree)
+    if cell.simplex:
+        return rows * degree ** (cell.dim - 1)
+    low, high = rows[:, :3] * (degree - rows[:, 3:]), rows[:, :3] * rows[:, 3:]
+    return np.hstack([low, high]) * degree
+
+
 def _or(given: Mapping[str, Ints] | None, name: str, other: Ints) -> Ints:
     return other if given is None else given[name]
 
@@ -424,8 +510,9 @@ def _outward(part: Mesh, sides: Ints) -> Flags:
     return np.asarray(found)
 
 
-def _interfaces(parts: Sequence[Mesh]) -> list[Ints]:
+def _interfaces(parts: Sequence[Mesh], labels: Labels | None = None) -> list[Ints]:
     """Ascending numbers of the faces of each part at which another part has an element."""
+    labels = labels or _labels(parts)
     alone = [_alone(part) for part in parts]
     sides = [_sides(part, faces) for part, faces in zip(parts, alone, strict=True)]
     keys = np.concatenate(
@@ -443,28 +530,33 @@ def _interfaces(parts: Sequence[Mesh]) -> list[Ints]:
     out = np.concatenate([_outward(p, s) for p, s in zip(parts, sides, strict=True)])
     bad = np.flatnonzero(out[first] == out[second])
     if len(bad):
-        pair = [_named(parts, owner[k], where[k]) for k in (first[bad[0]], second[bad[0]])]
+        pair = [_named(parts, owner[k], where[k], labels) for k in (first[bad[0]], second[bad[0]])]
         raise MeshGeometryError(
             f"elements overlap: both elements of {len(bad)} face(s) lie on the same side of it, "
-            f"{pair[0]} and {pair[1]} the first: correct the numbers of their corners"
+            f"{pair[0]} and {pair[1]} ({labels[1]}) the first: correct the numbers of their corners"
         )
     paired = np.zeros(len(keys), dtype=np.bool_)
     paired[first] = paired[second] = True
     if parts[0].dim == 3:
-        _check_matching(parts, keys, paired, owner, where)
+        _check_matching(parts, keys, paired, owner, where, labels)
     ends = np.cumsum([len(faces) for faces in alone])[:-1]
     return [
         np.sort(faces[flags]) for faces, flags in zip(alone, np.split(paired, ends), strict=True)
     ]
 
 
-def _named(parts: Sequence[Mesh], part: int, side: Ints) -> str:
-    mesh = parts[part]
-    return f"{mesh.cell.name} {int(mesh.file_elements[side[0]])}"
+def _labels(parts: Sequence[Mesh]) -> Labels:
+    numbers = {part.cell.plural: part.file_elements for part in parts}
+    return numbers, "counted from 0 in the file"
+
+
+def _named(parts: Sequence[Mesh], part: int, side: Ints, labels: Labels) -> str:
+    cell = parts[part].cell
+    return f"{cell.name} {int(labels[0][cell.plural][side[0]])}"
 
 
 def _check_matching(
-    parts: Sequence[Mesh], keys: Ints, paired: Flags, owner: Ints, where: Ints
+    parts: Sequence[Mesh], keys: Ints, paired: Flags, owner: Ints, where: Ints, labels: Labels
 ) -> None:
     """Raise if a triangle is half of a quadrilateral that is no face of the element beside it."""
     three = keys[:, 0] < 0
@@ -483,10 +575,11 @@ def _check_matching(
         other = found[:, bad[0]].max()
         raise MeshTopologyError(
             f"{len(bad)} quadrilateral face(s) lie at triangles: that of "
-            f"{_named(parts, owner[quad], where[quad])} with vertices {keys[quad].tolist()} at a "
-            f"triangle of {_named(parts, owner[other], where[other])} (counted from 0 in the "
-            "file), the first. Faces of neighbours must have one shape: mesh anew, or split all "
-            "elements into hexahedra by femops.read_mesh(path, split=True)"
+            f"{_named(parts, owner[quad], where[quad], labels)} at a triangle of "
+            f"{_named(parts, owner[other], where[other], labels)} ({labels[1]}), the first. Faces "
+            "of neighbours must have one shape: prisms meet tetrahedra at triangles, and hexahedra "
+            "at quadrilaterals; mesh anew, or split all elements into hexahedra by "
+            "femops.read_mesh(path, split=True)"
         )
 
 
@@ -494,11 +587,12 @@ def _joined(
     parts: Sequence[Mesh],
     boundary: Mapping[str, Ints] | None,
     attributes: Mapping[str, ArrayLike],
-    element_names: Names,
-    boundary_names: Names,
+    names: tuple[Names, Names],
+    exterior: int = 0,
+    labels: Labels | None = None,
 ) -> tuple[Mesh, ...]:
-    """Parts with their interfaces and boundary entries; see `MixedMesh.from_arrays`."""
-    interfaces = _interfaces(parts)
+    """Parts with their interfaces and boundary entries; see `MixedMesh.assemble`."""
+    interfaces = _interfaces(parts, labels)
     tags = np.concatenate([part.element_attributes for part in parts])
     if boundary is None:
         listed_faces = [
@@ -513,8 +607,12 @@ def _joined(
             for name, rows in boundary.items()
         }
         entries, numbers = _shared_out(parts, boundary, given)
-    inside = names_of(element_names, tags)
-    outside = names_of(boundary_names, np.concatenate(numbers))
+        for k, (part, joined) in enumerate(zip(parts, interfaces, strict=True) if exterior else ()):
+            more = _exterior(part, _unlisted(part, entries[k], joined))
+            entries[k] = np.concatenate([entries[k], more])
+            numbers[k] = np.append(numbers[k], np.full(len(more), exterior, dtype=np.int32))
+    inside = names_of(names[0], tags)
+    outside = names_of(names[1], np.concatenate(numbers))
     made = []
     for part, joined, rows, own in zip(parts, interfaces, entries, numbers, strict=True):
         topology = Topology.build(part.elements, part.num_vertices, rows, part.cell)
@@ -530,6 +628,13 @@ def _joined(
         mesh.__dict__["topology"] = replace(topology, joined=joined)
         made.append(mesh)
     return tuple(made)
+
+
+def _unlisted(part: Mesh, entries: Ints, joined: Ints) -> Ints:
+    """Element and code (n, 2) of the outer faces that no boundary entry lists."""
+    at = Topology.build(part.elements, part.num_vertices, entries, part.cell).boundary_faces
+    known = part.topology.entity[at[:, 0], at[:, 1]]
+    return _sides(part, np.setdiff1d(_alone(part), np.concatenate([joined, known])))
 
 
 def _exterior(part: Mesh, sides: Ints) -> Ints:
@@ -554,6 +659,8 @@ def _shared_out(
             codes = [
                 c for c in part.cell.face_codes if len(part.cell.entities[c][1]) == FACES[name]
             ]
+            if not codes:
+                continue
             corners = part.elements[:, [part.cell.entities[c][1] for c in codes]]
             flat = corners.reshape(-1, FACES[name])
             number, count = group_rows(np.concatenate([flat, rows[left]]), part.num_vertices)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from femops.io.gmsh.file import Cells, GmshArrays, arrays_of, read_arrays
 from femops.io.gmsh.nodes import KINDS
 from femops_meshes import MeshError, MeshFormatError
-from femops_meshes.formats.mfem_reader import MixedMesh
+from femops_meshes.formats.mfem_reader import FileArrays
 from femops_meshes.formats.scanner import printable
 from femops_meshes.formats.temporary import temporary_file
 
@@ -103,7 +103,7 @@ def object_arrays(source: Any) -> tuple[GmshArrays, str]:
         ) from error
 
 
-def mixed_arrays(mixed: MixedMesh) -> GmshArrays:
+def mixed_arrays(mixed: FileArrays) -> GmshArrays:
     """Arrays of a file of MFEM. Its geometry numbers are Gmsh's type numbers of degree 1."""
     positions = np.zeros((len(mixed.positions), 3))
     positions[:, : mixed.positions.shape[1]] = mixed.positions

@@ -342,6 +342,17 @@ def _seen_prism(degree: int, face: tuple[int, ...]) -> Ints:
     return np.asarray(number[flat, along])
 
 
+def reflected_prism(degree: int) -> Ints:
+    """Nodes (size,) of a prism in the order in which they are seen with two edges exchanged."""
+    flat, along = _factors(degree)
+    rows = _of_triangle(degree)
+    place = {tuple(row): k for k, row in enumerate(rows.tolist())}
+    other = np.array([place[a, c, b] for a, b, c in rows.tolist()])
+    number = np.empty((len(rows), degree + 1), dtype=np.int64)
+    number[flat, along] = np.arange(len(flat))
+    return np.asarray(number[other[flat], along])
+
+
 def inwards(cell: Cell, face: Cell) -> int:
     """Direction that leads inwards from a face to which a cell is turned."""
     return 1 if cell.shape == "prism" and face.cube else cell.dim - 1

@@ -360,7 +360,7 @@ class _Content:
 
 @final
 @dataclass(frozen=True)
-class MixedMesh:
+class FileArrays:
     """Contents of a file with straight triangles, tetrahedra or prisms."""
 
     # elements and boundary: for each of MFEM's geometry numbers, the attributes (n,) and the
@@ -374,7 +374,7 @@ class MixedMesh:
     boundary_names: Names
 
 
-def read_mixed(path: str | os.PathLike[str]) -> MixedMesh | None:
+def read_mixed(path: str | os.PathLike[str]) -> FileArrays | None:
     """Read a file whose elements have several shapes. Return None if it has no simplex or prism."""
     scanner = Scanner(read_text(path), printable(os.fspath(path)))
     if begins_inline(scanner):
@@ -396,7 +396,7 @@ def read_mixed(path: str | os.PathLike[str]) -> MixedMesh | None:
         )
     positions = _vertices(scanner, dim, count)
     scanner.end(end_tag)
-    return MixedMesh(elements, boundary, positions, inside, outside)
+    return FileArrays(elements, boundary, positions, inside, outside)
 
 
 def read_mfem(source: str | os.PathLike[str]) -> Mesh:
