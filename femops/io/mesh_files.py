@@ -146,7 +146,7 @@ def save_mesh(path: str | os.PathLike[str], mesh: Any, fields: Mapping[str, Any]
     """Write a mesh to a file ending in .mesh, for `femops.save`."""
     if isinstance(mesh, DistributedMesh) and mesh.comm.size == 1:
         mesh = mesh.mesh
-    if fields or not isinstance(mesh, Mesh):
+    if fields or not isinstance(mesh, Mesh | MixedMesh):
         what = "" if fields else f" (a {type(mesh).__name__} was given)"
         raise FileError(
             f"'{path}' cannot hold fields{what}: a .mesh file (MFEM) is of one whole mesh, as in "
@@ -222,6 +222,5 @@ def _finished(mesh: Mesh | MixedMesh, refine: int, reorder: bool) -> Mesh:
     """Mesh that is refined and ordered. Type checkers take one of several shapes for a `Mesh`."""
     mesh = mesh.refine(refine)
     if isinstance(mesh, MixedMesh):
-        orders = [femops_meshes.hilbert_order(part.element_centers()) for part in mesh.parts]
-        return cast(Mesh, mesh.reordered(orders) if reorder else mesh)
+        return cast(Mesh, mesh.along_curve() if reorder else mesh)
     return mesh.reordered(femops_meshes.hilbert_order(mesh.element_centers())) if reorder else mesh

@@ -28,6 +28,7 @@ from femops_meshes.topology.entities import (
     quad_orientation,
     swaps,
 )
+from femops_meshes.topology.ordering import hilbert_order
 from femops_meshes.topology.topology import (
     Topology,
     check_dangling,
@@ -275,39 +276,14 @@ class MixedMesh:
     def lattice(self, degree: int) -> tuple[list[Ints], int]:
         """Numbers (ne, nodes) of equispaced nodes in the elements of each part, and their count.
 
-        Elements that share a face, an edge or a vertex share the nodes there. A node is determined
-        by the vertices of its face, edge or element, and by their weights.
+        Elements that share a face, an edge or a vertex share the nodes there.
         """
-        keys, flat, count = [], [], 0
-        for part in self.parts:
-            weights = _vertex_weights(part.cell, degree)
-            outer = (weights == 0).any(axis=1)
-            numbers = np.empty((part.num_elements, len(weights)), dtype=np.int64)
-            inner = part.num_elements * int((~outer).sum())
-            numbers[:, ~outer] = count + np.arange(inner).reshape(part.num_elements, -1)
-            count += inner
-            pairs = (part.elements[:, np.newaxis] + 1) * (degree**self.dim + 1) + weights[outer]
-            pairs = np.sort(np.where(weights[outer] > 0, pairs, 0), axis=2)[..., -4:]
-            pairs = np.pad(pairs, [(0, 0), (0, 0), (4 - pairs.shape[2], 0)])
-            keys.append(pairs.reshape(-1, 4))
-            flat.append((numbers, outer))
-        rows = np.concatenate(keys)
-        order = np.lexsort(rows.T)
-        new = np.ones(len(rows), dtype=np.bool_)
-        new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
-        found = np.empty(len(rows), dtype=np.int64)
-        found[order] = count + np.cumsum(new) - 1
-        at = 0
-        for numbers, outer in flat:
-            width = int(outer.sum())
-            mine = found[at : at + len(numbers) * width]
-            numbers[:, outer] = mine.reshape(len(numbers), width)
-            at += len(mine)
-        return [numbers for numbers, _ in flat], count + int(new.sum())
+        return shared_lattice([(part.cell, part.elements) for part in self.parts], degree)
 
-    def reordered(self, permutations: Sequence[ArrayLike]) -> "MixedMesh":
-        """Return the mesh with the elements of each part in another order; see `Mesh.reordered`."""
-        pairs = zip(self.parts, permutations, strict=True)
+    def along_curve(self) -> "MixedMesh":
+        """Return the mesh with the elements of each part in the order of a Hilbert curve."""
+        orders = [hilbert_order(part.element_centers()) for part in self.parts]
+        pairs = zip(self.parts, orders, strict=True)
         return _with_interfaces([part.reordered(order) for part, order in pairs])
 
     def bounding_box(self) -> tuple[Floats, Floats]:
@@ -424,7 +400,39 @@ def equispaced_grid(cell: Cell, degree: int) -> Floats:
     return equispaced(degree + 1) if cell.cube else simplices.equispaced(cell, degree)
 
 
-def _vertex_weights(cell: Cell, degree: int) -> Ints:
+def shared_lattice(
+    shapes: Sequence[tuple[Cell, Ints]], degree: int
+) -> tuple[list[Ints], int]:
+    """Numbers (n, nodes) of equispaced nodes in elements (n, corners) of each shape, and the count.
+
+    A node is determined by the vertices of its face, edge or element, and by their weights.
+    """
+    keys, found, count = [], [], 0
+    for cell, elements in shapes:
+        weights = vertex_weights(cell, degree)
+        outer = (weights == 0).any(axis=1)
+        numbers = np.empty((len(elements), len(weights)), dtype=np.int64)
+        inner = len(elements) * int((~outer).sum())
+        numbers[:, ~outer] = count + np.arange(inner).reshape(len(elements), -1)
+        count += inner
+        pairs = (elements[:, np.newaxis] + 1) * (degree**cell.dim + 1) + weights[outer]
+        pairs = np.sort(np.where(weights[outer] > 0, pairs, 0), axis=2)[..., -4:]
+        pairs = np.pad(pairs, [(0, 0), (0, 0), (4 - pairs.shape[2], 0)])
+        keys.append(pairs.reshape(-1, 4))
+        found.append((numbers, outer))
+    rows = np.concatenate(keys)
+    order = np.lexsort(rows.T)
+    new = np.ones(len(rows), dtype=np.bool_)
+    new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+    rank = np.empty(len(rows), dtype=np.int64)
+    rank[order] = count + np.cumsum(new) - 1
+    ends = np.cumsum([len(each) for each in keys])
+    for (numbers, outer), mine in zip(found, np.split(rank, ends[:-1]), strict=True):
+        numbers[:, outer] = mine.reshape(len(numbers), -1)
+    return [numbers for numbers, _ in found], count + int(new.sum())
+
+
+def vertex_weights(cell: Cell, degree: int) -> Ints:
     """Weights (nodes, corners) of the corners at equispaced nodes, of sum degree**dim."""
     if cell.cube:
         line = np.arange(degree + 1)
