@@ -139,6 +139,11 @@ def read_mesh(
     ranks = communicator(comm)
     with check(ranks):
         mesh = _read(path, refine, reorder, split=split) if ranks.rank == 0 else None
+        if isinstance(cast(Any, mesh), MixedMesh):
+            raise MeshArgumentError(
+                "ranks do not share meshes of prisms or of several shapes yet: read it in one "
+                "process, or split all elements by split=True"
+            )
     return distribute(mesh, ranks, method=method, reproducible=reproducible)
 
 

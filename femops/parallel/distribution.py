@@ -83,7 +83,7 @@ def box(
     order
         Degree of the coordinates.
     cells
-        "triangles" or "tetrahedra": each element is split into two, or six,
+        "triangles", "tetrahedra" or "prisms": each element is split into two, six, or two,
         before the mapping. None for no split. Not with `comm`.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that each get a part. The call is collective, with the same arguments on all ranks.
@@ -93,7 +93,7 @@ def box(
 
     Returns
     -------
-    Mesh or DistributedMesh
+    Mesh, MixedMesh of prisms, or DistributedMesh
         Boundary attributes are 1 and 2 at the low and high end of x, 3 and 4 of y, 5 and 6 of z.
         Periodic directions have no boundary.
 
@@ -118,7 +118,7 @@ def box(
     ranks = communicator(comm)
     with check(ranks):
         grid = Grid.checked(counts, lower, upper, periodic)
-        if wants_simplices(cells, grid.dim):
+        if wants_simplices(cells, grid.dim, prisms=True):
             raise MeshArgumentError(
                 f"ranks make no parts of {cells}: make the whole mesh on one rank, and share it "
                 "by femops.distribute(mesh, comm)"
