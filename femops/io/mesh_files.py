@@ -162,7 +162,7 @@ def save_mesh(path: str | os.PathLike[str], mesh: Any, fields: Mapping[str, Any]
     return target
 
 
-def not_kept(mesh: Mesh, suffix: str) -> list[str]:
+def not_kept(mesh: Mesh | MixedMesh, suffix: str) -> list[str]:
     """List, in a few words each, the parts of a mesh that a file with this suffix loses."""
     if suffix == ".mesh":
         return []
@@ -176,7 +176,7 @@ def not_kept(mesh: Mesh, suffix: str) -> list[str]:
         lost.append(
             "names of attributes: " + ", ".join([*mesh.element_names, *mesh.boundary_names])
         )
-    if mesh.forest is not None:
+    if isinstance(mesh, Mesh) and mesh.forest is not None:
         lost.append("of which elements the smaller ones are parts, so that they can be coarsened")
     if not mesh.continuous:
         lost.append("which sides are glued, as the mesh is periodic")

@@ -73,6 +73,10 @@ class MixedMesh:
 
     parts: tuple[Mesh, ...]
     _given_as = "a mesh of several shapes, as femops.read_mesh(path) makes"
+    _aside = (
+        "meshes of several shapes, or of prisms, are not taken here yet: femops.read_mesh(path, "
+        "split=True) makes one of hexahedra or quadrilaterals"
+    )
 
     if not TYPE_CHECKING:  # for type checkers there are no other attributes
 
@@ -400,9 +404,7 @@ def equispaced_grid(cell: Cell, degree: int) -> Floats:
     return equispaced(degree + 1) if cell.cube else simplices.equispaced(cell, degree)
 
 
-def shared_lattice(
-    shapes: Sequence[tuple[Cell, Ints]], degree: int
-) -> tuple[list[Ints], int]:
+def shared_lattice(shapes: Sequence[tuple[Cell, Ints]], degree: int) -> tuple[list[Ints], int]:
     """Numbers (n, nodes) of equispaced nodes in elements (n, corners) of each shape, and the count.
 
     A node is determined by the vertices of its face, edge or element, and by their weights.
@@ -442,7 +444,7 @@ def vertex_weights(cell: Cell, degree: int) -> Ints:
         return found
     rows = simplices.lattice(cell, degree)
     if cell.simplex:
-        return rows * degree ** (cell.dim - 1)
+        return np.asarray(rows * degree ** (cell.dim - 1))
     low, high = rows[:, :3] * (degree - rows[:, 3:]), rows[:, :3] * rows[:, 3:]
     return np.hstack([low, high]) * degree
 
@@ -710,10 +712,10 @@ def prisms_of(mesh: Mesh) -> MixedMesh:
         raise MeshArgumentError("prisms() takes meshes of hexahedra that conform")
     checks.simplex_degree(mesh.order)
     _check_columns(mesh)
-    nodes = []
+    nodes, inner = [], simplices.nodes(PRISM, mesh.order)
     for corners in _HALVES:
-        x, at = HEXAHEDRON.corners[corners], simplices.nodes(PRISM, mesh.order)
-        nodes.append(positions(mesh.coordinates, x[0] + at @ (x[1:4] - x[0])))
+        x = HEXAHEDRON.corners[corners]
+        nodes.append(positions(mesh.coordinates, x[0] + inner @ (x[1:4] - x[0])))
     at = mesh.topology.boundary_faces
     ends = np.isin(at[:, 1], [*_ENDS])
     low, high = (mesh.elements[at[at[:, 1] == code, 0]][:, rows] for code, rows in _ENDS.items())

@@ -68,10 +68,14 @@ class GmshArrays:
     links: list[Link]  # pairs of nodes that a periodic mesh identifies
     # nodes of a periodic mesh, by dimension and number of the entity with their elements
     sides: list[Side]
-    # number in errors of each element, block by block, and how they are counted
-    numbers: NDArray[np.int64]
-    counted: str
     kinds: dict[int, Kind] = field(default_factory=lambda: KINDS)  # meaning of each type number
+    # number in errors of each element, block by block (None: its place), and how they are counted
+    numbers: NDArray[np.int64] | None = None
+    counted: str = "counted from 0"
+
+    def numbers_of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers (n,) in errors of the elements at some places (n,) among all."""
+        return places if self.numbers is None else self.numbers[places]
 
     def rows(self) -> list[NDArray[np.int64]]:
         """Nodes (n, k) of the elements of each block."""
@@ -173,11 +177,7 @@ def arrays_of(
 ) -> GmshArrays:
     """Join blocks of elements. The tag 0 of a group means, as in version 2, no group."""
     cells = [*cells]
-    ends = np.cumsum([0, *(len(each.nodes) for each in cells)])
-    numbers = [
-        first + np.arange(len(each.nodes)) if each.numbers is None else each.numbers
-        for first, each in zip(ends, cells, strict=False)
-    ]
+    numbers = [each.numbers for each in cells if each.numbers is not None]
     blocks = [(KINDS[each.kind].dim, each.kind, len(each.nodes)) for each in cells]
     groups = [(k, abs(tag)) for k, each in enumerate(cells) for tag in each.groups if tag]
     return GmshArrays(
@@ -195,7 +195,7 @@ def arrays_of(
             for each in cells
             if links and KINDS[each.kind].dim < 3
         ],
-        numbers=np.concatenate([np.zeros(0, dtype=np.int64), *numbers]),
+        numbers=np.concatenate(numbers) if numbers else None,
         counted=counted,
     )
 

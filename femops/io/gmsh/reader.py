@@ -236,7 +236,7 @@ def split_simplices(content: GmshArrays) -> GmshArrays:
         nodes=np.concatenate([part.ravel() for part in rows]),
         links=[middles.extended(link) for link in content.links],
         sides=[replace(side, nodes=cut.get(id(side), side.nodes)) for side in content.sides],
-        numbers=np.arange(sum(map(len, rows))),
+        numbers=None,
         counted="counted from 0",
     )
 
@@ -244,8 +244,8 @@ def split_simplices(content: GmshArrays) -> GmshArrays:
 def _first(content: GmshArrays, blocks: Sequence[int]) -> str:
     """Number of the first element of some blocks."""
     starts = np.cumsum([0, *content.blocks[:, 2]])
-    numbers = [content.numbers[starts[k] : starts[k + 1]] for k in blocks]
-    return f"number {min(int(some.min()) for some in numbers if len(some))} ({content.counted})"
+    places = np.concatenate([np.arange(starts[k], starts[k + 1]) for k in blocks])
+    return f"number {content.numbers_of(places).min()} ({content.counted})"
 
 
 def _check(kind: Kind, degree: int, content: GmshArrays, block: int) -> None:
@@ -501,7 +501,7 @@ def _mixed_of(content: GmshArrays, shapes: Sequence[str], degree: int) -> MixedM
         name = _CELLS[s].plural
         corners[name] = np.searchsorted(used, made[s][0][mine])
         nodes[name], attributes[name] = made[s][1][mine], marks
-        labels[name] = content.numbers[cells[s].places[mine]]
+        labels[name] = content.numbers_of(cells[s].places[mine])
     kinds = _FACES_OF[dim]
     faces = {
         s: _tagged(content, _entries(content, dim - 1, tags, len(SHAPES[s].corners), s))
@@ -549,7 +549,9 @@ def _stacked(entries: Iterable[_Entries], rows: Sequence[Ints]) -> tuple[_Entrie
     blocks = np.concatenate([each.blocks for each in entries])
     most = max(part.shape[1] for part in rows)
     wide = [np.pad(p, [(0, 0), (0, most - p.shape[1])], constant_values=-1) for p in rows]
-    return _Entries(np.zeros((len(blocks), 0), dtype=np.int64), blocks, blocks), np.concatenate(wide)
+    return _Entries(np.zeros((len(blocks), 0), dtype=np.int64), blocks, blocks), np.concatenate(
+        wide
+    )
 
 
 def _parted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,16 +37,17 @@ class Sampler:
     @property
     def parts(self) -> list[Sampler]:
         """A sampler for each part of a mesh of several shapes; else the sampler itself."""
-        if not isinstance(self.mesh, MixedMesh):
+        mesh = cast("Mesh | MixedMesh", self.mesh)
+        if not isinstance(mesh, MixedMesh):
             return [self]
 
         def on(f: GridFunction | None, k: int) -> GridFunction | None:
             return None if f is None else GridFunction(f.space.parts[k], f.vector)
 
-        pairs = [(on(self.field, k), on(self.displacement, k)) for k in range(len(self.mesh.parts))]
+        pairs = [(on(self.field, k), on(self.displacement, k)) for k in range(len(mesh.parts))]
         return [
             Sampler(part, *functions, self.factor)
-            for part, functions in zip(self.mesh.parts, pairs, strict=True)
+            for part, functions in zip(mesh.parts, pairs, strict=True)
         ]
 
     @property

@@ -223,7 +223,9 @@ def make_scene(sampler: Sampler, label: str, cut: str | None, arrows: bool, edge
     """Sample a mesh in 2-D or 3-D, and make the scene."""
     mesh, parts = sampler.mesh, sampler.parts
     faces = [boundary_faces(part.mesh) if mesh.dim == 3 else None for part in parts]
-    count = mesh.num_elements if mesh.dim == 2 else sum(len(some) for some in faces if some is not None)
+    count = (
+        mesh.num_elements if mesh.dim == 2 else sum(len(some) for some in faces if some is not None)
+    )
     n = points_per_line(count, 2, sampler.degree)
     found = [part.surface(n, some) for part, some in zip(parts, faces, strict=True)]
     patches, lines = together([p for p, _ in found]), np.concatenate([each for _, each in found])

@@ -427,7 +427,9 @@ def _grid(
             numbers, count = [topology.lattice(degree)], topology.lattice_size(degree)
         nodes = [_ordered(part, order) for part, order in zip(numbers, orders, strict=True)]
     else:
-        sizes = [(mesh.num_elements, order.shape[-1]) for mesh, order in zip(meshes, orders, strict=True)]
+        sizes = [
+            (mesh.num_elements, order.shape[-1]) for mesh, order in zip(meshes, orders, strict=True)
+        ]
         stops = np.cumsum([0, *(a * b for a, b in sizes)])
         nodes = [
             first + np.arange(a * b, dtype=np.int64).reshape(a, b)

@@ -93,7 +93,7 @@ def _factors(degree: int) -> tuple[Ints, Ints]:
 
 
 def _of_triangle(degree: int) -> Ints:
-    """Barycentric indices (size, 3) of a triangle's nodes; inside, those of corner 1 are fastest."""
+    """Barycentric indices (size, 3) of a triangle's nodes; inside, corner 1 is fastest."""
     if not degree:
         return np.zeros((1, 3), dtype=np.int64)
     rows = lattice(TRIANGLE, degree)
@@ -154,7 +154,9 @@ def pieces(cell: Cell, n: int) -> Ints:
         rows = lattice(cell, n)
         place = {tuple(row): k for k, row in enumerate(lattice(TRIANGLE, n).tolist())}
         number = np.empty((len(place), n + 1), dtype=np.int64)
-        number[[place[tuple(row)] for row in rows[:, :3].tolist()], rows[:, 3]] = np.arange(len(rows))
+        number[[place[tuple(row)] for row in rows[:, :3].tolist()], rows[:, 3]] = np.arange(
+            len(rows)
+        )
         flat = number[pieces(TRIANGLE, n)]
         prisms = np.concatenate([flat[..., :-1], flat[..., 1:]], axis=1).swapaxes(1, 2)
         tetrahedra = np.array([(0, 1, 2, 5), (0, 1, 5, 4), (0, 4, 5, 3)])

@@ -30,7 +30,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def write_mfem(mesh: Mesh | MixedMesh, path: str | os.PathLike[str], digits: int | None = None) -> None:
+def write_mfem(
+    mesh: Mesh | MixedMesh, path: str | os.PathLike[str], digits: int | None = None
+) -> None:
     """Write a mesh in MFEM's format v1.0, or v1.3 if it has names, which become attribute sets.
 
     Locally refined meshes are written in the format "MFEM NC mesh v1.0", with their trees. It has
@@ -83,9 +85,7 @@ def _mixed_chunks(mesh: MixedMesh, digits: int | None) -> Iterator[str]:
     order = np.argsort(np.concatenate([*places.values()]))
     yield f"MFEM mesh {'v1.3' if named else 'v1.0'}\n\ndimension\n{dim}\n\n"
     yield f"elements\n{mesh.num_elements}\n"
-    lines = [
-        line for cell, rows, tags in elements for line in _lines(_entries(rows, tags, cell))
-    ]
+    lines = [line for cell, rows, tags in elements for line in _lines(_entries(rows, tags, cell))]
     yield from (lines[k] for k in order.tolist())
     yield from written_sets(INSIDE, mesh.element_names) if named else ()
     yield f"\nboundary\n{mesh.num_boundary}\n"

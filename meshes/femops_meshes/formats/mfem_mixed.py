@@ -84,9 +84,7 @@ def _inside(kind: int, width: int, p: int) -> list[tuple[int, ...]]:
         rows = [(p - sum(row), *row) for row in index if sum(row) < p]
         return [tuple(share * p ** (kind - 1) for share in row) for row in rows]
     flat = [((p - i - j, i, j), k) for i, j, k in index if i + j < p]
-    return [
-        tuple(share * end * p for end in (p - k, k) for share in shares) for shares, k in flat
-    ]
+    return [tuple(share * end * p for end in (p - k, k) for share in shares) for shares, k in flat]
 
 
 @lru_cache(maxsize=64)

@@ -36,7 +36,14 @@ CORNERS_OF_EDGES = {
         *((7, 6), (4, 7), (0, 4), (1, 5), (2, 6), (3, 7)),
     ),
 }
-CORNERS_OF_FACES = ((3, 2, 1, 0), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7), (4, 5, 6, 7))
+CORNERS_OF_FACES = (
+    (3, 2, 1, 0),
+    (0, 1, 5, 4),
+    (1, 2, 6, 5),
+    (2, 3, 7, 6),
+    (3, 0, 4, 7),
+    (4, 5, 6, 7),
+)
 
 
 def _code(dim: int, corners: tuple[int, ...]) -> int:
@@ -68,7 +75,9 @@ def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) 
     if dim == 3:
         codes = [_code(dim, corners) for corners in CORNERS_OF_FACES]
         rank, place = first_met(entity[order][:, codes].ravel(), topology.num_entities[2])
-        base = np.array([[VTK_CORNERS[3][corner] for corner in corners] for corners in CORNERS_OF_FACES])
+        base = np.array(
+            [[VTK_CORNERS[3][corner] for corner in corners] for corners in CORNERS_OF_FACES]
+        )
         owner, face = order[place // len(codes)], place % len(codes)
         origin, toward = elements[owner, base[face, 0]], elements[owner, base[face, 1]]
         corners = elements[:, [entity_corners(dim, code) for code in codes]]
