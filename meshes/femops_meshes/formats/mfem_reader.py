@@ -436,7 +436,7 @@ def _parse(scanner: Scanner) -> "_Content | SeveralShapes":
     dim = _dimension(scanner)
     rows = _rows(scanner, "element", _MIXED[dim])
     geometries = {int(row[1]) for row in rows}
-    if geometries == {6} or len(geometries) > 1:
+    if len(geometries) > 1 or not geometries <= {*_ALIKE[dim]}:
         return _parse_shapes(scanner, rows, dim, end_tag, named=named)
     geometry, elements, element_attributes = _alike(rows, _ALIKE[dim])
     cell = (SIMPLICES if geometry in _SPLIT else CUBES)[dim]
