@@ -80,6 +80,7 @@ from femops.spaces.h1_l2 import Space as Space
 from femops.spaces.product import Product as Product
 from femops.spaces.restriction import ElementRestriction as ElementRestriction
 from femops_meshes import Mesh as Mesh
+from femops_meshes import MixedMesh as MixedMesh
 from femops_meshes import Partition as Partition
 from femops_meshes import ball as ball
 from femops_meshes import cylinder as cylinder

@@ -21,7 +21,7 @@ from femops.cli.options import (
 from femops.cli.output import Output, one_line_warnings, tell
 
 if TYPE_CHECKING:
-    from femops_meshes import Mesh, Partition
+    from femops_meshes import Mesh, MixedMesh, Partition
 
 app = typer.Typer(help="Look at meshes, refine, convert and partition them.", no_args_is_help=True)
 _SPLIT = "Split triangles into 3 quadrilaterals, tetrahedra into 4 hexahedra, prisms into 6."
@@ -161,30 +161,34 @@ def _partition_rows(facts: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def describe(mesh: Mesh) -> dict[str, Any]:
+def describe(mesh: Mesh | MixedMesh) -> dict[str, Any]:
     """Facts about a mesh for JSON output."""
     import numpy as np
 
     import femops
-    from femops.geometry.bodies import bodies, unjoined_faces
+    from femops.geometry.bodies import bodies, parts_of, unjoined_faces
     from femops.geometry.boundary import listed_are_inner, outer_faces
+    from femops_meshes import MixedMesh
 
     lower, upper = mesh.bounding_box()
-    classes = femops.geometry.classify(mesh)
+    parts = parts_of(mesh)
+    classes = np.concatenate([femops.geometry.classify(part) for part in parts])
+    mixed = isinstance(mesh, MixedMesh)
     return {
         "dimension": mesh.dim,
         "elements": mesh.num_elements,
-        "cells": mesh.cell.plural,
+        "cells": mesh.plural if isinstance(mesh, MixedMesh) else mesh.cell.plural,
+        **{part.cell.plural: part.num_elements for part in parts if mixed},
         **{
             f"{kind.name.lower()}_elements": int(np.count_nonzero(classes == kind))
             for kind in femops.geometry.ElementClass
         },
-        **_levels(mesh),
+        **({} if isinstance(mesh, MixedMesh) else _levels(mesh)),
         "geometry_degree": mesh.order,
         "vertices": mesh.num_vertices,
-        "outer_faces": len(outer_faces(mesh)),
+        "outer_faces": sum(len(outer_faces(part)) for part in parts),
         "boundary_faces": mesh.num_boundary,
-        "boundary_faces_inside": int(listed_are_inner(mesh).sum()),
+        "boundary_faces_inside": sum(int(listed_are_inner(part).sum()) for part in parts),
         "bodies": int(bodies(mesh).max(initial=-1)) + 1,
         "unjoined_faces": unjoined_faces(mesh),
         "element_attributes": np.unique(mesh.element_attributes).tolist(),

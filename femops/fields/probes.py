@@ -22,6 +22,7 @@ from femops.spaces.vectors import as_doubled, has_complex, is_complex, vector_ty
 from femops_common.arguments import checked, dtype_of, numbers_of, refuse_masked, type_name
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -39,7 +40,7 @@ class Probe:
 
     Parameters
     ----------
-    mesh : Mesh or DistributedMesh
+    mesh : Mesh, MixedMesh or DistributedMesh
         Mesh of any dimension, curved or not. On a periodic mesh, points must lie where the elements
         are.
     points : (n, dim) or (dim,) numbers
@@ -49,13 +50,14 @@ class Probe:
 
     Attributes
     ----------
-    mesh : Mesh
+    mesh : Mesh or MixedMesh
         The mesh, or this rank's part of a distributed mesh.
     distributed : DistributedMesh or None
         The mesh of all ranks; None if the mesh is not distributed.
     points : (n, dim) float64
     elements : (n,) int64
-        Number of the element in the global mesh that contains each point; -1 for no element. For a
+        Number of the element in the global mesh that contains each point; -1 for no element. In a
+        `MixedMesh` they are counted part by part. For a
         point on a face, up to round-off, the lowest number. A point outside all elements counts as
         inside those that are within 1e-10 of their size. Functions of an L2 space are evaluated in
         this element.
@@ -80,7 +82,10 @@ class Probe:
     """
 
     def __init__(
-        self, mesh: Mesh | DistributedMesh, points: ArrayLike, outside: Outside = "error"
+        self,
+        mesh: Mesh | MixedMesh | DistributedMesh,
+        points: ArrayLike,
+        outside: Outside = "error",
     ) -> None:
         self.distributed = mesh if isinstance(mesh, DistributedMesh) else None
         self.mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
@@ -135,9 +140,9 @@ class Probe:
             return self._of_complex(self.__call__, space, u)
         u = self._l_vec(space, u)
         result = np.zeros((len(self.points), *u.shape[1:]))
-        for i in self._blocks(space.ncomp * space.element.size):
-            e_vec = space.element_vector(u, self._held[i])
-            result[i] = space.element.values_at(self.reference[i], e_vec)
+        for part, i, elements in self._blocks(space, space.ncomp):
+            e_vec = part.element_vector(u, elements)
+            result[i] = part.element.values_at(self.reference[i], e_vec)
         return self._of_all(result)
 
     def gradient(self, space: Space, u: Any) -> NDArray[Any]:
@@ -168,10 +173,11 @@ class Probe:
         u = self._l_vec(space, u)
         result = np.zeros((len(self.points), *u.shape[1:], space.dim))
         with check(self._comm):
-            for i in self._blocks((space.ncomp + space.dim) * space.element.size):
-                e_vec = space.element_vector(u, self._held[i])
-                along = space.element.slopes_at(self.reference[i], e_vec)
-                slopes, inverse = np.stack(along, axis=-1), self._inverse_jacobians(i)
+            for part, i, elements in self._blocks(space, space.ncomp + space.dim):
+                e_vec = part.element_vector(u, elements)
+                along = part.element.slopes_at(self.reference[i], e_vec)
+                inverse = self._inverse_jacobians(i, part.mesh.coordinates[elements])
+                slopes = np.stack(along, axis=-1)
                 result[i] = physical_gradient(slopes[:, np.newaxis], inverse[:, np.newaxis])[:, 0]
         return self._of_all(result)
 
@@ -220,12 +226,16 @@ class Probe:
             kind = vector_type(dtype)
             sources = _checked_sources(values, (len(self.points), *shape))
         check_same(self._comm, "a load at points", {"the values": sources.tolist()})
-        e_vec = np.zeros((space.mesh.num_elements, space.element.size, *shape))
-        for i in self._blocks(space.ncomp * space.element.size):
-            weights = space.element.weights_at(self.reference[i])
+        parts = {
+            part: np.zeros((part.mesh.num_elements, part.element.size, *shape))
+            for part in space.parts
+        }
+        for part, i, elements in self._blocks(space, space.ncomp):
+            weights = part.element.weights_at(self.reference[i])
             weights = weights.reshape(*weights.shape, *(1,) * len(shape))
-            np.add.at(e_vec, self._held[i], weights * sources[i, np.newaxis])
-        return space.memory.put(space.sum_elements(e_vec).astype(kind, copy=False))
+            np.add.at(parts[part], elements, weights * sources[i, np.newaxis])
+        total = sum(part.sum_elements(e_vec) for part, e_vec in parts.items())
+        return space.memory.put(np.asarray(total).astype(kind, copy=False))
 
     def _l_vec(self, space: Space, u: Any) -> NDArray[Any]:
         with check(self._comm):
@@ -244,15 +254,26 @@ class Probe:
                 f"the space is on another mesh than the probe: make a femops.Probe({mesh}, points)"
             )
 
-    def _blocks(self, numbers: int) -> Iterator[Ints]:
-        """Blocks (k,) of this rank's points, of a size for ``numbers`` numbers per point."""
-        inside = np.flatnonzero(self._held >= 0)
-        return (inside[start:stop] for start, stop in element_blocks(len(inside), numbers))
+    def _blocks(self, space: Space, numbers: int) -> Iterator[tuple[Space, Ints, Ints]]:
+        """Blocks (k,) of this rank's points, of a size for ``numbers`` numbers per node.
 
-    def _inverse_jacobians(self, i: Ints) -> Floats:
-        """Inverse Jacobians (n, dim, dim) at the points i: [..., j, k] = dxi_j / dx_k."""
-        element = element_of_maps(self.mesh.coordinates)
-        nodes = self.mesh.coordinates[self._held[i]]
+        With each comes the part of the space on their elements, and the elements (k,) there.
+        """
+        first = 0
+        for part in space.parts:
+            stop = first + part.mesh.num_elements
+            inside = np.flatnonzero((self._held >= first) & (self._held < stop))
+            for start, end in element_blocks(len(inside), numbers * part.element.size):
+                some = inside[start:end]
+                yield part, some, self._held[some] - first
+            first = stop
+
+    def _inverse_jacobians(self, i: Ints, nodes: Floats) -> Floats:
+        """Inverse Jacobians (n, dim, dim) at the points i: [..., j, k] = dxi_j / dx_k.
+
+        Shapes: `nodes` (n, nodes, dim), the coordinates of the points' elements.
+        """
+        element = element_of_maps(nodes)
         jacobian = np.stack(element.slopes_at(self.reference[i], nodes), axis=-1)
         det = determinants(jacobian)
         size = det if element.cell.cube else np.abs(det)  # simplices may be mirrored
@@ -287,7 +308,7 @@ class Probe:
 
 def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
     """Check a user's arguments, and copy the points to an array (n, dim)."""
-    if not isinstance(mesh, Mesh):
+    if not isinstance(mesh, Mesh | MixedMesh):
         raise ProbeError(
             f"a probe was given {type_name(type(mesh))} for a mesh: give V.mesh of the space V"
         )

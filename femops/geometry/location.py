@@ -28,6 +28,7 @@ from femops.geometry.domain import element_blocks
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import adjugates, determinants, tensor_apply
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.topology.entities import Cell, cell_and_degree
 from femops_meshes.topology.ordering import hilbert_order
 
@@ -55,14 +56,18 @@ _FAN = 4  # children of a box in the tree
 _POINTS = 4096  # points that are located together, to limit memory
 
 
-def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats, Flags]:
+def locate(mesh: Mesh | MixedMesh, points: Floats) -> tuple[Ints, Floats, Flags]:
     """Find the element (n,) and the reference coordinates (n, dim) of points in space.
 
     An element that contains a point up to round-off goes before elements that are within the
     `TOLERANCE`: in stretched cells this may be more than the thickness of the neighbours.
 
+    Elements of a mesh of several shapes are numbered part by part.
+
     Shapes: `points` (n, dim), `elements` (n,), `reference` (n, dim), `near` (n,).
     """
+    if isinstance(mesh, MixedMesh):
+        return _among_parts(mesh, points)
     elements = np.full(len(points), -1, dtype=np.int64)
     reference = np.full(points.shape, np.nan)
     keys = np.full(len(points), NOWHERE)
@@ -74,6 +79,21 @@ def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats, Flags]:
     found = keys < NOWHERE
     elements[found] = keys[found] % NEAR
     return elements, reference, found & (keys >= NEAR)
+
+
+def _among_parts(mesh: MixedMesh, points: Floats) -> tuple[Ints, Floats, Flags]:
+    """As `locate`."""
+    keys, places, first = [], [], 0
+    for part in mesh.parts:
+        elements, reference, near = locate(part, points)
+        keys.append(np.where(elements < 0, NOWHERE, first + elements + NEAR * near))
+        places.append(reference)
+        first += part.num_elements
+    chosen = np.argmin(keys, axis=0)
+    key = np.min(keys, axis=0)
+    found = key < NOWHERE
+    rows = np.arange(len(points))
+    return np.where(found, key % NEAR, -1), np.array(places)[chosen, rows], found & (key >= NEAR)
 
 
 @final

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, overload
+from typing import Annotated, Any, cast, overload
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from femops.parallel.comm import check, communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
 from femops_common.arguments import Kind, checked
-from femops_meshes import Mesh, MeshArgumentError, MeshFormatError
-from femops_meshes.formats.mfem_reader import MixedMesh, read_mixed
+from femops_meshes import Mesh, MeshArgumentError, MeshFormatError, MixedMesh
+from femops_meshes.formats.mfem_reader import FileArrays, read_mixed
 from femops_meshes.formats.scanner import printable
 from femops_meshes.names import names_of
 
@@ -139,6 +139,11 @@ def read_mesh(
     ranks = communicator(comm)
     with check(ranks):
         mesh = _read(path, refine, reorder, split=split) if ranks.rank == 0 else None
+        if isinstance(cast(Any, mesh), MixedMesh):
+            raise MeshArgumentError(
+                "ranks do not share meshes of prisms or of several shapes yet: read it in one "
+                "process, or split all elements by split=True"
+            )
     return distribute(mesh, ranks, method=method, reproducible=reproducible)
 
 
@@ -146,7 +151,7 @@ def save_mesh(path: str | os.PathLike[str], mesh: Any, fields: Mapping[str, Any]
     """Write a mesh to a file ending in .mesh, for `femops.save`."""
     if isinstance(mesh, DistributedMesh) and mesh.comm.size == 1:
         mesh = mesh.mesh
-    if fields or not isinstance(mesh, Mesh):
+    if fields or not isinstance(mesh, Mesh | MixedMesh):
         what = "" if fields else f" (a {type(mesh).__name__} was given)"
         raise FileError(
             f"'{path}' cannot hold fields{what}: a .mesh file (MFEM) is of one whole mesh, as in "
@@ -157,7 +162,7 @@ def save_mesh(path: str | os.PathLike[str], mesh: Any, fields: Mapping[str, Any]
     return target
 
 
-def not_kept(mesh: Mesh, suffix: str) -> list[str]:
+def not_kept(mesh: Mesh | MixedMesh, suffix: str) -> list[str]:
     """List, in a few words each, the parts of a mesh that a file with this suffix loses."""
     if suffix == ".mesh":
         return []
@@ -171,7 +176,7 @@ def not_kept(mesh: Mesh, suffix: str) -> list[str]:
         lost.append(
             "names of attributes: " + ", ".join([*mesh.element_names, *mesh.boundary_names])
         )
-    if mesh.forest is not None:
+    if isinstance(mesh, Mesh) and mesh.forest is not None:
         lost.append("of which elements the smaller ones are parts, so that they can be coarsened")
     if not mesh.continuous:
         lost.append("which sides are glued, as the mesh is periodic")
@@ -208,7 +213,7 @@ def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
         ) from error
 
 
-def _split_mixed(mixed: MixedMesh, name: str) -> Mesh:
+def _split_mixed(mixed: FileArrays, name: str) -> Mesh | MixedMesh:
     from femops.io.gmsh.reader import mesh_from
 
     mesh = mesh_from(mixed_arrays(mixed), name, split=True)
@@ -218,6 +223,9 @@ def _split_mixed(mixed: MixedMesh, name: str) -> Mesh:
     )
 
 
-def _finished(mesh: Mesh, refine: int, reorder: bool) -> Mesh:
+def _finished(mesh: Mesh | MixedMesh, refine: int, reorder: bool) -> Mesh:
+    """Mesh that is refined and ordered. Type checkers take one of several shapes for a `Mesh`."""
     mesh = mesh.refine(refine)
+    if isinstance(mesh, MixedMesh):
+        return cast(Mesh, mesh.along_curve() if reorder else mesh)
     return mesh.reordered(femops_meshes.hilbert_order(mesh.element_centers())) if reorder else mesh

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -44,6 +44,10 @@ def save_mfem_field(path: Any, owner: Any, fields: Mapping[str, Any]) -> Path:
     if space.comm.size > 1:
         raise FileError(
             f"'{target}' is for one process, there are {space.comm.size} ranks: take .vtu or .pvtu"
+        )
+    if space.mixed:
+        raise FileError(
+            f"'{target}' cannot hold fields on {cast(Any, space.mesh).plural}: save to .vtu"
         )
     u = np.asarray(space.memory.get(space.check_vector(given, name)))
     if (_kind(space), space.families) not in _COLLECTIONS:

@@ -13,7 +13,7 @@ from femops.parallel.comm import Communicator, check, check_same, communicator, 
 from femops.parallel.mesh import DistributedMesh, checksum
 from femops.parallel.scattering import rank_groups, scattered, shares
 from femops_common.arguments import Degree, checked, type_name
-from femops_meshes import Mesh, MeshArgumentError, Part
+from femops_meshes import Mesh, MeshArgumentError, MixedMesh, Part
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import PointMap
 from femops_meshes.partitioning.partition import METHODS
@@ -83,7 +83,7 @@ def box(
     order
         Degree of the coordinates.
     cells
-        "triangles" or "tetrahedra": each element is split into two, or six,
+        "triangles", "tetrahedra" or "prisms": each element is split into two, six, or two,
         before the mapping. None for no split. Not with `comm`.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that each get a part. The call is collective, with the same arguments on all ranks.
@@ -93,7 +93,7 @@ def box(
 
     Returns
     -------
-    Mesh or DistributedMesh
+    Mesh, MixedMesh of prisms, or DistributedMesh
         Boundary attributes are 1 and 2 at the low and high end of x, 3 and 4 of y, 5 and 6 of z.
         Periodic directions have no boundary.
 
@@ -118,11 +118,11 @@ def box(
     ranks = communicator(comm)
     with check(ranks):
         grid = Grid.checked(counts, lower, upper, periodic)
-        if wants_simplices(cells, grid.dim):
-            raise MeshArgumentError(
-                f"ranks make no parts of {cells}: make the whole mesh on one rank, and share it "
-                "by femops.distribute(mesh, comm)"
-            )
+        if wants_simplices(cells, grid.dim, prisms=True):
+            cure = "make the whole mesh on one rank, and share it by femops.distribute(mesh, comm)"
+            if cells == "prisms":
+                cure = "leave out comm, as ranks do not share meshes of prisms yet"
+            raise MeshArgumentError(f"ranks make no parts of {cells}: {cure}")
     same = {name: getattr(grid, name) for name in ("counts", "lower", "upper")}
     same |= {"periodic": grid.wraps, "order": order, "reproducible": bool(reproducible)}
     _check_same(ranks, {**same, "use of a mapping": mapping is not None})
@@ -146,7 +146,7 @@ def box(
 
 @checked(MeshArgumentError)
 def distribute(
-    mesh: Mesh | None,
+    mesh: Mesh | MixedMesh | None,
     comm: Any,
     *,
     root: int = 0,
@@ -198,7 +198,7 @@ def distribute(
     """
     ranks = communicator(comm)
     with check(ranks):
-        _check_arguments(mesh, root, ranks.size, method)
+        mesh = _checked_arguments(mesh, root, ranks.size, method)
         _check_reproducible(reproducible, method, weights)
     _check_same(ranks, {"root": root, "method": method, "reproducible": bool(reproducible)})
     _check_given(mesh, root, ranks)
@@ -233,7 +233,12 @@ def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
         )
 
 
-def _check_arguments(mesh: object, root: object, size: int, method: object) -> None:
+def _checked_arguments(mesh: object, root: object, size: int, method: object) -> Mesh | None:
+    if isinstance(mesh, MixedMesh):
+        raise MeshArgumentError(
+            f"ranks do not share meshes of {mesh.plural} yet: use one process, or split all "
+            "elements by femops.read_mesh(path, split=True)"
+        )
     if not (isinstance(mesh, Mesh) or mesh is None):
         raise MeshArgumentError(
             f"mesh is {type_name(type(mesh))}: give the root a whole Mesh, and the others None"
@@ -242,6 +247,7 @@ def _check_arguments(mesh: object, root: object, size: int, method: object) -> N
         raise MeshArgumentError(f"root is {root!r}: it must be a rank, 0 to {size - 1}")
     if method not in METHODS:
         raise MeshArgumentError(f"method is {' or '.join(map(repr, METHODS))}, got {method!r}")
+    return mesh
 
 
 def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:

@@ -874,8 +874,10 @@ class Space(DomainSpace, ABC):
         VectorError
             See `check_vector`.
         SpaceError
-            n < 2.
+            n < 2, or the mesh has several shapes.
         """
+        if self.mixed:
+            raise SpaceError("elements of several shapes have other points each: sample V.parts")
         cell, count = self.mesh.cell, int(n)
         grid = equispaced(count) if cell.cube else simplices.equispaced(cell, count - 1)
         values = self._at_points(u, grid)

@@ -38,6 +38,14 @@ __all__ = ["H1", "L2", "Space"]
 Ints = NDArray[np.int64]
 
 
+def _check_one_shape(space: Space) -> None:
+    if space.mixed:
+        raise SpaceError(
+            "MFEM's numbers of the dofs are not known on elements of several shapes, or prisms: "
+            "save fields to .vtu"
+        )
+
+
 @final
 @checked(SpaceError)
 class H1(Space):
@@ -119,6 +127,7 @@ class H1(Space):
             If many ranks share the space, because the numbers need the global mesh. If nodes hang,
             because MFEM also numbers these: `femops.save` writes files that have them.
         """
+        _check_one_shape(self)
         if not self.mesh.conforming:
             raise SpaceError(
                 "MFEM also numbers nodes that hang, and the space has no dofs there: write the "
@@ -236,6 +245,7 @@ class L2(Space):
 
         For the file see `H1.file_dofs`. On many ranks each rank gets the numbers of its own nodes.
         """
+        _check_one_shape(self)
         n = self.element.size
         return np.asarray(np.add.outer(self.mesh.file_elements * n, np.arange(n)).ravel())
 

@@ -269,6 +269,8 @@ def folds(elements: Ints, coordinates: Floats, topology: Topology) -> None:
         _differ(simplices.mirrored(coordinates)[faces] ^ (codes % 2 == 1), faces)
         return
     folded_faces(elements, topology)
+    if not topology.cell.cube:
+        return
     bad = _overlaps(elements, coordinates, topology)
     if len(bad):
         raise MeshGeometryError(
@@ -287,8 +289,9 @@ def folded_faces(elements: Ints, topology: Topology) -> None:
     if topology.carriers is not None:
         two = np.setdiff1d(two, topology.parts[:, 2])
     faces, codes = topology.faces[two], topology.face_codes[two]
-    first = outward_corners(elements, np.stack([faces[:, 0], codes[:, 0]], axis=1))
-    _differ(looks_out(elements, first, faces, codes), faces)
+    cell = topology.cell
+    first = outward_corners(elements, np.stack([faces[:, 0], codes[:, 0]], axis=1), cell)
+    _differ(looks_out(elements, first, faces, codes, cell), faces)
 
 
 def _differ(sides: NDArray[np.bool_], faces: Ints) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,11 +33,15 @@ from femops_meshes.topology.entities import (
     CUBES,
     VTK_CORNERS,
     Cell,
+    Cells,
     cell_and_degree,
     cell_of,
     outward_corners,
 )
 from femops_meshes.topology.topology import Topology, exterior_boundary
+
+if TYPE_CHECKING:
+    from femops_meshes.mixed import MixedMesh
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -395,6 +399,32 @@ class Mesh:
         mesh = replace(self, **refinement.into_simplices(self))
         checks.geometry(mesh.coordinates)
         return mesh
+
+    def prisms(self) -> "MixedMesh":
+        """Split hexahedra into two prisms each, which lie along the third direction.
+
+        No vertices are added. The parts of an element follow each other, and inherit its attribute.
+        Curved elements keep their degree, as by `simplices`.
+
+        Raises
+        ------
+        MeshArgumentError
+            If the mesh has no hexahedra, is refined locally, or its degree is above 6.
+        MeshTopologyError
+            If the hexahedra form no columns along their third direction, with one diagonal in each.
+        """
+        from femops_meshes.mixed import prisms_of
+
+        return prisms_of(self)
+
+    def split(self, cells: Cells | None) -> "Mesh":
+        """Split elements as generators do, into ``cells``; None for no split.
+
+        Type checkers take a mesh of prisms for a `Mesh`.
+        """
+        if cells == "prisms":
+            return cast(Mesh, self.prisms())
+        return self if cells in (None, self.cell.plural) else self.simplices()
 
     def _refined_once(self) -> "Mesh":
         if self.cell.simplex:

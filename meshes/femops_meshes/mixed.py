@@ -28,6 +28,7 @@ from femops_meshes.topology.entities import (
     quad_orientation,
     swaps,
 )
+from femops_meshes.topology.ordering import hilbert_order
 from femops_meshes.topology.topology import (
     Topology,
     check_dangling,
@@ -72,6 +73,10 @@ class MixedMesh:
 
     parts: tuple[Mesh, ...]
     _given_as = "a mesh of several shapes, as femops.read_mesh(path) makes"
+    _aside = (
+        "meshes of several shapes, or of prisms, are not taken here yet: femops.read_mesh(path, "
+        "split=True) makes one of hexahedra or quadrilaterals"
+    )
 
     if not TYPE_CHECKING:  # for type checkers there are no other attributes
 
@@ -280,39 +285,14 @@ class MixedMesh:
     def lattice(self, degree: int) -> tuple[list[Ints], int]:
         """Numbers (ne, nodes) of equispaced nodes in the elements of each part, and their count.
 
-        Elements that share a face, an edge or a vertex share the nodes there. A node is determined
-        by the vertices of its face, edge or element, and by their weights.
+        Elements that share a face, an edge or a vertex share the nodes there.
         """
-        keys, flat, count = [], [], 0
-        for part in self.parts:
-            weights = _vertex_weights(part.cell, degree)
-            outer = (weights == 0).any(axis=1)
-            numbers = np.empty((part.num_elements, len(weights)), dtype=np.int64)
-            inner = part.num_elements * int((~outer).sum())
-            numbers[:, ~outer] = count + np.arange(inner).reshape(part.num_elements, -1)
-            count += inner
-            pairs = (part.elements[:, np.newaxis] + 1) * (degree**self.dim + 1) + weights[outer]
-            pairs = np.sort(np.where(weights[outer] > 0, pairs, 0), axis=2)[..., -4:]
-            pairs = np.pad(pairs, [(0, 0), (0, 0), (4 - pairs.shape[2], 0)])
-            keys.append(pairs.reshape(-1, 4))
-            flat.append((numbers, outer))
-        rows = np.concatenate(keys)
-        order = np.lexsort(rows.T)
-        new = np.ones(len(rows), dtype=np.bool_)
-        new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
-        found = np.empty(len(rows), dtype=np.int64)
-        found[order] = count + np.cumsum(new) - 1
-        at = 0
-        for numbers, outer in flat:
-            width = int(outer.sum())
-            mine = found[at : at + len(numbers) * width]
-            numbers[:, outer] = mine.reshape(len(numbers), width)
-            at += len(mine)
-        return [numbers for numbers, _ in flat], count + int(new.sum())
+        return shared_lattice([(part.cell, part.elements) for part in self.parts], degree)
 
-    def reordered(self, permutations: Sequence[ArrayLike]) -> "MixedMesh":
-        """Return the mesh with the elements of each part in another order; see `Mesh.reordered`."""
-        pairs = zip(self.parts, permutations, strict=True)
+    def along_curve(self) -> "MixedMesh":
+        """Return the mesh with the elements of each part in the order of a Hilbert curve."""
+        orders = [hilbert_order(part.element_centers()) for part in self.parts]
+        pairs = zip(self.parts, orders, strict=True)
         return _with_interfaces([part.reordered(order) for part, order in pairs])
 
     def bounding_box(self) -> tuple[Floats, Floats]:
@@ -429,7 +409,37 @@ def equispaced_grid(cell: Cell, degree: int) -> Floats:
     return equispaced(degree + 1) if cell.cube else simplices.equispaced(cell, degree)
 
 
-def _vertex_weights(cell: Cell, degree: int) -> Ints:
+def shared_lattice(shapes: Sequence[tuple[Cell, Ints]], degree: int) -> tuple[list[Ints], int]:
+    """Numbers (n, nodes) of equispaced nodes in elements (n, corners) of each shape, and the count.
+
+    A node is determined by the vertices of its face, edge or element, and by their weights.
+    """
+    keys, found, count = [], [], 0
+    for cell, elements in shapes:
+        weights = vertex_weights(cell, degree)
+        outer = (weights == 0).any(axis=1)
+        numbers = np.empty((len(elements), len(weights)), dtype=np.int64)
+        inner = len(elements) * int((~outer).sum())
+        numbers[:, ~outer] = count + np.arange(inner).reshape(len(elements), -1)
+        count += inner
+        pairs = (elements[:, np.newaxis] + 1) * (degree**cell.dim + 1) + weights[outer]
+        pairs = np.sort(np.where(weights[outer] > 0, pairs, 0), axis=2)[..., -4:]
+        pairs = np.pad(pairs, [(0, 0), (0, 0), (4 - pairs.shape[2], 0)])
+        keys.append(pairs.reshape(-1, 4))
+        found.append((numbers, outer))
+    rows = np.concatenate(keys)
+    order = np.lexsort(rows.T)
+    new = np.ones(len(rows), dtype=np.bool_)
+    new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+    rank = np.empty(len(rows), dtype=np.int64)
+    rank[order] = count + np.cumsum(new) - 1
+    ends = np.cumsum([len(each) for each in keys])
+    for (numbers, outer), mine in zip(found, np.split(rank, ends[:-1]), strict=True):
+        numbers[:, outer] = mine.reshape(len(numbers), -1)
+    return [numbers for numbers, _ in found], count + int(new.sum())
+
+
+def vertex_weights(cell: Cell, degree: int) -> Ints:
     """Weights (nodes, corners) of the corners at equispaced nodes, of sum degree**dim."""
     if cell.cube:
         line = np.arange(degree + 1)
@@ -439,7 +449,7 @@ def _vertex_weights(cell: Cell, degree: int) -> Ints:
         return found
     rows = simplices.lattice(cell, degree)
     if cell.simplex:
-        return rows * degree ** (cell.dim - 1)
+        return np.asarray(rows * degree ** (cell.dim - 1))
     low, high = rows[:, :3] * (degree - rows[:, 3:]), rows[:, :3] * rows[:, 3:]
     return np.hstack([low, high]) * degree
 
@@ -664,6 +674,8 @@ def _shared_out(
             codes = [
                 c for c in part.cell.face_codes if len(part.cell.entities[c][1]) == FACES[name]
             ]
+            if not codes:
+                continue
             corners = part.elements[:, [part.cell.entities[c][1] for c in codes]]
             flat = corners.reshape(-1, FACES[name])
             number, count = group_rows(np.concatenate([flat, rows[left]]), part.num_vertices)
@@ -688,6 +700,65 @@ def _shared_out(
         ],
         [np.concatenate([np.zeros(0, dtype=np.int32), *each]) for each in numbers],
     )
+
+
+# --- prisms of hexahedra --------------------------------------------------------------------------
+
+_HALVES = np.array([(0, 1, 2, 4, 5, 6), (3, 2, 1, 7, 6, 5)])
+"""Corners of the two prisms of a hexahedron."""
+
+_ENDS = {4: np.array([(0, 2, 1), (3, 1, 2)]), 22: np.array([(4, 5, 6), (7, 6, 5)])}
+"""Corners of the triangles at the low and high end of a hexahedron, which look outwards, by code"""
+
+
+def prisms_of(mesh: Mesh) -> MixedMesh:
+    """Prisms of hexahedra; see `Mesh.prisms`."""
+    if mesh.cell is not HEXAHEDRON or not mesh.conforming:
+        raise MeshArgumentError("prisms() takes meshes of hexahedra that conform")
+    checks.simplex_degree(mesh.order)
+    _check_columns(mesh)
+    nodes, inner = [], simplices.nodes(PRISM, mesh.order)
+    for corners in _HALVES:
+        x = HEXAHEDRON.corners[corners]
+        nodes.append(positions(mesh.coordinates, x[0] + inner @ (x[1:4] - x[0])))
+    at = mesh.topology.boundary_faces
+    ends = np.isin(at[:, 1], [*_ENDS])
+    low, high = (mesh.elements[at[at[:, 1] == code, 0]][:, rows] for code, rows in _ENDS.items())
+    marks = [mesh.boundary_attributes[at[:, 1] == code] for code in _ENDS]
+    return MixedMesh.assemble(
+        {"prisms": mesh.elements[:, _HALVES].reshape(-1, 6)},
+        {"prisms": np.stack(nodes, axis=1).reshape(-1, *nodes[0].shape[1:])},
+        mesh.num_vertices,
+        {"prisms": np.repeat(mesh.element_attributes, 2)},
+        {
+            "triangles": np.concatenate([low, high]).reshape(-1, 3),
+            "quadrilaterals": outward_corners(mesh.elements, at[~ends]),
+        },
+        {
+            "triangles": np.repeat(np.concatenate(marks), 2),
+            "quadrilaterals": mesh.boundary_attributes[~ends],
+        },
+        mesh.element_names,
+        mesh.boundary_names,
+        {"prisms": (2 * mesh.file_elements[:, np.newaxis] + np.arange(2)).ravel()},
+    )
+
+
+def _check_columns(mesh: Mesh) -> None:
+    """Raise if the triangles of prisms would not meet those of the neighbours."""
+    topology = mesh.topology
+    faces, codes = topology.faces[topology.pairs], topology.face_codes[topology.pairs]
+    ends = np.isin(codes, [*_ENDS])
+    diagonal = np.sort(mesh.elements[:, [[1, 2], [5, 6]]], axis=2)[faces, (codes == 22).astype(int)]
+    bad = ends[:, 0] != ends[:, 1]
+    bad |= ends[:, 0] & (diagonal[:, 0] != diagonal[:, 1]).any(axis=1)
+    if bad.any():
+        pair = faces[bad][0].tolist()
+        raise MeshTopologyError(
+            f"hexahedra {pair[0]} and {pair[1]} (counted from 0) do not lie in one column along "
+            "their third direction, or side by side: triangles of their prisms would not meet; "
+            "take mesh.simplices(), or a mesh that is drawn out, such as a box or a cylinder"
+        )
 
 
 # --- entities that parts share --------------------------------------------------------------------
@@ -740,22 +811,10 @@ def _outer_entities(part: Mesh, kind: int) -> Iterator[tuple[Ints, Ints]]:
 
 def _refined(mesh: MixedMesh) -> MixedMesh:
     """Mesh whose edges are all halved."""
-    parts, first = mesh.parts, mesh.num_vertices
-    maps: list[Ints] = [np.full(part.topology.lattice_size(2), -1) for part in parts]
-    for numbers in maps:
-        numbers[:first] = np.arange(first)
-    shared = {kind: shared_entities(parts, kind) for kind in range(1, mesh.dim)}
-    for k, part in enumerate(parts):
-        nodes = part.topology.lattice(2)
-        for kind, rows in shared.items():
-            for j, number, other in _middles(parts, k, kind, rows[k]):
-                maps[k][number] = maps[j][other]
-        new = np.zeros(len(maps[k]), dtype=np.bool_)
-        new[nodes] = True
-        new &= maps[k] < 0
-        count = int(new.sum())
-        maps[k][new] = first + np.arange(count)
-        first += count
+    parts, (shared, first), maps = mesh.parts, mesh.lattice(2), list[Ints]()
+    for part, mine in zip(parts, shared, strict=True):
+        maps.append(np.full(part.topology.lattice_size(2), -1))
+        maps[-1][part.topology.lattice(2)] = mine
     made = []
     for part, numbers in zip(parts, maps, strict=True):
         changes = _halves(part)
@@ -779,25 +838,6 @@ def _with_interfaces(parts: Sequence[Mesh]) -> MixedMesh:
         mesh.__dict__["topology"] = replace(part.topology, joined=joined)
         found.append(mesh)
     return MixedMesh(tuple(found))
-
-
-def _middles(
-    parts: Sequence[Mesh], k: int, kind: int, rows: Ints
-) -> Iterator[tuple[int, Ints, Ints]]:
-    """Earlier part, numbers of middles of shared entities in the lattice of part k, and there."""
-    for j in range(k):
-        mine = rows[rows[:, 1] == j]
-        ends = []
-        for part, entity in ((parts[k], mine[:, 0]), (parts[j], mine[:, 2])):
-            number = np.full(part.topology.num_entities[kind], -1)
-            lattice = part.topology.lattice(2)
-            for code in part.cell.codes(kind):
-                inside = part.cell.lattice(code, 2)
-                if len(inside):
-                    number[part.topology.entity[:, code]] = lattice[:, inside[0]]
-            ends.append(number[entity])
-        there = ends[0] >= 0  # triangles have no node inside
-        yield j, ends[0][there], ends[1][there]
 
 
 def _halves(part: Mesh) -> dict[str, Any]:

@@ -202,10 +202,6 @@ def test_elements_listed_clockwise_and_sparse_numbers(tmp_path):
 
 
 REFUSED = {
-    "triangles": (
-        [(2, 1, 1, 1, 2, 5), (3, 1, 1, *RIGHT)],
-        r"mixes 1 quadril.*1 triangle.*Mesh\.Recom",
-    ),
     "tetrahedra": (
         [(4, 1, 1, 1, 2, 4, 5), (3, 1, 1, *LEFT)],
         r"quadril.* beside tetrahedra.*leave",

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from reprlib import repr as shown
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -671,6 +671,8 @@ def _field(space: Space, dtype: np.dtype[Any]) -> Field:
 
 def _refined_locally(space: Space) -> bool:
     whole = space.distributed
+    if space.mixed:
+        return False
     return (space.mesh.forest if whole is None else whole.part.leaves) is not None
 
 
@@ -690,6 +692,12 @@ def _kept_mesh(
     if not meshes:
         return None, {}
     (number, V), *_ = meshes.items()
+    with check(comm):
+        if V.mixed:
+            raise CheckpointError(
+                f"a file keeps no mesh of {cast(Any, V.mesh).plural}: leave out keep_mesh=True, "
+                "and write the mesh to a file by femops.save('part.mesh', mesh)"
+            )
     whole = V.mesh if V.distributed is None else gathered_mesh(V.distributed.part, comm)
     found: tuple[KeptMesh | None, dict[str, Array]] = None, {}
     with check(comm):
@@ -719,7 +727,11 @@ def _checksum(space: Space) -> int:
     mesh = space.mesh
 
     def make() -> int:
-        return checksum(mesh, np.arange(mesh.num_elements), np.arange(mesh.num_vertices))
+        total, first, vertices = 0, 0, np.arange(mesh.num_vertices)
+        for part in (one.mesh for one in space.parts):
+            total += checksum(part, first + np.arange(part.num_elements), vertices)
+            first += part.num_elements
+        return total % 2**64
 
     return _CHECKSUMS.get(mesh, make)
 

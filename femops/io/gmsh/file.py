@@ -69,6 +69,13 @@ class GmshArrays:
     # nodes of a periodic mesh, by dimension and number of the entity with their elements
     sides: list[Side]
     kinds: dict[int, Kind] = field(default_factory=lambda: KINDS)  # meaning of each type number
+    # number in errors of each element, block by block (None: its place), and how they are counted
+    numbers: NDArray[np.int64] | None = None
+    counted: str = "counted from 0"
+
+    def numbers_of(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Numbers (n,) in errors of the elements at some places (n,) among all."""
+        return places if self.numbers is None else self.numbers[places]
 
     def rows(self) -> list[NDArray[np.int64]]:
         """Nodes (n, k) of the elements of each block."""
@@ -145,7 +152,7 @@ def read_arrays(path: str | os.PathLike[str], name: str = "") -> GmshArrays:
         groups = _entity_groups(sections, order)
         cells = _new_elements(sections["Elements"].numbers(order), groups)
     _check_repeated(tags, positions, sections[nodes])
-    return arrays_of(tags, positions, cells, names, links)
+    return arrays_of(tags, positions, cells, names, links, "numbers of the file")
 
 
 @final
@@ -157,6 +164,7 @@ class Cells:
     entity: int
     groups: tuple[int, ...]
     nodes: Ints
+    numbers: Ints | None = None  # (n,): None to count them
 
 
 def arrays_of(
@@ -165,9 +173,11 @@ def arrays_of(
     cells: Iterable[Cells],
     names: dict[tuple[int, int], str],
     links: list[Link],
+    counted: str = "counted from 0",
 ) -> GmshArrays:
     """Join blocks of elements. The tag 0 of a group means, as in version 2, no group."""
     cells = [*cells]
+    numbers = [each.numbers for each in cells if each.numbers is not None]
     blocks = [(KINDS[each.kind].dim, each.kind, len(each.nodes)) for each in cells]
     groups = [(k, abs(tag)) for k, each in enumerate(cells) for tag in each.groups if tag]
     return GmshArrays(
@@ -185,6 +195,8 @@ def arrays_of(
             for each in cells
             if links and KINDS[each.kind].dim < 3
         ],
+        numbers=np.concatenate(numbers) if numbers else None,
+        counted=counted,
     )
 
 
@@ -303,7 +315,7 @@ def _old_elements(section: Section, order: str, *, by_entity: bool) -> list[Cell
         tags[:, : given.shape[1]] = given
         # with Mesh.SaveAll an element that is a ghost in -partition comes again on another entity
         tags[:, 1] *= by_entity | (table[:, 4:-size] < 0).any(axis=1)
-        found[kind].append(np.hstack([abs(tags), table[:, -size:]]))
+        found[kind].append(np.hstack([abs(tags), table[:, :1], table[:, -size:]]))
     cells = []
     for kind, tables in found.items():
         rows = np.concatenate(tables)
@@ -313,7 +325,7 @@ def _old_elements(section: Section, order: str, *, by_entity: bool) -> list[Cell
         for (group, entity), mine in zip(
             pairs.tolist(), np.split(order_of, stops[:-1]), strict=True
         ):
-            cells.append(Cells(kind, entity, (group,), rows[mine, 2:]))
+            cells.append(Cells(kind, entity, (group,), rows[mine, 3:], rows[mine, 2]))
     return sorted(cells, key=lambda each: (KINDS[each.kind].dim, each.groups, each.kind))
 
 
@@ -437,14 +449,14 @@ def _new_elements(
             raise cursor.fail(f"elements of type {kind} have no dimension {dim}")
         if groups is not None and (dim, entity) not in groups:
             raise cursor.fail(f"$Entities has no entity {entity} of dimension {dim}")
-        nodes = cursor.whole_table("n", count, 1 + size)[:, 1:]
+        table = cursor.whole_table("n", count, 1 + size)
         if count:
-            found[kind, entity].append(nodes)
+            found[kind, entity].append(table)
     cursor.end()
-    cells = [
-        Cells(kind, entity, (groups or {}).get((KINDS[kind].dim, entity), ()), np.concatenate(some))
-        for (kind, entity), some in found.items()
-    ]
+    cells = []
+    for (kind, entity), some in found.items():
+        own, table = (groups or {}).get((KINDS[kind].dim, entity), ()), np.concatenate(some)
+        cells.append(Cells(kind, entity, own, table[:, 1:], table[:, 0]))
     if sum(len(each.nodes) for each in cells) != total:
         raise cursor.fail(f"its blocks do not have the {total} elements that it announces")
     return cells

@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 
 from femops.io.gmsh.file import Cells, GmshArrays, arrays_of, read_arrays
 from femops.io.gmsh.nodes import KINDS
+from femops.io.gmsh.reader import SHAPES
 from femops_meshes import MeshError, MeshFormatError
-from femops_meshes.formats.mfem_reader import MixedMesh
+from femops_meshes.formats.mfem_reader import FileArrays
 from femops_meshes.formats.scanner import printable
 from femops_meshes.formats.temporary import temporary_file
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _TAGS = ("gmsh:physical", "medit:ref", "cell_tags")
@@ -46,6 +48,9 @@ _ORDERS = {
     ],
 }
 """Gmsh's order of the nodes of elements that meshio orders as VTK does; others have Gmsh's."""
+
+_VTK_PRISM = [*range(6), 6, 8, 12, 7, 13, 14, 9, 11, 10, 15, 17, 16]
+"""Gmsh's order of the nodes of prisms of degree 2 that are in VTK's."""
 
 
 def is_mesh_object(source: Any) -> bool:
@@ -103,7 +108,7 @@ def object_arrays(source: Any) -> tuple[GmshArrays, str]:
         ) from error
 
 
-def mixed_arrays(mixed: MixedMesh) -> GmshArrays:
+def mixed_arrays(mixed: FileArrays) -> GmshArrays:
     """Arrays of a file of MFEM. Its geometry numbers are Gmsh's type numbers of degree 1."""
     positions = np.zeros((len(mixed.positions), 3))
     positions[:, : mixed.positions.shape[1]] = mixed.positions
@@ -154,7 +159,7 @@ def _meshio_arrays(source: Any) -> GmshArrays:
         )
     positions = np.zeros((len(points), 3))
     positions[:, : points.shape[1]] = points
-    blocks = [_block(block.type, np.asarray(block.data)) for block in source.cells]
+    blocks = [_block(block.type, np.asarray(block.data), positions) for block in source.cells]
     data = next((source.cell_data[name] for name in _TAGS if name in source.cell_data), None)
     names: dict[tuple[int, int], str] = {}
     cells: list[Cells] = []
@@ -179,7 +184,7 @@ def _meshio_arrays(source: Any) -> GmshArrays:
     return arrays_of(np.arange(len(positions)), positions, cells, names, [])
 
 
-def _block(name: str, nodes: Ints) -> tuple[int, Ints]:
+def _block(name: str, nodes: Ints, positions: Floats) -> tuple[int, Ints]:
     """Gmsh's type of a block of cells, and their nodes (n, k) in Gmsh's order."""
     word = re.sub(r"\d+$", "", name)
     size = nodes.shape[1] if nodes.ndim == 2 else 0
@@ -199,7 +204,23 @@ def _block(name: str, nodes: Ints) -> tuple[int, Ints]:
         whole = nodes.astype(np.int64)
     if (whole != nodes).any():
         raise ValueError("cells with numbers of points that are not whole")
-    return _NUMBERS[key], whole[:, _ORDERS.get(key, slice(None))]
+    order = _ORDERS.get(key, slice(None))
+    if key == ("Prism", 18) and _as_vtk(whole, positions):
+        order = _VTK_PRISM
+    return _NUMBERS[key], whole[:, order]
+
+
+def _as_vtk(nodes: Ints, positions: Floats) -> bool:
+    """True if prisms (n, 18) have VTK's order of nodes: those on edges lie nearer to the middles.
+
+    meshio leaves them in the order of the file, be it Gmsh's or VTK's.
+    """
+    if nodes.size and not 0 <= nodes.min() <= nodes.max() < len(positions):
+        return False  # told by what reads the nodes
+    x, ends = positions[nodes], np.array(SHAPES["Prism"].edges)
+    middles = x[:, ends].mean(axis=2)
+    far = [((x[:, order][:, 6:15] - middles) ** 2).sum() for order in (range(18), _VTK_PRISM)]
+    return bool(far[1] < far[0])
 
 
 def _sets(source: Any) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import count as counting
@@ -18,7 +19,15 @@ from femops.io.gmsh.file import GmshArrays, node_places, read_arrays
 from femops.io.gmsh.gluing import glued, images, vertex_links
 from femops.io.gmsh.nodes import ELEMENTS, Kind, gmsh_order, lattice
 from femops.io.gmsh.periodic import Link
-from femops_meshes import Mesh, MeshError, MeshFormatError, MeshGeometryError, Topology, checks
+from femops_meshes import (
+    Mesh,
+    MeshError,
+    MeshFormatError,
+    MeshGeometryError,
+    MixedMesh,
+    Topology,
+    checks,
+)
 from femops_meshes.checks import compress_boundary, compress_vertices
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import (
@@ -29,10 +38,12 @@ from femops_meshes.coordinates.mapping import (
 )
 from femops_meshes.formats.repair import mended
 from femops_meshes.formats.scanner import printable
+from femops_meshes.mixed import SHAPES as MIXED_SHAPES
 from femops_meshes.names import names_of
 from femops_meshes.topology.entities import (
     CUBES,
     MOST_SIMPLEX_DEGREE,
+    PRISM,
     SIMPLICES,
     VTK_CORNERS,
     Cell,
@@ -58,10 +69,7 @@ class Shape:
     simplex: int = 0
 
     def nodes(self, degree: int) -> Floats:
-        """Positions (n, dim) of the nodes of a complete element, in Gmsh's order.
-
-        The highest degree of a prism is 2.
-        """
+        """Positions (n, dim) of the nodes of a complete element, in Gmsh's order."""
         if not self.simplex:
             return 2 * lattice(self.dim, degree) / degree - 1
         parts = [self.corners]
@@ -75,6 +83,11 @@ class Shape:
             parts.append(self.corners[a] + (inside + 1) / degree @ sides)
         if len(self.corners) == 4 and self.dim == 3:
             parts.append(_simplex(3, degree - 4) / degree + np.full(3, 1 / degree))
+        if len(self.corners) == 6:  # along the prism first
+            flat = (_simplex(2, degree - 3) + 1) / degree
+            line = 2 * (lattice(1, degree - 2) + 1) / degree - 1
+            along = np.tile(line, (len(flat), 1))
+            parts.append(np.hstack([np.repeat(flat, len(line), axis=0), along]))
         return np.concatenate(parts)
 
     @property
@@ -177,7 +190,6 @@ SHAPES = {
 SPLIT = ("Triangle", "Tetrahedron", "Prism")
 """Kinds of elements that are split, in Gmsh's words."""
 
-_PRISM = 2  # highest degree of prisms whose nodes Gmsh itself can order
 _HIGHEST = 2**62  # highest node number that leaves room for all new nodes
 _TYPES = {dim: {p: number for number, p in row.items()} for dim, row in ELEMENTS.items()}
 
@@ -194,7 +206,7 @@ def split_simplices(content: GmshArrays) -> GmshArrays:
     if not any(kinds[k].shape in SPLIT for k in cells):
         return content
     for k in cells:
-        _check(kinds[k], kinds[cells[0]].degree)
+        _check(kinds[k], kinds[cells[0]].degree, content, k)
     faces = [k for k, kind in enumerate(kinds) if kind.dim == dim - 1 and kind.shape in SHAPES]
     sides = [side for side in content.sides if content.kinds[side.kind].shape in SHAPES]
     first = int(content.tags.max(initial=0)) + 1
@@ -224,15 +236,25 @@ def split_simplices(content: GmshArrays) -> GmshArrays:
         nodes=np.concatenate([part.ravel() for part in rows]),
         links=[middles.extended(link) for link in content.links],
         sides=[replace(side, nodes=cut.get(id(side), side.nodes)) for side in content.sides],
+        numbers=None,
+        counted="counted from 0",
     )
 
 
-def _check(kind: Kind, degree: int) -> None:
+def _first(content: GmshArrays, blocks: Sequence[int]) -> str:
+    """Number of the first element of some blocks."""
+    starts = np.cumsum([0, *content.blocks[:, 2]])
+    places = np.concatenate([np.arange(starts[k], starts[k + 1]) for k in blocks])
+    return f"number {content.numbers_of(places).min()} ({content.counted})"
+
+
+def _check(kind: Kind, degree: int, content: GmshArrays, block: int) -> None:
     """Raise if elements of a type cannot be split, or have another degree."""
     if kind.shape not in SHAPES:
         raise MeshFormatError(
             f"it holds elements of the shape {kind.shape.lower()}, which cannot be split into "
-            "hexahedra that fit to others: make the mesh without them"
+            f"hexahedra that fit to others, {_first(content, [block])} the first: make the mesh "
+            "without them"
         )
     if kind.degree != degree:
         raise MeshFormatError(
@@ -244,7 +266,7 @@ def _check(kind: Kind, degree: int) -> None:
             f"it holds incomplete elements ({kind.shape.lower()}s of degree {degree} with "
             f"{kind.size} nodes): in Gmsh set Mesh.SecondOrderIncomplete = 0"
         )
-    highest = _PRISM if kind.shape == "Prism" else max(_TYPES[kind.dim])
+    highest = max(_TYPES[kind.dim])
     if degree > highest:
         raise MeshFormatError(f"its elements have degree {degree}: the highest is {highest}")
 
@@ -382,17 +404,18 @@ _CELLS = {
     name: (SIMPLICES if shape.simplex else CUBES)[shape.dim]
     for name, shape in SHAPES.items()
     if name != "Prism"
-}
+} | {"Prism": PRISM}
 """Cells of a mesh by Gmsh's word for the shape."""
 
 _SHARED = 16  # most tags, in the mean, of an element or face that several groups have
 _FLAT = 1e-10  # largest distance of nodes from a plane, relative to the size of the mesh
 
 
-def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
+def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh | MixedMesh:
     """Read a Gmsh file, version 2.2 or 4.1.
 
-    Its elements are all lines, triangles, quadrangles, tetrahedra or hexahedra.
+    Its elements are lines, triangles, quadrangles, tetrahedra, hexahedra or prisms. If they are
+    prisms, or of several shapes, the mesh is a `MixedMesh`.
 
     The elements of the highest dimension in the file form the mesh. The boundary has all exterior
     faces, and the elements of one dimension less that are in a physical group. Coordinates have the
@@ -409,7 +432,7 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
     return mesh_from(read_arrays(path), printable(os.fspath(path)), split=split)
 
 
-def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh:
+def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh | MixedMesh:
     """Make a mesh from the contents of a file or object, which errors call `name`."""
     try:
         return mesh_of(split_simplices(content) if split else content)
@@ -417,9 +440,12 @@ def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh:
         raise type(error)(f"{name}: {error}") from error.__cause__  # it says the same
 
 
-def mesh_of(content: GmshArrays) -> Mesh:
+def mesh_of(content: GmshArrays) -> Mesh | MixedMesh:
     """Make a mesh from the contents of a file; for errors see `read_gmsh`."""
-    shape, degree = _checked_kinds(content)
+    shapes, degree = _checked_kinds(content)
+    if len(shapes) > 1 or shapes == ["Prism"]:
+        return _mixed_of(content, shapes, degree)
+    (shape,) = shapes
     cell = _CELLS[shape]
     dim, of_face = cell.dim, len(cell.entities[cell.face_codes[0]][1])
     tags, first = np.unique(content.tags, return_index=True)
@@ -452,6 +478,93 @@ def mesh_of(content: GmshArrays) -> Mesh:
     return mesh.with_names(inside.names, names_of(outside.names, mesh.boundary_attributes))
 
 
+_FACES_OF = {2: ("Line",), 3: ("Triangle", "Quadrilateral")}
+
+
+def _mixed_of(content: GmshArrays, shapes: Sequence[str], degree: int) -> MixedMesh:
+    """Make a mesh of several shapes, or of prisms."""
+    dim = _CELLS[shapes[0]].dim
+    tags, first = np.unique(content.tags, return_index=True)
+    cells = {s: _entries(content, dim, tags, _CELLS[s].size(degree), s) for s in shapes}
+    made = {s: _geometry(content.positions[first], cells[s].nodes, s, degree) for s in shapes}
+    numbers = [corners for corners, _ in made.values()]
+    kept, inside = _attributes(content, dim, *_stacked(cells.values(), numbers), once=True)
+    used = np.unique(np.concatenate([rows.ravel() for rows in numbers]))
+    if vertex_links(content, tags[used], content.positions[first[used]]):
+        raise MeshFormatError(
+            "it has periodic sides, which are glued on meshes of one shape alone: leave out "
+            "prisms and the other shape, or split all elements by femops.read_mesh(path, "
+            "split=True)"
+        )
+    corners, nodes, attributes, labels = {}, {}, {}, {}
+    for s, mine, marks in _parted(cells, kept, inside.numbers):
+        name = _CELLS[s].plural
+        corners[name] = np.searchsorted(used, made[s][0][mine])
+        nodes[name], attributes[name] = made[s][1][mine], marks
+        labels[name] = content.numbers_of(cells[s].places[mine])
+    kinds = _FACES_OF[dim]
+    faces = {
+        s: _tagged(content, _entries(content, dim - 1, tags, len(SHAPES[s].corners), s))
+        for s in kinds
+    }
+    rows = [
+        entries.nodes[:, VTK_CORNERS[2]] if s == "Quadrilateral" else entries.nodes
+        for s, entries in faces.items()
+    ]
+    listed, outside = _attributes(content, dim - 1, *_stacked(faces.values(), rows))
+    boundary, marks_of = {}, {}
+    for s, mine, marks in _parted(faces, listed, outside.numbers):
+        name = "segments" if s == "Line" else _CELLS[s].plural
+        boundary[name] = compress_boundary(rows[kinds.index(s)][mine], used)
+        marks_of[name] = marks
+    order = sorted(corners, key=[*MIXED_SHAPES].index)
+    mesh = MixedMesh.assemble(
+        {name: corners[name] for name in order},
+        nodes,
+        len(used),
+        attributes,
+        boundary,
+        marks_of,
+        inside.names,
+        outside.names,
+        exterior=outside.without,
+        labels=(labels, content.counted),
+    )
+    for part in mesh.parts:
+        _check_joined(part.coordinates, part.topology)
+        checks.folds(part.elements, part.coordinates, part.topology)
+    if not mesh.continuous:
+        raise MeshGeometryError(
+            "elements of different shapes have other nodes on a common face or edge: give them the "
+            "same nodes"
+        )
+    return mesh
+
+
+def _stacked(entries: Iterable[_Entries], rows: Sequence[Ints]) -> tuple[_Entries, Ints]:
+    """Entries of several shapes, and their corners (n, most corners), of which the last may be -1.
+
+    The entries have no nodes.
+    """
+    blocks = np.concatenate([each.blocks for each in entries])
+    most = max(part.shape[1] for part in rows)
+    wide = [np.pad(p, [(0, 0), (0, most - p.shape[1])], constant_values=-1) for p in rows]
+    return _Entries(np.zeros((len(blocks), 0), dtype=np.int64), blocks, blocks), np.concatenate(
+        wide
+    )
+
+
+def _parted(
+    entries: Mapping[str, _Entries], kept: Ints, numbers: Ints
+) -> Iterator[tuple[str, Ints, Ints]]:
+    """Entries (k,) of each shape that are kept, and their attributes (k,)."""
+    stop = 0
+    for shape, each in entries.items():
+        start, stop = stop, stop + len(each.blocks)
+        mine = (kept >= start) & (kept < stop)
+        yield shape, kept[mine] - start, numbers[mine]
+
+
 def _check_joined(coordinates: Floats, topology: Topology) -> None:
     """Raise if elements that share a face or edge have different nodes on it."""
     apart = np.flatnonzero(checks.gaps(coordinates, topology))
@@ -462,8 +575,8 @@ def _check_joined(coordinates: Floats, topology: Topology) -> None:
         )
 
 
-def _checked_kinds(content: GmshArrays) -> tuple[str, int]:
-    """Return the shape and the degree of the elements. Raise if they cannot form a mesh."""
+def _checked_kinds(content: GmshArrays) -> tuple[list[str], int]:
+    """Return the shapes and the degree of the elements. Raise if they cannot form a mesh."""
     dim = max(content.blocks[content.blocks[:, 2] > 0, 0], default=0)
     if dim < 1:
         raise MeshFormatError(
@@ -478,60 +591,45 @@ def _checked_kinds(content: GmshArrays) -> tuple[str, int]:
     for kind, count in (*cells.items(), *faces.items()):
         _check_complete(kind, count)
     shapes = sorted({kind.shape for kind in cells})
-    if len(shapes) > 1:
-        what = " and ".join(
-            f"{sum(n for kind, n in cells.items() if kind.shape == shape)} {shape.lower()}(s)"
-            for shape in shapes
+    if "Pyramid" in shapes:
+        blocks = [
+            k
+            for k, (_, number, count) in enumerate(content.blocks.tolist())
+            if count and content.kinds[number].shape == "Pyramid"
+        ]
+        count = sum(count for kind, count in cells.items() if kind.shape == "Pyramid")
+        raise MeshFormatError(
+            f"it holds {count} pyramid(s), {_first(content, blocks)} the first: {_NO_PYRAMIDS}"
         )
-        raise MeshFormatError(f"it mixes {what}: {_advice(shapes, int(dim))}")
-    if shapes[0] not in _CELLS:
-        (kind, count), *_ = cells.items()
-        what = f"it holds {count} {kind.shape.lower()}(s) of degree {kind.degree}, {kind.size} "
-        raise MeshFormatError(f"{what}nodes: {_advice(shapes, int(dim))}")
     degrees = sorted({kind.degree for kind in cells})
     if len(degrees) > 1:
         raise MeshFormatError(
             f"it mixes elements of degrees {degrees}: give all one, in Gmsh by SetOrder"
         )
-    cell = _CELLS[shapes[0]]
-    most = MOST_SIMPLEX_DEGREE if cell.simplex else max(ELEMENTS[cell.dim].values())
+    cell = next((_CELLS[s] for s in shapes if not _CELLS[s].cube), _CELLS[shapes[0]])
+    most = max(ELEMENTS[cell.dim].values()) if cell.cube else MOST_SIMPLEX_DEGREE
     if degrees[0] > most:
         raise MeshFormatError(
             f"its {cell.plural} have degree {degrees[0]}: the highest is {most}: give them that, "
             f"in Gmsh by SetOrder({most})"
         )
     for kind, count in faces.items():
-        if dim == 3 and _CELLS[kind.shape] is not cell.face:
+        of_faces = {face for shape in shapes for face in _CELLS[shape].faces}
+        if dim == 3 and _CELLS[kind.shape] not in of_faces:
             raise MeshFormatError(
                 f"it holds {count} {kind.shape.lower()}(s) beside {cell.plural}, which have "
                 f"{cell.face.plural} as faces: leave them out"
             )
-    return shapes[0], degrees[0]
+    return shapes, degrees[0]
 
 
-def _advice(shapes: list[str], dim: int) -> str:
-    """Advice to a user whose mesh has elements of these shapes."""
-    # With RecombineAll on surfaces, Gmsh's subdivision of volumes inverts elements.
-    if "Pyramid" in shapes:
-        return (
-            "pyramids are not supported, and cannot be split either; let Gmsh make tetrahedra "
-            "alone (without Mesh.RecombineAll and transfinite volumes), or all hexahedra by "
-            "Mesh.SubdivisionAlgorithm = 2"
-        )
-    return (
-        f"the elements of a mesh are all {_CELLS_OF[dim]}; split them: "
-        "`femops mesh convert --split in.msh out.mesh`, femops.read_mesh(path, split=True), or let "
-        "Gmsh make "
-        + (
-            "all quadrangles by Mesh.RecombineAll = 1 and Mesh.SubdivisionAlgorithm = 1"
-            if dim == 2
-            else "all hexahedra by Mesh.SubdivisionAlgorithm = 2, or by transfinite volumes with "
-            "Mesh.RecombineAll = 1"
-        )
-    )
-
-
-_CELLS_OF = {2: "triangles or all quadrilaterals", 3: "tetrahedra or all hexahedra"}
+# With RecombineAll on surfaces, Gmsh's subdivision of volumes inverts elements.
+_NO_PYRAMIDS = (
+    "pyramids are not supported, and cannot be split either. Prisms meet tetrahedra at triangles, "
+    "and hexahedra at quadrilaterals, so that a mesh needs none where hexahedra do not touch "
+    "tetrahedra; let Gmsh make tetrahedra alone (without Mesh.RecombineAll and transfinite "
+    "volumes), or all hexahedra by Mesh.SubdivisionAlgorithm = 2"
+)
 
 
 def _check_complete(kind: Kind, count: int) -> None:
@@ -551,30 +649,37 @@ class _Entries:
 
     nodes: Ints
     blocks: Ints
+    places: Ints  # (n,): places among all elements of the file
 
 
-def _entries(content: GmshArrays, dim: int, tags: Ints, width: int) -> _Entries:
-    chosen = np.flatnonzero(content.blocks[:, 0] == dim)
+def _entries(
+    content: GmshArrays, dim: int, tags: Ints, width: int, shape: str | None = None
+) -> _Entries:
+    """Elements of a dimension, and of a shape, if one is given."""
+    mine = content.blocks[:, 0] == dim
+    if shape is not None:
+        mine &= [content.kinds[kind].shape == shape for kind in content.blocks[:, 1].tolist()]
+    chosen, counts = np.flatnonzero(mine), content.blocks[:, 2]
     all_rows = content.rows()
     rows = [all_rows[block][:, :width] for block in chosen]
     numbers = np.concatenate([np.zeros((0, width), dtype=np.int64), *rows])
-    places = node_places(tags, numbers)
-    return _Entries(places, np.repeat(chosen, content.blocks[chosen, 2]))
+    places = np.flatnonzero(np.repeat(mine, counts))
+    return _Entries(node_places(tags, numbers), np.repeat(chosen, counts[chosen]), places)
 
 
 def _tagged(content: GmshArrays, entries: _Entries) -> _Entries:
     mine = np.isin(entries.blocks, content.groups[:, 0])
-    return _Entries(entries.nodes[mine], entries.blocks[mine])
+    return _Entries(entries.nodes[mine], entries.blocks[mine], entries.places[mine])
 
 
 def _geometry(points: Floats, nodes: Ints, shape: str, degree: int) -> tuple[Ints, Floats]:
-    """Corners and nodal coordinates of cells. Mirrored squares and cubes are turned over.
+    """Corners and nodal coordinates of cells. Mirrored squares, cubes and prisms are turned over.
 
     The vertices of simplices ascend.
     """
     cell = _CELLS[shape]
     dim = cell.dim
-    if not cell.simplex:
+    if cell.cube:
         nodes = nodes[:, gmsh_order(dim, degree)]
     lattice = points[nodes]
     checks.magnitude(lattice)
@@ -587,10 +692,14 @@ def _geometry(points: Floats, nodes: Ints, shape: str, degree: int) -> tuple[Int
             "groups, Gmsh saves only what is in one), or lay a 2-D mesh into the plane z = 0"
         )
     lattice = np.ascontiguousarray(lattice[..., :dim])
-    if cell.simplex:
-        to_ours = simplices.from_points(cell, degree, SHAPES[shape].nodes(degree))
-        coordinates = to_ours @ lattice
-        return simplices.ascending(nodes[:, : dim + 1], coordinates)
+    if not cell.cube:
+        places = SHAPES[shape].nodes(degree)
+        if shape == "Prism":  # Gmsh's segment is from -1 to 1
+            places[:, 2] = (1 + places[:, 2]) / 2
+        coordinates = simplices.from_points(cell, degree, places) @ lattice
+        if cell.simplex:
+            return simplices.ascending(nodes[:, : dim + 1], coordinates)
+        return mended(nodes[:, : cell.num_corners], coordinates)[:2]
     to_gll = lagrange_matrix(equispaced(degree + 1), gauss_lobatto(degree + 1)[0])
     coordinates = tensor_apply([to_gll] * dim, lattice)
     ends = np.array([0, degree])

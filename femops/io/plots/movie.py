@@ -122,9 +122,9 @@ def _limits(frames: list[tuple[str, Space, Any]], part: Any) -> tuple[float, flo
         if not isinstance(space, Space):
             raise SpaceError(f"a frame has {type_name(type(space))}: give (title, space, u)")
         field = part_of_field(space, u, part)
-        everywhere = np.arange(space.mesh.num_elements)
-        rows = Sampler(space.mesh, field).lattice(everywhere, 2 * space.order + 3)
-        values = magnitude(rows[..., 3:])
-        ends += nodal_limits(field) or (float(values.min()), float(values.max()))
+        for sampler in Sampler(space.mesh, field).parts:
+            everywhere = np.arange(sampler.mesh.num_elements)
+            values = magnitude(sampler.lattice(everywhere, 2 * space.order + 3)[..., 3:])
+            ends += nodal_limits(field) or (float(values.min()), float(values.max()))
     low, high = min(ends), max(ends)
     return (low, high) if low < high else None

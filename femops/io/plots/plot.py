@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space
 from femops.spaces.vectors import as_doubled, has_complex
 from femops_common.arguments import checked, number_of, type_name
-from femops_meshes import Mesh
+from femops_meshes import Mesh, MixedMesh
 
 Backend = Literal["pyvista", "matplotlib"]
 Part = Literal["real", "imag", "abs"]
@@ -31,7 +31,7 @@ Part = Literal["real", "imag", "abs"]
 
 @checked(SpaceError)
 def plot(
-    what: Space | GridFunction | Mesh | DistributedMesh,
+    what: Space | GridFunction | Mesh | MixedMesh | DistributedMesh,
     u: Any = None,
     *,
     name: str = "u",
@@ -53,7 +53,7 @@ def plot(
 
     Parameters
     ----------
-    what : Space, GridFunction, Mesh or DistributedMesh
+    what : Space, GridFunction, Mesh, MixedMesh or DistributedMesh
         Space of `u`, a field, or a mesh to draw without a field.
     u : (size,) array, optional
         Vector of the field, real or complex. For several components colours show the Euclidean
@@ -127,7 +127,7 @@ def plot(
 @checked(SpaceError, path=FileError)
 def picture(
     path: str | os.PathLike[str],
-    what: Space | GridFunction | Mesh | DistributedMesh,
+    what: Space | GridFunction | Mesh | MixedMesh | DistributedMesh,
     u: Any = None,
     **options: Any,
 ) -> Path:
@@ -138,7 +138,7 @@ def picture(
     Parameters
     ----------
     path : path ending in .png
-    what : Space, GridFunction, Mesh or DistributedMesh
+    what : Space, GridFunction, Mesh, MixedMesh or DistributedMesh
     u : (size,) array, optional
     **options
         Options of `plot`.
@@ -221,14 +221,14 @@ def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
         what = what.mesh
     if isinstance(what, Space):
         return (None if u is None else what), what.mesh
-    if not isinstance(what, Mesh):
+    if not isinstance(what, Mesh | MixedMesh):
         raise SpaceError(
             f"a picture was asked of {type_name(type(what))}: give the space of the field, or a "
             "mesh"
         )
     if u is not None:
         raise SpaceError("a picture was asked of a field with a mesh: give the space of the field")
-    return None, what
+    return None, cast(Mesh, what)
 
 
 def _displacement(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.spaces.base import GridFunction
-from femops_meshes import Mesh
+from femops_meshes import Mesh, MixedMesh
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import equispaced, positions
 from femops_meshes.topology.entities import Cell
@@ -28,10 +29,26 @@ FACE_DIRECTIONS = {
 class Sampler:
     """Samples a mesh, displaced if wanted, and a field, as rows (x, y, z, components)."""
 
-    mesh: Mesh
+    mesh: Mesh  # or a `MixedMesh`, of which only `parts` are sampled
     field: GridFunction | None = None
     displacement: GridFunction | None = None
     factor: float = 1.0  # factor of the displacement
+
+    @property
+    def parts(self) -> list[Sampler]:
+        """A sampler for each part of a mesh of several shapes; else the sampler itself."""
+        mesh = cast("Mesh | MixedMesh", self.mesh)
+        if not isinstance(mesh, MixedMesh):
+            return [self]
+
+        def on(f: GridFunction | None, k: int) -> GridFunction | None:
+            return None if f is None else GridFunction(f.space.parts[k], f.vector)
+
+        pairs = [(on(self.field, k), on(self.displacement, k)) for k in range(len(mesh.parts))]
+        return [
+            Sampler(part, *functions, self.factor)
+            for part, functions in zip(mesh.parts, pairs, strict=True)
+        ]
 
     @property
     def degree(self) -> int:
@@ -78,33 +95,42 @@ class Sampler:
             grids = self.patches(n) if faces is None else self.faces(faces, n)
             return quadrilaterals(grids), outlines(grids)
         if faces is None:
-            triangle, rows = cell, self.lattice(np.arange(self.mesh.num_elements), n)
-        else:
-            triangle, rows = cell.face, self._of_faces(faces, n)
-        parts, sides = simplices.pieces(triangle, n - 1), _sides(triangle, n - 1)
-        polygons = rows[:, parts]
-        if faces is not None:
-            turned = self._turned(faces)
-            polygons[turned] = polygons[turned, :, ::-1]
-        width = self.width
+            rows = self.lattice(np.arange(self.mesh.num_elements), n)
+            return self._triangles(rows, cell, n)
+        found = [self._of_faces(faces, face, n) for face in cell.faces]
+        return together([p for p, _ in found]), np.concatenate([lines for _, lines in found])
+
+    def _triangles(self, rows: Floats, triangle: Cell, n: int) -> tuple[Floats, Floats]:
+        """Polygons and lines of samples (k, points, 3 + ncomp) of triangles."""
+        width, sides = self.width, _sides(triangle, n - 1)
+        polygons = rows[:, simplices.pieces(triangle, n - 1)]
         return polygons.reshape(-1, 3, width), rows[:, sides].reshape(-1, 2, width)
 
-    def _of_faces(self, faces: Ints, n: int) -> Floats:
-        """Sample faces of tetrahedra at the points of a lattice: (k, points, 3 + ncomp)."""
-        cell = self.mesh.cell
-        points = simplices.equispaced(cell.face, n - 1)
-        result = np.empty((len(faces), len(points), self.width))
-        for code in cell.face_codes:
+    def _of_faces(self, faces: Ints, face: Cell, n: int) -> tuple[Floats, Floats]:
+        """Polygons and lines of those faces of simplices or prisms that have a shape."""
+        cell, codes = self.mesh.cell, self.mesh.cell.codes_of(face)
+        faces = faces[np.isin(faces[:, 1], codes)]
+        points = simplices.equispaced(face, n - 1) if face.simplex else _grid(n)
+        rows = np.empty((len(faces), len(points), self.width))
+        for code in codes:
             mine = np.flatnonzero(faces[:, 1] == code)
-            result[mine] = self._at(faces[mine, 0], cell.on_face(code, points))
-        return result
+            rows[mine] = self._at(faces[mine, 0], cell.on_face(code, points))
+        turned = self._turned(faces)
+        if face.cube:
+            grids = rows.reshape(-1, n, n, self.width)
+            grids[~turned] = grids[~turned].swapaxes(1, 2)  # polygons go along y first
+            return quadrilaterals(grids), outlines(grids)
+        polygons, lines = self._triangles(rows, face, n)
+        polygons = polygons.reshape(len(faces), (n - 1) ** 2, 3, self.width)
+        polygons[turned] = polygons[turned, :, ::-1]
+        return polygons.reshape(-1, 3, self.width), lines
 
     def _turned(self, faces: Ints) -> NDArray[np.bool_]:
-        """True (k,) for faces of tetrahedra whose lattice looks inwards."""
+        """True (k,) for faces of simplices or prisms whose points, x before y, look inwards."""
         cell = self.mesh.cell
         looks = np.zeros(len(cell.entities))
         for code in cell.face_codes:
-            first, second, third = cell.corners[list(cell.entities[code][1])]
+            first, second, third = cell.corners[list(cell.entities[code][1][:3])]
             looks[code] = np.cross(second - first, third - first) @ (first - cell.center[0])
         inwards = looks[faces[:, 1]] < 0.0
         return np.asarray(inwards ^ simplices.mirrored(self.mesh.coordinates[faces[:, 0]]))
@@ -131,6 +157,23 @@ class Sampler:
         return result
 
 
+def _grid(n: int) -> Floats:
+    """Points (n * n, 2) of an equispaced grid, x fastest."""
+    line = equispaced(n)
+    return np.column_stack([np.tile(line, n), np.repeat(line, n)])
+
+
+def widened(corners: Floats, width: int) -> Floats:
+    """Repeat the last corner of polygons (n, k, c), so that they have ``width`` corners."""
+    return corners[:, np.minimum(np.arange(width), corners.shape[1] - 1)]
+
+
+def together(pieces: Sequence[Floats]) -> Floats:
+    """Polygons of several arrays (n, k, c), with as many corners as the largest ones."""
+    width = max(piece.shape[1] for piece in pieces)
+    return np.concatenate([widened(piece, width) for piece in pieces])
+
+
 def _sides(triangle: Cell, n: int) -> Ints:
     """Nodes (3 n, 2) of the lines along the sides of a triangle, among those of its lattice."""
     rows = simplices.lattice(triangle, n)
@@ -154,6 +197,7 @@ def boundary_faces(mesh: Mesh) -> Ints:
     """Element and code (k, 2) of the faces with an element on one side only."""
     faces, codes = mesh.topology.faces, mesh.topology.face_codes
     there = faces >= 0
+    there[mesh.topology.joined] = True  # another part of the mesh is there
     alone = np.flatnonzero(there[:, 0] != there[:, 1])
     side = np.where(there[alone, 0], 0, 1)
     return np.stack([faces[alone, side], codes[alone, side]], axis=1).astype(np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.domain import element_blocks
-from femops.io.plots.sampling import Sampler, all_faces, boundary_faces
+from femops.io.plots.sampling import Sampler, all_faces, boundary_faces, together
 from femops_meshes.coordinates import simplices
 from femops_meshes.topology.entities import Cell
 
@@ -59,13 +59,7 @@ def outside_corner(corners: Floats, planes: Floats) -> Floats:
         for earlier in planes[:k]:
             piece = below(piece, -earlier)
         pieces.append(below(piece, plane))
-    width = max(piece.shape[1] for piece in pieces)
-    return np.concatenate([widened(piece, width) for piece in pieces])
-
-
-def widened(corners: Floats, width: int) -> Floats:
-    """Repeat the last corner of polygons (n, k, c), so that they have ``width`` corners."""
-    return corners[:, np.minimum(np.arange(width), corners.shape[1] - 1)]
+    return together(pieces)
 
 
 def section(lattices: Floats, cell: Cell, n: int, plane: Floats) -> Floats:
@@ -227,20 +221,20 @@ def points_per_line(count: int, dim: int, degree: int) -> int:
 
 def make_scene(sampler: Sampler, label: str, cut: str | None, arrows: bool, edges: bool) -> Scene:
     """Sample a mesh in 2-D or 3-D, and make the scene."""
-    mesh = sampler.mesh
-    if mesh.dim == 2:
-        count = mesh.num_elements
-        patches, lines = sampler.surface(points_per_line(count, 2, sampler.degree))
-    else:
-        faces = boundary_faces(mesh)
-        n = points_per_line(len(faces), 2, sampler.degree)
-        patches, lines = sampler.surface(n, faces)
+    mesh, parts = sampler.mesh, sampler.parts
+    faces = [boundary_faces(part.mesh) if mesh.dim == 3 else None for part in parts]
+    count = (
+        mesh.num_elements if mesh.dim == 2 else sum(len(some) for some in faces if some is not None)
+    )
+    n = points_per_line(count, 2, sampler.degree)
+    found = [part.surface(n, some) for part, some in zip(parts, faces, strict=True)]
+    patches, lines = together([p for p, _ in found]), np.concatenate([each for _, each in found])
+    if mesh.dim == 3:
         planes = _planes(patches, _chosen_cut(sampler, patches) if cut is None else cut)
         if len(planes):
             inner, inner_lines = _sections(sampler, planes)
             outer = outside_corner(patches, planes)
-            width = max(outer.shape[1], inner.shape[1])
-            patches = np.concatenate([widened(outer, width), widened(inner, width)])
+            patches = together([outer, inner])
             lines = np.concatenate([outside_corner(lines, planes), inner_lines])
     outline = lines[..., :2] if arrows and mesh.dim == 2 else lines[:0, :, :2]
     return Scene(mesh.dim, patches, lines if edges else lines[:0], label, arrows, outline)
@@ -273,18 +267,20 @@ def _sections(sampler: Sampler, planes: Floats) -> tuple[Floats, Floats]:
     """Polygons and lines in which each plane cuts elements, where no other plane is above it."""
     polygons, lines = [], []
     for k, plane in enumerate(planes):
-        met = _met(sampler, plane)
-        n = points_per_line(6 * len(met), 2, sampler.degree)
-        cell = sampler.mesh.cell
-        inner = section(sampler.lattice(met, n), cell, n, plane)
-        corners = sampler.surface(n, all_faces(cell, met))[0]
-        inner_lines = section_lines(fans(corners), plane)
+        met = [_met(part, plane) for part in sampler.parts]
+        n = points_per_line(6 * sum(map(len, met)), 2, sampler.degree)
+        cuts, traces = [], []
+        for part, some in zip(sampler.parts, met, strict=True):
+            cell = part.mesh.cell
+            cuts.append(section(part.lattice(some, n), cell, n, plane))
+            corners = part.surface(n, all_faces(cell, some))[0]
+            traces.append(section_lines(fans(corners), plane))
+        inner, inner_lines = np.concatenate(cuts), np.concatenate(traces)
         for other in np.delete(planes, k, axis=0):
             inner, inner_lines = below(inner, -other), below(inner_lines, -other)
         polygons.append(inner)
         lines.append(inner_lines)
-    width = max(piece.shape[1] for piece in polygons)
-    return np.concatenate([widened(p, width) for p in polygons]), np.concatenate(lines)
+    return together(polygons), np.concatenate(lines)
 
 
 def _met(sampler: Sampler, plane: Floats) -> Ints:

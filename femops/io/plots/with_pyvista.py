@@ -85,11 +85,11 @@ def to_pyvista(space: Owner = None, u: Any = None, /, **fields: Any) -> pyvista.
     first = first_space(space, fields, "to_pyvista")
     piece = lagrange_piece(first, checked_fields(first, space, fields), in_memory=True)
     cells, offsets = piece.sections["Cells"], piece.sections["Cells"]["offsets"]
-    flat = cells["connectivity"]
-    nodes = flat.reshape(piece.cells, flat.size // max(piece.cells, 1))
-    counts = np.diff(offsets, prepend=0)[:, None]
+    counts = np.diff(offsets, prepend=0)
     grid = pyvista.UnstructuredGrid(
-        np.hstack([counts, nodes]).ravel(), cells["types"], piece.sections["Points"]["Points"]
+        np.insert(cells["connectivity"], offsets - counts, counts),  # each count, then its nodes
+        cells["types"],
+        piece.sections["Points"]["Points"],
     )
     for name, array in piece.sections["PointData"].items():
         _attach(grid.point_data, name, array)

@@ -29,9 +29,10 @@ from femops.spaces.product import Product
 from femops.spaces.vectors import any_vector, has_complex
 from femops_common.arguments import checked, type_name
 from femops_meshes.coordinates import simplices
-from femops_meshes.coordinates.mapping import equispaced, positions
+from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
-from femops_meshes.topology.entities import Cell
+from femops_meshes.mixed import MixedMesh, equispaced_grid
+from femops_meshes.topology.entities import PRISM, Cell
 
 CELL_TYPES = {
     "segment": 68,
@@ -39,8 +40,9 @@ CELL_TYPES = {
     "quadrilateral": 70,
     "tetrahedron": 71,
     "hexahedron": 72,
+    "prism": 73,
 }
-"""VTK_LAGRANGE_CURVE, _TRIANGLE, _QUADRILATERAL, _TETRAHEDRON and _HEXAHEDRON."""
+"""VTK_LAGRANGE_CURVE, _TRIANGLE, _QUADRILATERAL, _TETRAHEDRON, _HEXAHEDRON and _WEDGE."""
 
 # Where an entity lies in each direction: at the low end, in the interior, at the high end.
 _L, _I, _H = 0, 1, 2
@@ -129,7 +131,39 @@ def simplex_order(cell: Cell, degree: int, *, mirrored: bool) -> NDArray[np.int6
     return result
 
 
-Owner = Space | Product | Mesh | DistributedMesh | None
+_PRISM_EDGES = ((0, 1), (1, 2), (2, 0))
+
+
+def _prism_nodes(p: int) -> list[tuple[int, ...]]:
+    """Barycentric indices in the triangle, and the index along the prism, in VTK's order."""
+    corners = [tuple(p * (k == j) for k in range(3)) for j in range(3)]
+    inner, flat = range(1, p), _simplex_nodes(2, p)
+    edges, inside = flat[3 : 3 * p], flat[3 * p :]
+    # inside a triangle VTK's nodes of a prism are by rows, those of a triangle by rings
+    inside.sort(key=lambda row: (row[2], row[1]))
+    nodes = [(*row, level) for level in (0, p) for row in corners]
+    nodes += [(*row, level) for level in (0, p) for row in edges]
+    nodes += [(*row, level) for row in corners for level in inner]
+    nodes += [(*row, level) for level in (0, p) for row in inside]
+    for a, b in _PRISM_EDGES:
+        for level in inner:
+            for j in inner:
+                row = [0, 0, 0]
+                row[a], row[b] = p - j, j
+                nodes.append((*row, level))
+    return nodes + [(*row, level) for level in inner for row in inside]
+
+
+@lru_cache
+def prism_order(degree: int) -> NDArray[np.int64]:
+    """Index (size,) of each node in VTK's order among those of `simplices.lattice` of a prism."""
+    place = {tuple(row): k for k, row in enumerate(simplices.lattice(PRISM, degree).tolist())}
+    result = np.array([place[row] for row in _prism_nodes(degree)], dtype=np.int64)
+    result.setflags(write=False)
+    return result
+
+
+Owner = Space | Product | Mesh | MixedMesh | DistributedMesh | None
 """Space, product or mesh of fields that are vectors. None if all fields are GridFunctions."""
 
 MAX_DEGREE = 10
@@ -163,7 +197,7 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     ----------
     path : path ending in .vtu, .pvtu or .vtkhdf
         Path in a folder that all ranks see. A mesh may also go to .mesh, and one field to .gf.
-    space : Space, Product, Mesh or DistributedMesh, optional
+    space : Space, Product, Mesh, MixedMesh or DistributedMesh, optional
         Space of the fields, a product with a space for each field's name, or a mesh without fields.
         Not needed if all fields are GridFunctions.
     **fields : (size,) array or GridFunction
@@ -220,7 +254,7 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
         return save_mesh(path, space, fields)
     if Path(path).suffix.lower() == ".gf":
         return save_mfem_field(path, space, fields)
-    alone = isinstance(space, Mesh | DistributedMesh)
+    alone = isinstance(space, Mesh | MixedMesh | DistributedMesh)
     suffixes = [".mesh"] * alone + [".vtu", ".pvtu", ".vtkhdf"]
     comm = first_space(space, fields, "save").comm
     with check(comm):
@@ -268,7 +302,7 @@ def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:
     """Choose the space whose cells are written: a discontinuous space, if there is one."""
     if isinstance(owner, Space):
         return owner
-    if isinstance(owner, Mesh | DistributedMesh):
+    if isinstance(owner, Mesh | MixedMesh | DistributedMesh):
         return L2(owner, 0)
     named = owner.spaces if isinstance(owner, Product) else {}
     found = [
@@ -290,7 +324,7 @@ def checked_fields(
     """Check the fields. Return the space and vector of each field, by name."""
     for name in fields:
         check_name(name, "the field")
-    if isinstance(owner, Mesh | DistributedMesh):
+    if isinstance(owner, Mesh | MixedMesh | DistributedMesh):
         owner = first
     found: dict[str, tuple[Space, Array]] = {}
     for name, u in fields.items():
@@ -319,21 +353,25 @@ def lagrange_piece(
     spaces = [space, *(own for own, _ in fields.values())]
     degree = _degree(spaces, warn=warn)
     shared = space.mesh.continuous and all(isinstance(own, H1) for own in spaces)
-    order = _order(space.mesh, degree, in_memory=in_memory)
-    grid = _grid(space.mesh, degree, order, shared=shared)
+    meshes = [part.mesh for part in space.parts]
+    orders = [_order(mesh, degree, in_memory=in_memory) for mesh in meshes]
+    grid = _grid(space.mesh, meshes, degree, orders, shared=shared)
     data = {name: _point_data(own, grid, u) for name, (own, u) in fields.items()}
     return _piece(grid, data, space.mesh.element_attributes)
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """Cells and points of a file: the cells' `nodes` (ne, n), and `order` (n,) or (ne, n)."""
+    """Cells and points of a file: the cells' `nodes` (ne, n), and `orders` (n,) or (ne, n).
 
-    mesh: Mesh
+    Both have an entry for each shape of cells.
+    """
+
+    meshes: Sequence[Mesh]
     degree: int
     points: NDArray[np.float64]
-    nodes: NDArray[np.int64]
-    order: NDArray[np.int64]
+    nodes: list[NDArray[np.int64]]
+    orders: list[NDArray[np.int64]]
 
 
 def _field(first: Space, owner: Owner, name: str, given: Any) -> tuple[Space, Array]:
@@ -366,23 +404,43 @@ def _order(mesh: Mesh, degree: int, *, in_memory: bool) -> NDArray[np.int64]:
     """Index of each node of a cell in VTK's order: (n,), or (ne, n) of simplices."""
     if mesh.cell.cube:
         return vtk_order(mesh.dim, degree, in_memory=in_memory)
+    if mesh.cell is PRISM:
+        return prism_order(degree)
     both = [simplex_order(mesh.cell, degree, mirrored=way) for way in (False, True)]
     return np.stack(both)[simplices.mirrored(mesh.coordinates).astype(np.int64)]
 
 
-def _grid(mesh: Mesh, degree: int, order: NDArray[np.int64], *, shared: bool) -> _Grid:
-    """Make cells with nodes in VTK's ``order``. If ``shared``, neighbours share nodes."""
+def _grid(
+    whole: Mesh | MixedMesh,
+    meshes: Sequence[Mesh],
+    degree: int,
+    orders: list[NDArray[np.int64]],
+    *,
+    shared: bool,
+) -> _Grid:
+    """Make cells with nodes in VTK's ``orders``. If ``shared``, neighbours share nodes."""
     if shared:
-        nodes = _ordered(mesh.topology.lattice(degree), order)
-        count = mesh.topology.lattice_size(degree)
+        if isinstance(whole, MixedMesh):
+            numbers, count = whole.lattice(degree)
+        else:
+            topology = whole.topology
+            numbers, count = [topology.lattice(degree)], topology.lattice_size(degree)
+        nodes = [_ordered(part, order) for part, order in zip(numbers, orders, strict=True)]
     else:
-        each = order.shape[-1]
-        nodes = np.arange(mesh.num_elements * each, dtype=np.int64).reshape(-1, each)
-        count = nodes.size
+        sizes = [
+            (mesh.num_elements, order.shape[-1]) for mesh, order in zip(meshes, orders, strict=True)
+        ]
+        stops = np.cumsum([0, *(a * b for a, b in sizes)])
+        nodes = [
+            first + np.arange(a * b, dtype=np.int64).reshape(a, b)
+            for first, (a, b) in zip(stops, sizes, strict=False)
+        ]
+        count = int(stops[-1])
     points = np.zeros((count, 3))
-    grid = equispaced(degree + 1) if mesh.cell.cube else simplices.equispaced(mesh.cell, degree)
-    points[nodes, : mesh.dim] = _ordered(positions(mesh.coordinates, grid), order)
-    return _Grid(mesh, degree, points, nodes, order)
+    for mesh, mine, order in zip(meshes, nodes, orders, strict=True):
+        x = positions(mesh.coordinates, equispaced_grid(mesh.cell, degree))
+        points[mine, : mesh.dim] = _ordered(x, order)
+    return _Grid(meshes, degree, points, nodes, orders)
 
 
 def _ordered(values: Array, order: NDArray[np.int64]) -> Array:
@@ -394,20 +452,22 @@ def _ordered(values: Array, order: NDArray[np.int64]) -> Array:
 
 def _point_data(space: Space, grid: _Grid, u: Array) -> Array:
     """Values (nodes,) or (nodes, components) at the file's nodes, in the type of u."""
-    values = space.sample(u, grid.degree + 1)[1].astype(u.dtype, copy=False)
-    values = _ordered(values, grid.order)
     width = 3 if 1 < space.ncomp == space.dim else space.ncomp
     result = np.zeros((len(grid.points), width), dtype=u.dtype)
-    result[grid.nodes, : space.ncomp] = values.reshape(*grid.nodes.shape, space.ncomp)
+    for part, nodes, order in zip(space.parts, grid.nodes, grid.orders, strict=True):
+        values = part.sample(u, grid.degree + 1)[1].astype(u.dtype, copy=False)
+        values = _ordered(values, order)
+        result[nodes, : space.ncomp] = values.reshape(*nodes.shape, space.ncomp)
     return result if width > 1 else result[:, 0]
 
 
 def _piece(grid: _Grid, data: dict[str, Array], attributes: Array) -> Piece:
-    ne, per_cell = grid.nodes.shape
+    counts = np.concatenate([np.full(len(nodes), nodes.shape[1]) for nodes in grid.nodes])
+    kinds = [np.full(m.num_elements, CELL_TYPES[m.cell.name], dtype=np.uint8) for m in grid.meshes]
     cells = {
-        "connectivity": grid.nodes.ravel(),
-        "offsets": np.arange(1, ne + 1, dtype=np.int64) * per_cell,
-        "types": np.full(ne, CELL_TYPES[grid.mesh.cell.name], dtype=np.uint8),
+        "connectivity": np.concatenate([nodes.ravel() for nodes in grid.nodes]),
+        "offsets": np.cumsum(counts, dtype=np.int64),
+        "types": np.concatenate(kinds),
     }
     sections = {
         "PointData": data,
@@ -415,4 +475,4 @@ def _piece(grid: _Grid, data: dict[str, Array], attributes: Array) -> Piece:
         "Points": {"Points": grid.points},
         "Cells": cells,
     }
-    return Piece(len(grid.points), ne, sections)
+    return Piece(len(grid.points), len(counts), sections)

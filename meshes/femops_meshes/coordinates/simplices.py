@@ -144,12 +144,23 @@ def equispaced(cell: Cell, degree: int) -> Floats:
 
 @lru_cache(maxsize=64)
 def pieces(cell: Cell, n: int) -> Ints:
-    """Nodes (n**dim, dim + 1) among those of `lattice` of the equal parts of a simplex.
+    """Nodes (parts, dim + 1) among those of `lattice` of the n**dim equal parts of a simplex.
 
     The sums of the indices from one on are those of a cubic lattice, whose cubes have a simplex for
     each path along their edges. The paths on which the sums stay in order are the parts. None is
-    mirrored.
+    mirrored. Those of a prism are tetrahedra, three in each of its parts.
     """
+    if cell.shape == "prism":
+        rows = lattice(cell, n)
+        place = {tuple(row): k for k, row in enumerate(lattice(TRIANGLE, n).tolist())}
+        number = np.empty((len(place), n + 1), dtype=np.int64)
+        number[[place[tuple(row)] for row in rows[:, :3].tolist()], rows[:, 3]] = np.arange(
+            len(rows)
+        )
+        flat = number[pieces(TRIANGLE, n)]
+        prisms = np.concatenate([flat[..., :-1], flat[..., 1:]], axis=1).swapaxes(1, 2)
+        tetrahedra = np.array([(0, 1, 2, 5), (0, 1, 5, 4), (0, 4, 5, 3)])
+        return np.asarray(prisms[..., tetrahedra].reshape(-1, 4))
     sums = lattice(cell, n)[:, :0:-1].cumsum(axis=1)[:, ::-1]
     number = np.full((n + 2,) * cell.dim, -1)
     number[tuple(sums.T)] = np.arange(len(sums))
@@ -348,6 +359,17 @@ def _seen_prism(degree: int, face: tuple[int, ...]) -> Ints:
     number = np.empty((len(rows), degree + 1), dtype=np.int64)
     number[_factors(degree)] = np.arange(len(flat))
     return np.asarray(number[flat, along])
+
+
+def reflected_prism(degree: int) -> Ints:
+    """Nodes (size,) of a prism in the order in which they are seen with two edges exchanged."""
+    flat, along = _factors(degree)
+    rows = _of_triangle(degree)
+    place = {tuple(row): k for k, row in enumerate(rows.tolist())}
+    other = np.array([place[a, c, b] for a, b, c in rows.tolist()])
+    number = np.empty((len(rows), degree + 1), dtype=np.int64)
+    number[flat, along] = np.arange(len(flat))
+    return np.asarray(number[other[flat], along])
 
 
 def at_end(points: Floats) -> Floats:

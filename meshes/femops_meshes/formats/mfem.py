@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.coordinates.mapping import gauss_lobatto
+from femops_meshes.errors import MeshGeometryError
 from femops_meshes.formats.files import write_text
 from femops_meshes.formats.mfem_numbering import (
     INSIDE,
@@ -19,6 +20,7 @@ from femops_meshes.formats.mfem_numbering import (
 )
 from femops_meshes.formats.mfem_reader import GEOMETRIES, read_mfem
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.topology.entities import VTK_CORNERS, Cell
 
 _NAMES = {"quadrilateral": "square", "hexahedron": "cube"}
@@ -28,7 +30,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = None) -> None:
+def write_mfem(
+    mesh: Mesh | MixedMesh, path: str | os.PathLike[str], digits: int | None = None
+) -> None:
     """Write a mesh in MFEM's format v1.0, or v1.3 if it has names, which become attribute sets.
 
     Locally refined meshes are written in the format "MFEM NC mesh v1.0", with their trees. It has
@@ -38,6 +42,9 @@ def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = No
     curved meshes nodes in H1, discontinuous meshes nodes in L2 (Gauss-Lobatto).
     """
     check_writable_names(mesh.element_names, mesh.boundary_names)
+    if isinstance(mesh, MixedMesh):
+        write_text(path, _mixed_chunks(mesh, digits))
+        return
     write_text(path, _chunks(mesh, digits))
 
 
@@ -63,6 +70,42 @@ def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
     yield from written_sets(OUTSIDE, mesh.boundary_names) if named else ()
     yield from _positions(mesh, order, digits, elements, nodes)
     yield "\nmfem_mesh_end\n" if named else ""
+
+
+def _mixed_chunks(mesh: MixedMesh, digits: int | None) -> Iterator[str]:
+    from femops_meshes.formats.mfem_mixed import h1_nodes, written
+
+    if not mesh.continuous:
+        raise MeshGeometryError(
+            f"a mesh of {mesh.plural} whose neighbours have other nodes on common faces, as a "
+            "periodic one, is not written to MFEM's format: give neighbours the same nodes"
+        )
+    named, dim = bool(mesh.element_names or mesh.boundary_names), mesh.dim
+    elements, faces, places, nodes = written(mesh)
+    order = np.argsort(np.concatenate([*places.values()]))
+    yield f"MFEM mesh {'v1.3' if named else 'v1.0'}\n\ndimension\n{dim}\n\n"
+    yield f"elements\n{mesh.num_elements}\n"
+    lines = [line for cell, rows, tags in elements for line in _lines(_entries(rows, tags, cell))]
+    yield from (lines[k] for k in order.tolist())
+    yield from written_sets(INSIDE, mesh.element_names) if named else ()
+    yield f"\nboundary\n{mesh.num_boundary}\n"
+    for cell, rows, tags in faces:
+        yield from _entries(rows, tags, cell)
+    yield from written_sets(OUTSIDE, mesh.boundary_names) if named else ()
+    yield f"\nvertices\n{mesh.num_vertices}\n"
+    values = h1_nodes(elements, places, mesh.num_vertices, nodes)
+    if mesh.order == 1:
+        yield f"{dim}\n"
+    else:
+        yield f"\nnodes\nFiniteElementSpace\nFiniteElementCollection: H1_{dim}D_P{mesh.order}\n"
+        yield f"VDim: {dim}\nOrdering: 1\n\n"
+    yield from _floats(values, digits)
+    yield "\nmfem_mesh_end\n" if named else ""
+
+
+def _lines(texts: Iterator[str]) -> Iterator[str]:
+    for text in texts:
+        yield from text.splitlines(keepends=True)
 
 
 def _tree_chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:

@@ -29,14 +29,21 @@ from femops_meshes.topology.topology import (
 Ints = NDArray[np.int64]
 
 # pairs and fours of MFEM's corners
-_EDGES = {
+CORNERS_OF_EDGES = {
     2: ((0, 1), (1, 2), (2, 3), (3, 0)),
     3: (
         *((0, 1), (1, 2), (3, 2), (0, 3), (4, 5), (5, 6)),
         *((7, 6), (4, 7), (0, 4), (1, 5), (2, 6), (3, 7)),
     ),
 }
-_FACES = ((3, 2, 1, 0), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7), (4, 5, 6, 7))
+CORNERS_OF_FACES = (
+    (3, 2, 1, 0),
+    (0, 1, 5, 4),
+    (1, 2, 6, 5),
+    (2, 3, 7, 6),
+    (3, 0, 4, 7),
+    (4, 5, 6, 7),
+)
 
 
 def _code(dim: int, corners: tuple[int, ...]) -> int:
@@ -62,13 +69,15 @@ def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) 
     entity, orientation = topology.entity.copy(), topology.orientation.copy()
     entity[order, entity_codes(dim, dim)[0]] = np.arange(len(elements))
     if dim > 1:
-        codes = [_code(dim, pair) for pair in _EDGES[dim]]
+        codes = [_code(dim, pair) for pair in CORNERS_OF_EDGES[dim]]
         rank, _ = first_met(entity[order][:, codes].ravel(), topology.num_entities[1])
         entity[:, codes] = rank[entity[:, codes]]
     if dim == 3:
-        codes = [_code(dim, corners) for corners in _FACES]
+        codes = [_code(dim, corners) for corners in CORNERS_OF_FACES]
         rank, place = first_met(entity[order][:, codes].ravel(), topology.num_entities[2])
-        base = np.array([[VTK_CORNERS[3][corner] for corner in corners] for corners in _FACES])
+        base = np.array(
+            [[VTK_CORNERS[3][corner] for corner in corners] for corners in CORNERS_OF_FACES]
+        )
         owner, face = order[place // len(codes)], place % len(codes)
         origin, toward = elements[owner, base[face, 0]], elements[owner, base[face, 1]]
         corners = elements[:, [entity_corners(dim, code) for code in codes]]

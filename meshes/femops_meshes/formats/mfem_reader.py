@@ -6,7 +6,7 @@ import re
 import warnings
 from dataclasses import dataclass, replace
 from math import comb
-from typing import TYPE_CHECKING, NoReturn, final
+from typing import TYPE_CHECKING, NoReturn, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,15 @@ from femops_meshes.formats.repair import mended
 from femops_meshes.formats.scanner import Scanner, printable, shorten
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.names import Names, names_of
 from femops_meshes.refinement import check_fits
 from femops_meshes.topology.entities import (
     CUBES,
     MOST_SIMPLEX_DEGREE,
+    PRISM,
     SIMPLICES,
+    TRIANGLE,
     VTK_CORNERS,
     Cell,
     outward_corners,
@@ -43,6 +46,7 @@ from femops_meshes.topology.topology import Topology, check_dangling
 from femops_meshes.topology.tree_order import leaf_order
 
 if TYPE_CHECKING:
+    from femops_meshes.formats.mfem_mixed import SeveralShapes
     from femops_meshes.formats.mfem_trees import TreeContent
 
 Floats = NDArray[np.float64]
@@ -360,7 +364,7 @@ class _Content:
 
 @final
 @dataclass(frozen=True)
-class MixedMesh:
+class FileArrays:
     """Contents of a file with straight triangles, tetrahedra or prisms."""
 
     # elements and boundary: for each of MFEM's geometry numbers, the attributes (n,) and the
@@ -374,7 +378,7 @@ class MixedMesh:
     boundary_names: Names
 
 
-def read_mixed(path: str | os.PathLike[str]) -> MixedMesh | None:
+def read_mixed(path: str | os.PathLike[str]) -> FileArrays | None:
     """Read a file whose elements have several shapes. Return None if it has no simplex or prism."""
     scanner = Scanner(read_text(path), printable(os.fspath(path)))
     if begins_inline(scanner):
@@ -396,11 +400,15 @@ def read_mixed(path: str | os.PathLike[str]) -> MixedMesh | None:
         )
     positions = _vertices(scanner, dim, count)
     scanner.end(end_tag)
-    return MixedMesh(elements, boundary, positions, inside, outside)
+    return FileArrays(elements, boundary, positions, inside, outside)
 
 
 def read_mfem(source: str | os.PathLike[str]) -> Mesh:
-    """Read a mesh in MFEM's formats v1.0 to v1.3 and NC v1.0, or the box of an INLINE mesh file."""
+    """Read a mesh in MFEM's formats v1.0 to v1.3 and NC v1.0, or the box of an INLINE mesh file.
+
+    A file with prisms, or with elements of several shapes, becomes a `MixedMesh`. Type checkers
+    take it for a `Mesh`.
+    """
     if isinstance(source, str) and "\n" in source:
         text, name = source, "mesh text"
     else:
@@ -412,17 +420,25 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
         return _read_trees(scanner, text)
     content = _parse(scanner)
     try:
-        return _build(content)
+        if isinstance(content, _Content):
+            return _build(content)
+        from femops_meshes.formats.mfem_mixed import build
+
+        return cast(Mesh, build(content))
     except MeshFormatError:
         raise
     except MeshError as error:
         raise type(error)(f"{content.where}: {error}") from error.__cause__  # it says the same
 
 
-def _parse(scanner: Scanner) -> _Content:
+def _parse(scanner: Scanner) -> "_Content | SeveralShapes":
     end_tag, named = _header(scanner)
     dim = _dimension(scanner)
-    geometry, elements, element_attributes = _entries(scanner, "element", _ALIKE[dim])
+    rows = _rows(scanner, "element", _MIXED[dim])
+    geometries = {int(row[1]) for row in rows}
+    if len(geometries) > 1 or not geometries <= {*_ALIKE[dim]}:
+        return _parse_shapes(scanner, rows, dim, end_tag, named=named)
+    geometry, elements, element_attributes = _alike(rows, _ALIKE[dim])
     cell = (SIMPLICES if geometry in _SPLIT else CUBES)[dim]
     inside = read_sets(scanner, INSIDE) if named else {}
     where = f"{scanner.name} (elements end at line {scanner.line})"
@@ -448,6 +464,42 @@ def _parse(scanner: Scanner) -> _Content:
         inside,
         outside,
     )
+
+
+def _parse_shapes(
+    scanner: Scanner, rows: list[list[str]], dim: int, end_tag: str, *, named: bool
+) -> "SeveralShapes":
+    """Read what follows the elements (their words) of a file with several shapes."""
+    from femops_meshes.formats.mfem_mixed import SeveralShapes
+
+    where = f"{scanner.name} (elements end at line {scanner.line})"
+    kinds = np.array([int(row[1]) for row in rows])
+    places = {geometry: np.flatnonzero(kinds == geometry) for geometry in np.unique(kinds).tolist()}
+    if 7 in places:
+        raise MeshFormatError(
+            f"{where}: it holds {len(places[7])} pyramid(s), number {places[7][0]} the first "
+            "(counted from 0): pyramids are not supported, and cannot be split; make the mesh "
+            "without them: prisms meet tetrahedra at triangles, and hexahedra at quadrilaterals"
+        )
+    elements = _mixed_entries(scanner, "element", dim, rows)
+    inside = read_sets(scanner, INSIDE) if named else {}
+    boundary = _mixed_entries(scanner, "boundary element", dim - 1)
+    outside = read_sets(scanner, OUTSIDE) if named else {}
+    count = _vertex_count(scanner)
+    positions: Floats | tuple[Collection, Floats]
+    if scanner.peek() == "nodes":
+        positions = _nodes(scanner, PRISM if dim == 3 else TRIANGLE, 0)
+        collection = positions[0]
+        same = collection.basis == "equispaced" and collection.degree < 3  # points of Gauss-Lobatto
+        if not collection.continuous or (collection.basis != "gll" and not same):
+            raise MeshFormatError(
+                f'{where}: nodes of elements of several shapes in "{collection.name}" are not '
+                f"read: save the mesh with nodes in H1_{dim}D_P{collection.degree}"
+            )
+    else:
+        positions = _vertices(scanner, dim, count)
+    scanner.end(end_tag)
+    return SeveralShapes(elements, places, boundary, count, positions, where, (inside, outside))
 
 
 def _read_trees(scanner: Scanner, text: str) -> Mesh:
@@ -584,7 +636,10 @@ def _vertex_count(scanner: Scanner) -> int:
 
 def _entries(scanner: Scanner, what: str, geometries: tuple[int, ...]) -> tuple[int, Ints, Ints]:
     """Read a section of elements that are alike: geometry, corners (n, k) and attributes (n,)."""
-    rows = _rows(scanner, what, geometries, alike=True)
+    return _alike(_rows(scanner, what, geometries, alike=True), geometries)
+
+
+def _alike(rows: list[list[str]], geometries: tuple[int, ...]) -> tuple[int, Ints, Ints]:
     geometry = int(rows[0][1]) if rows else geometries[0]
     words = [word for row in rows for word in row]
     table = np.array(list(map(int, words)), dtype=np.int64)
@@ -593,9 +648,14 @@ def _entries(scanner: Scanner, what: str, geometries: tuple[int, ...]) -> tuple[
     return geometry, corners[:, _ORDERS.get(geometry, slice(None))], table[:, 0]
 
 
-def _mixed_entries(scanner: Scanner, what: str, dim: int) -> dict[int, tuple[Ints, Ints]]:
-    """Read a section of elements: attributes (n,) and corners (n, k) of each geometry."""
-    rows = _rows(scanner, what, _MIXED[dim])
+def _mixed_entries(
+    scanner: Scanner, what: str, dim: int, rows: list[list[str]] | None = None
+) -> dict[int, tuple[Ints, Ints]]:
+    """Read a section of elements: attributes (n,) and corners (n, k) of each geometry.
+
+    Pass the words of its lines if they are read.
+    """
+    rows = _rows(scanner, what, _MIXED[dim]) if rows is None else rows
     result = {}
     for geometry in _MIXED[dim]:
         mine = [row for row in rows if row[1] == str(geometry)]
@@ -750,7 +810,7 @@ def _simplex_coordinates(content: _Content, elements: Ints, num_vertices: int) -
         count = len(elements) * cell.size(collection.degree)
         order = mfem_simplices.broken_order(cell, collection.degree)
         numbers = np.arange(count).reshape(len(elements), -1)[:, order]
-    _check_count(collection, nodes, count, content.where)
+    check_count(collection, nodes, count, content.where)
     checks.magnitude(nodes[numbers])
     if collection.basis == "bernstein":
         return mfem_simplices.of_bernstein(cell, collection.degree) @ nodes[numbers]
@@ -758,7 +818,7 @@ def _simplex_coordinates(content: _Content, elements: Ints, num_vertices: int) -
     return simplices.from_points(cell, collection.degree, points) @ nodes[numbers]
 
 
-def _check_count(collection: Collection, nodes: Floats, count: int, where: str) -> None:
+def check_count(collection: Collection, nodes: Floats, count: int, where: str) -> None:
     if len(nodes) != count:
         raise MeshFormatError(
             f'{where}: "{collection.name}" has {count} nodes on this mesh, but the file '
@@ -784,12 +844,14 @@ def _node_coordinates(
     else:
         count = ne * (p + 1) ** dim
         numbers = np.arange(count).reshape(ne, -1)
-    _check_count(collection, nodes, count, where)
+    check_count(collection, nodes, count, where)
     checks.magnitude(nodes[numbers])
     return tensor_apply([collection.to_gll()] * dim, nodes[numbers])
 
 
 def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = True) -> Mesh:
     """Read a mesh file of MFEM, refine it, and order its elements for speed."""
-    mesh = read_mfem(path).refine(refine)
+    mesh = cast("Mesh | MixedMesh", read_mfem(path)).refine(refine)
+    if isinstance(mesh, MixedMesh):
+        return cast(Mesh, mesh.along_curve() if reorder else mesh)
     return mesh.reordered(hilbert_order(mesh.element_centers())) if reorder else mesh

@@ -18,13 +18,13 @@ from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import determinants, jacobians
 from femops_meshes.formats.mfem_numbering import first_met
 from femops_meshes.mesh import Mesh
-from femops_meshes.topology.entities import SIMPLICES, Cell
+from femops_meshes.topology.entities import PRISM, SIMPLICES, Cell
 from femops_meshes.topology.topology import group_rows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_ENTITIES = {
+ENTITIES = {
     2: (((0, 1), (1, 2), (2, 0)), ((0, 1, 2),)),
     3: (
         ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)),
@@ -38,6 +38,9 @@ _ENTITIES = {
 def points(cell: Cell, line: Floats) -> Floats:
     """Reference points (size, dim) of `simplices.lattice`, from 1-D points (p + 1,)."""
     shares = line[simplices.lattice(cell, len(line) - 1)]
+    if cell is PRISM:
+        flat = shares[:, 1:3] / shares[:, :3].sum(axis=1, keepdims=True)
+        return np.column_stack([flat, shares[:, 3]])
     return np.asarray(shares[:, 1:] / shares.sum(axis=1, keepdims=True))
 
 
@@ -80,7 +83,7 @@ def h1_numbers(elements: Ints, num_vertices: int, degree: int) -> tuple[Ints, in
     numbers = np.empty((len(elements), len(shares)), dtype=np.int64)
     numbers[:, : dim + 1] = elements
     start = num_vertices
-    for kind, entities in enumerate(_ENTITIES[dim], 1):
+    for kind, entities in enumerate(ENTITIES[dim], 1):
         corners = elements[:, np.array(entities)]
         if kind == dim:
             entity, count, base = np.arange(len(elements))[:, np.newaxis], len(elements), corners

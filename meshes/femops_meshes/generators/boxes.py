@@ -91,12 +91,12 @@ def box(
 ) -> Mesh:
     """Mesh of an interval, rectangle or box by a grid of elements, which may be split."""
     grid, degree = Grid.checked(counts, lower, upper, periodic), whole(order, "order")
-    split = wants_simplices(cells, grid.dim)
+    split = wants_simplices(cells, grid.dim, prisms=True)
     _check_memory(grid.num_cells, degree, grid)
     index = grid.cells()
     coordinates = grid.coordinates(index, degree)
     mesh = _with_sides(Mesh.assemble(grid.elements(index), coordinates, grid.num_vertices))
-    mesh = mesh.simplices() if split else mesh.with_coarser(grid.coarsening(index))
+    mesh = mesh.split(cells) if split else mesh.with_coarser(grid.coarsening(index))
     return mesh if mapping is None else mesh.mapped(mapping)
 
 

@@ -168,11 +168,11 @@ def cylinder(
     order
         Degree of the coordinates.
     cells
-        "tetrahedra": each element is split into six. None for no split.
+        "tetrahedra" or "prisms": each element is split into six, or two. None for no split.
 
     Returns
     -------
-    Mesh
+    Mesh, or MixedMesh of prisms
         Boundary attribute 1 around, 2 at the bottom, 3 at the top.
 
     Raises
@@ -180,11 +180,11 @@ def cylinder(
     MeshArgumentError
         If an argument is out of range.
     """
-    split, base = wants_simplices(cells, 3), disc(n, radius, order)
+    wants_simplices(cells, 3, prisms=True)
+    base = disc(n, radius, order)
     mesh = blocks.drawn_out(base, whole(layers, "layers"), positive(height, "height"))
     end = mesh.topology.boundary_faces[:, 1] // 9
-    mesh = mesh.with_attributes(boundary=np.array([2, 1, 3])[end])
-    return mesh.simplices() if split else mesh
+    return mesh.with_attributes(boundary=np.array([2, 1, 3])[end]).split(cells)
 
 
 @checked(MeshArgumentError)

@@ -368,15 +368,16 @@ SIMPLICES = {2: TRIANGLE, 3: TETRAHEDRON}
 _KINDS = CUBES, SIMPLICES, {3: PRISM}
 
 
-Cells = Literal["segments", "quadrilaterals", "hexahedra", "triangles", "tetrahedra"]
+Cells = Literal["segments", "quadrilaterals", "hexahedra", "triangles", "tetrahedra", "prisms"]
 
 
-def wants_simplices(cells: Cells | None, dim: int) -> bool:
-    """True if cells are triangles or tetrahedra. Raise if there are no such cells in a dimension.
+def wants_simplices(cells: Cells | None, dim: int, *, prisms: bool = False) -> bool:
+    """True if cells are simplices, or prisms. Raise if there are no such cells in a dimension.
 
-    By default they are segments, quadrilaterals or hexahedra.
+    By default they are segments, quadrilaterals or hexahedra. Prisms must be allowed.
     """
-    known = [kinds[dim].plural for kinds in (CUBES, SIMPLICES) if dim in kinds]
+    kinds = (CUBES, SIMPLICES, {3: PRISM} if prisms else {})
+    known = [each[dim].plural for each in kinds if dim in each]
     if cells is not None and cells not in known:
         raise MeshArgumentError(f"cells are {cells!r}: in {dim}-D give {' or '.join(known)}")
     return cells in known[1:]

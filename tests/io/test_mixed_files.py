@@ -1,0 +1,325 @@
+"""Meshes of several shapes, or of prisms, in files: Gmsh, meshio, MFEM, VTK; what is refused."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import femops
+from femops.io import load_state, save_state, to_pyvista
+from femops_meshes import MeshFormatError, write_mfem
+from support.gmsh_files import document
+
+# a hexahedron, two prisms beside it and two tetrahedra on one of them
+POINTS = np.array(
+    [
+        *((0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0)),
+        *((0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)),
+        *((2, 0, 0), (2, 1, 0), (2, 0, 1), (2, 1, 1), (1.2, 0.3, 2), (2.2, 0.3, 2)),
+    ],
+    dtype=float,
+)
+HEX = (5, 7, 1, 1, 2, 3, 4, 5, 6, 7, 8)
+PRISM_1, PRISM_2 = (6, 8, 2, 2, 9, 3, 6, 11, 7), (6, 8, 2, 9, 10, 3, 11, 12, 7)
+TETS = [(4, 9, 3, 6, 11, 7, 13), (4, 9, 3, 13, 11, 14, 7)]
+FACES = [(3, 4, 4, 1, 2, 3, 4), (2, 5, 5, 2, 3, 9), (3, 5, 5, 2, 9, 11, 6)]
+NAMES = [(3, 7, "cube"), (3, 8, "wedge"), (2, 5, "cold")]
+ALL = [HEX, PRISM_1, PRISM_2, *TETS, *FACES]
+
+
+def written(folder, elements, points=POINTS, more=""):
+    path = folder / "a.msh"
+    path.write_text(document(points, elements, NAMES) + more)
+    return path
+
+
+def curved(degree, bend=0.05):
+    """A mesh of all shapes, with a bent map."""
+    arrays = {
+        "hexahedra": [[0, 1, 3, 2, 4, 5, 7, 6]],
+        "prisms": [[1, 8, 2, 5, 10, 6], [8, 9, 2, 10, 11, 6]],
+        "tetrahedra": [[5, 10, 6, 12], [12, 10, 13, 6]],
+    }
+    mesh = femops.MixedMesh.from_arrays(POINTS, arrays, element_attributes={"prisms": [3, 5]})
+    return mesh.mapped(lambda x: x + bend * np.sin(2 * x[[1, 2, 0]]), order=degree)
+
+
+def smooth(x):
+    return 1 + x[0] * x[2] - 0.5 * x[1] ** 2
+
+
+def measures(mesh):
+    V = femops.H1(mesh, 2)
+    one, u = V.interpolate(1.0), V.interpolate(smooth)
+    faces = [femops.integrate(V, one, boundary=name) for name in mesh.boundary_names]
+    return [mesh.volume(), V.ndofs, femops.integrate(V, u), u @ (femops.mass(V) @ u), *faces]
+
+
+def test_groups_of_elements_and_faces(tmp_path):
+    mesh = femops.read_mesh(written(tmp_path, ALL), reorder=False)
+    assert mesh.plural == "hexahedra, prisms and tetrahedra"
+    assert [part.element_attributes.tolist() for part in mesh.parts] == [[7], [8, 8], [9, 9]]
+    assert mesh.element_names == {"cube": (7,), "wedge": (8,)}
+    assert mesh.boundary_names == {"cold": (5,)}
+    # faces in no group have the lowest number that none has, but none is between two elements
+    numbers, counts = np.unique(mesh.boundary_attributes, return_counts=True)
+    assert dict(zip(numbers.tolist(), counts.tolist(), strict=True)) == {1: 13, 4: 1, 5: 2}
+    outer = {name: 0.0 for name in ("cold", 4)}
+    V = femops.H1(mesh, 1)
+    for name in outer:
+        outer[name] = femops.integrate(V, V.interpolate(1.0), boundary=name)
+    assert outer == pytest.approx({"cold": 1.5, 4: 1.0})
+    volumes = [abs(np.linalg.det(POINTS[np.array(t[4:]) - 1] - POINTS[t[3] - 1])) for t in TETS]
+    assert mesh.volume() == pytest.approx(2 + sum(volumes) / 6)
+    ordered = femops.read_mesh(tmp_path / "a.msh", refine=1)
+    assert (ordered.num_elements, ordered.continuous) == (40, True)
+    assert ordered.volume() == pytest.approx(mesh.volume())
+
+
+def turned(prism, way):
+    """A prism with its corners in one of the 12 orders, of which 6 are mirrored."""
+    head, corners = prism[:3], prism[3:]
+    order = list(itertools.permutations(range(3)))[way % 6]
+    rows = [tuple(corners[3 * level + k] for k in order) for level in ((0, 1), (1, 0))[way // 6]]
+    return (*head, *rows[0], *rows[1])
+
+
+@pytest.mark.parametrize("way", range(12))
+def test_corners_of_prisms_in_any_order(tmp_path, way):
+    expected = measures(femops.read_mesh(written(tmp_path, ALL)))
+    elements = [HEX, turned(PRISM_1, way), turned(PRISM_2, 5 * way % 12), *TETS, *FACES]
+    assert measures(femops.read_mesh(written(tmp_path, elements))) == pytest.approx(expected)
+
+
+PERIODIC = "$Periodic\n1\n2 5 4\n4\n2 1\n3 4\n7 3\n6 2\n$EndPeriodic\n"
+BESIDE = [HEX, (4, 9, 3, 2, 3, 7, 9), (4, 9, 3, 2, 6, 7, 9)]
+
+
+@pytest.mark.parametrize(
+    ("elements", "message"),
+    [
+        ([*ALL, (7, 1, 1, 1, 2, 6, 5, 9)], r"1 pyramid\(s\), number 9 \(numbers of the file\) the"),
+        ([*ALL, (7, 1, 1, 1, 2, 6, 5, 9)], "tetrahedra at triangles, and hexahedra at quad"),
+        (BESIDE, r"face\(s\) lie at triangles: that of hexahedron 1 at a .* tetrahedron [23] "),
+        (BESIDE, r"numbers of the file.*mesh anew, or .*split=True"),
+        ([*ALL[:5], (6, 8, 2, 2, 4, 3, 6, 8, 7)], r"same side of it, hexahedron 1 and prism 6"),
+        ([HEX, (18, 1, 1, *range(1, 10), *range(9, 15))], "incomplete elements"),
+        ([HEX, (11, 1, 1, *range(1, 11))], r"mixes elements of degrees \[1, 2\]"),
+        ([HEX, PRISM_1, PRISM_1, PRISM_2], r"lists 1 element\(s\) of dimension 3 twice"),
+        ([PRISM_1, (6, 8, 2, 9, 10, 3, 3, 12, 11)], "of the prisms .*inverted"),
+        ([HEX, PRISM_1, (2, 5, 5, 1, 2, 13)], "name vertices of no element"),
+        ([HEX, PRISM_1, (2, 5, 5, 1, 2, 3)], r"not faces of any element: .* of the triangles"),
+    ],
+)
+def test_refused(tmp_path, elements, message):
+    path = written(tmp_path, elements)
+    with pytest.raises(femops.errors.MeshError, match=message) as caught:
+        femops.read_mesh(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_periodic_sides_are_refused(tmp_path):
+    path = written(tmp_path, [HEX, PRISM_1, (3, 5, 5, 2, 3, 7, 6), FACES[0]], more=PERIODIC)
+    with pytest.raises(MeshFormatError, match="periodic sides.*split=True"):
+        femops.read_mesh(path)
+
+
+@pytest.mark.parametrize("as_vtk", [False, True])
+def test_prisms_of_degree_2_of_meshio(as_vtk):
+    """meshio leaves prisms as the file has them, in Gmsh's order or in VTK's."""
+    meshio = pytest.importorskip("meshio")
+    vtk = [(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3), (0, 3), (1, 4), (2, 5)]
+    gmsh = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 4), (2, 5), (3, 4), (3, 5), (4, 5)]
+    faces = [(0, 1, 4, 3), (1, 2, 5, 4), (2, 0, 3, 5)]
+    order = [*vtk, *faces] if as_vtk else [*gmsh, faces[0], faces[2], faces[1]]
+    corners = np.array([(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (0, 1, 1.0)])
+    nodes = np.concatenate([corners, [corners[list(row)].mean(axis=0) for row in order]])
+    nodes[:, 2] += 0.1 * nodes[:, 0] ** 2
+    mesh = femops.read_mesh(meshio.Mesh(nodes, [("wedge18", [range(18)])]))
+    assert (mesh.plural, mesh.order) == ("prisms", 2)
+    assert mesh.volume() == pytest.approx(0.5)
+    V = femops.H1(mesh, 2)
+    top = V.interpolate(lambda x: x[2] - 0.1 * x[0] ** 2)
+    assert femops.integrate(V, top) == pytest.approx(0.25)
+
+
+# --- MFEM -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+def test_files_of_mfem(tmp_path, degree):
+    mesh = curved(degree).refine().with_names({"half": 5}, {"out": 1})
+    path = femops.save(tmp_path / "a.mesh", mesh)
+    read = femops.read_mesh(path, reorder=False)
+    assert (read.element_names, read.boundary_names) == ({"half": (5,)}, {"out": (1,)})
+    for mine, theirs in zip(mesh.parts, read.parts, strict=True):
+        assert np.array_equal(mine.file_elements, theirs.file_elements)
+        assert np.array_equal(mine.elements, theirs.elements)
+        np.testing.assert_allclose(mine.coordinates, theirs.coordinates, atol=1e-13)
+    assert measures(read) == pytest.approx(measures(mesh), rel=1e-12)
+    flat = tmp_path / "flat.mesh"
+    squares = {"quadrilaterals": [[0, 1, 3, 2]], "triangles": [[8, 1, 2], [8, 9, 2]]}
+    plane = femops.MixedMesh.from_arrays(POINTS[:, :2], squares)
+    bent = plane.mapped(lambda x: x + 0.05 * np.sin(2 * x[::-1]), order=degree)
+    write_mfem(bent, flat)
+    assert femops.read_mesh(flat).volume() == pytest.approx(bent.volume())
+
+
+def test_nodes_of_a_prism_in_mfem(tmp_path):
+    """Vertices, edges from the lower vertex, faces as the element lists them, the inside."""
+    x = POINTS[[1, 8, 2, 5, 10, 6]]
+
+    def between(a, b, t):
+        return (1 - t) * a + t * b
+
+    line = (1 + np.array([-1, 1]) / np.sqrt(5)) / 2  # of Gauss and Lobatto
+    edges = [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (0, 3), (1, 4), (2, 5)]
+    nodes = [*x, *(between(x[a], x[b], t) for a, b in edges for t in line)]
+    nodes += [x[:3].mean(axis=0), x[3:].mean(axis=0)]
+    for a, b, c, d in ((0, 1, 4, 3), (1, 2, 5, 4), (2, 0, 3, 5)):
+        for t in line:
+            nodes += [between(between(x[a], x[b], s), between(x[d], x[c], s), t) for s in line]
+    nodes += [between(x[:3].mean(axis=0), x[3:].mean(axis=0), t) for t in line]
+    table = "\n".join(" ".join(map(repr, row)) for row in np.array(nodes).tolist())
+    head = "MFEM mesh v1.0\n\ndimension\n3\n\nelements\n1\n1 6 0 1 2 3 4 5\n\nboundary\n0\n\n"
+    head += "vertices\n6\n\nnodes\nFiniteElementSpace\nFiniteElementCollection: H1_3D_P3\n"
+    path = tmp_path / "a.mesh"
+    path.write_text(f"{head}VDim: 3\nOrdering: 1\n\n{table}\n")
+    mesh = femops.read_mesh(path)
+    straight = femops.MixedMesh.from_arrays(x, {"prisms": [range(6)]}).curved(3)
+    np.testing.assert_allclose(mesh.parts[0].coordinates, straight.parts[0].coordinates, atol=1e-14)
+    femops.save(tmp_path / "b.mesh", mesh)
+    again = (tmp_path / "b.mesh").read_text().split("Ordering: 1")[1].split()
+    np.testing.assert_allclose(np.array(again, float).reshape(-1, 3), nodes, atol=1e-14)
+    text = path.read_text()
+    for old, new, message in [
+        ("H1_3D_P3", "L2_T1_3D_P3", "several shapes in .L2_T1_3D_P3. are not read.*H1_3D_P3"),
+        ("H1_3D_P3", "H1_3D_P2", "has 18 nodes on this mesh, but the file gives 40"),
+        ("1 6 0 1 2 3 4 5", "1 7 0 1 2 3 4", r"1 pyramid\(s\), number 0 the first .counted from 0"),
+    ]:
+        path.write_text(text.replace(old, new))
+        with pytest.raises(femops.errors.MeshError, match=message):
+            femops.read_mesh(path)
+
+
+# --- VTK ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("degree", "order"), [(1, 1), (1, 4), (2, 3), (3, 2)])
+def test_files_of_vtk(tmp_path, degree, order):
+    meshio = pytest.importorskip("meshio")
+    mesh = curved(degree)
+    V, W, Q = femops.H1(mesh, order), femops.H1(mesh, 1, ncomp=3), femops.L2(mesh, 1)
+    u, w = V.interpolate(smooth), W.interpolate(lambda x: x)
+    read = meshio.read(femops.save(tmp_path / "a.vtu", V, u=u))
+    p = max(degree, order)
+    sizes = [(p + 1) ** 3, (p + 1) ** 2 * (p + 2) // 2, (p + 1) * (p + 2) * (p + 3) // 6]
+    names = ["HEXAHEDRON", "WEDGE", "TETRAHEDRON"]
+    assert [block.type for block in read.cells] == [f"VTK_LAGRANGE_{name}" for name in names]
+    assert [block.data.shape for block in read.cells] == [
+        (n, size) for n, size in zip((1, 2, 2), sizes, strict=True)
+    ]
+    assert len(read.points) == femops.H1(mesh, p).ndofs  # neighbours share points
+    at_points = femops.Probe(mesh, read.points)(V, u)
+    np.testing.assert_allclose(read.point_data["u"], at_points, atol=1e-12)
+    assert np.concatenate(read.cell_data["attribute"]).tolist() == [1, 3, 5, 1, 1]
+    fields = {"w": femops.GridFunction(W, w), "q": femops.GridFunction(Q, Q.zeros())}
+    apart = meshio.read(femops.save(tmp_path / "b.vtu", **fields))
+    assert len(apart.points) == sum(
+        n * len(block.data[0]) for n, block in zip((1, 2, 2), apart.cells, strict=True)
+    )
+    assert apart.point_data["w"].shape == apart.points.shape
+    product = femops.Product(u=V, w=W)
+    both = meshio.read(femops.save(tmp_path / "c.vtu", product, u=u, w=w))
+    assert {*both.point_data} == {"u", "w"}
+    with pytest.raises(MeshFormatError, match="VTK_LAGRANGE"):
+        femops.read_mesh(both)
+
+
+def test_vtk_interpolates_as_we_do(tmp_path):
+    """VTK's own order of nodes: positive volumes, and the field between the nodes."""
+    pyvista = pytest.importorskip("pyvista")
+    mesh = curved(1, bend=0.0)
+    points = femops.Probe(mesh, mesh.element_centers()).points + 0.07
+    suffixes = [".vtu", ".vtkhdf"]
+    for order, suffix in itertools.product([1, 2, 3, 5], suffixes):
+        if suffix == ".vtkhdf":
+            pytest.importorskip("h5py")
+        V = femops.H1(mesh, order)
+        u = V.interpolate(lambda x, order=order: smooth(x) + x[0] ** order)
+        grid = pyvista.read(femops.save(tmp_path / f"a{suffix}", V, u=u))
+        assert (grid.compute_cell_sizes()["Volume"] > 0).all()
+        found = pyvista.PolyData(points).sample(grid)
+        inside = found["vtkValidPointMask"].astype(bool)
+        expected = femops.Probe(mesh, points, outside="nan")(V, u)
+        assert inside.sum() >= 4
+        np.testing.assert_allclose(found["u"][inside], expected[inside], atol=1e-9)
+    assert to_pyvista(mesh).n_cells == 5
+
+
+# --- pictures, probes, states ---------------------------------------------------------------------
+
+
+def test_pictures(tmp_path):
+    from femops.io.plots.sampling import Sampler, boundary_faces
+    from femops.io.plots.scene import fans, make_scene
+
+    mesh = curved(2)
+    V = femops.H1(mesh, 2)
+    u = V.interpolate(smooth)
+    parts = [part.surface(17, boundary_faces(part.mesh))[0] for part in Sampler(mesh).parts]
+    closed = sum(np.linalg.det(fans(p[..., :3])).sum() / 6 for p in parts)
+    assert closed == pytest.approx(mesh.volume(), rel=1e-2)
+    scene = make_scene(Sampler(mesh, femops.GridFunction(V, u)), "u", "x", False, True)
+    values = smooth(np.moveaxis(scene.patches[..., :3], -1, 0))
+    np.testing.assert_allclose(scene.patches[..., 3], values, atol=2e-2)
+    cut = np.linalg.det(fans(scene.patches[..., :3])).sum() / 6
+    assert 0.3 * mesh.volume() < cut < 0.7 * mesh.volume()
+    for what in ((V, u), (mesh,)):
+        assert femops.plot(*what, backend="matplotlib").save(tmp_path / "a.png").stat().st_size
+    plane = femops.MixedMesh.from_arrays(
+        POINTS[:, :2], {"quadrilaterals": [[0, 1, 3, 2]], "triangles": [[8, 1, 2], [8, 9, 2]]}
+    )
+    assert femops.plot(plane).save(tmp_path / "b.png").stat().st_size
+
+
+def test_probes_and_states(tmp_path):
+    mesh = curved(2)
+    V, W = femops.H1(mesh, 3), femops.H1(mesh, 2, ncomp=3)
+    u, w = V.interpolate(smooth), W.interpolate(lambda x: x)
+    centers = mesh.element_centers()
+    probe = femops.Probe(mesh, [*centers, (9, 9, 9)], outside="nan")
+    assert probe.elements.tolist() == [0, 1, 2, 3, 4, -1]
+    np.testing.assert_allclose(probe(W, w)[:5], centers, atol=1e-12)
+    np.testing.assert_allclose(probe.gradient(W, w)[:5], [np.eye(3)] * 5, atol=1e-11)
+    f = np.arange(6.0)
+    assert probe.load(V, f) @ u == pytest.approx(f[:5] @ probe(V, u)[:5])
+    finer = femops.H1(mesh.refine(), 3)
+    v = finer.interpolate((V, u))
+    np.testing.assert_allclose(femops.Probe(finer.mesh, centers)(finer, v), probe(V, u)[:5])
+    path = save_state(tmp_path / "a.state", {"u": (V, u)})
+    assert np.array_equal(load_state(path, {"u": V}).vectors["u"], u)
+    with pytest.raises(femops.errors.CheckpointError, match="on another mesh"):
+        load_state(path, {"u": finer})
+    with pytest.raises(femops.errors.CheckpointError, match="keeps no mesh of hexahedra, prisms"):
+        save_state(tmp_path / "b.state", {"u": (V, u)}, keep_mesh=True)
+
+
+def test_what_takes_one_shape_alone(tmp_path):
+    from femops.parallel import Serial
+
+    mesh = curved(1)
+    V = femops.H1(mesh, 1)
+    path = written(tmp_path, ALL)
+    for call, message in [
+        (lambda: femops.distribute(mesh, Serial()), "do not share meshes of hexahedra, prisms"),
+        (lambda: femops.read_mesh(path, comm=Serial()), "do not share meshes of prisms"),
+        (lambda: femops.box((2, 2, 2), cells="prisms", comm=Serial()), "leave out comm"),
+        (lambda: femops.partition(mesh, 2), "not taken here yet"),
+        (lambda: femops.save(tmp_path / "u.gf", V, u=V.zeros()), "cannot hold fields on hexahedra"),
+        (lambda: V.file_dofs(), "not known on elements of several shapes"),
+        (lambda: V.sample(V.zeros(), 3), r"V\.parts"),
+    ]:
+        with pytest.raises((femops.errors.FemopsError, femops.errors.MeshError), match=message):
+            call()
