@@ -164,6 +164,7 @@ class Side:
     # (1 + dim, points, functions): values, then derivatives along each direction, of functions that
     # are no products
     table: Floats | None = None
+    sizes: tuple[int, ...] = ()  # nodes of each run of a simplex, see `DofRuns.sizes`
     # (2, nodes): values and inward derivatives of the basis at the end of the last direction where
     # faces lie. Both are zero but for the first ``layers`` nodes. None unless elements are faces on
     # which functions have derivatives.

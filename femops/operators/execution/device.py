@@ -26,7 +26,13 @@ from femops.operators.execution.backend import (
     Work,
 )
 from femops.operators.execution.ranks import device_ghosts
-from femops.operators.execution.specs import geometry_map, point_spec, product_spec, side_of
+from femops.operators.execution.specs import (
+    geometry_map,
+    point_spec,
+    separated,
+    side_of,
+    transfer_spec,
+)
 from femops.operators.integrals.coefficients import smallest_of
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import scaled_points
@@ -57,18 +63,21 @@ from femops_kernels.cuda.operator.dofs import (
     DeviceShared,
     DofTable,
     Shared,
+    interleaved,
 )
 from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
 from femops_kernels.cuda.operator.hanging import HangingTable
-from femops_kernels.cuda.operator.kernel import CudaKernel
+from femops_kernels.cuda.operator.kernel import CudaKernel, LineKernel
 from femops_kernels.cuda.operator.many import for_many
 from femops_kernels.cuda.operator.order import Order
+from femops_kernels.cuda.operator.sides import runs_of
 from femops_kernels.cuda.operator.sweep import (
     DeviceIdentityRows,
     DeviceLaunch,
     DeviceNoOp,
     DeviceSweep,
 )
+from femops_kernels.cuda.operator.table_kernel import TableKernel
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
 from femops_kernels.device import Device, DeviceChannel
@@ -76,23 +85,52 @@ from femops_kernels.errors import KernelValueError
 from femops_kernels.exclusive import Derived
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import equal_runs
-from femops_kernels.spec import PointSpec, SeparableSpec, Side
+from femops_kernels.spec import (
+    KernelSpec,
+    PointSpec,
+    QFunctionInputs,
+    SeparableSpec,
+    Side,
+    scaling,
+)
 from femops_meshes.mesh import Mesh
 
 _dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
 
 
+_in_modes = Derived[KernelTerm, Work | None]()
+
+
 def kernel_of(device: Device, term: KernelTerm) -> CudaKernel:
     """Kernel of a term, with a launch shape that suits the device."""
+    if term.domain.mesh.cell.simplex:
+        work = _modes_of(term)
+        return _fitting(device, point_spec(term) if work is None else work[0])
     for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
         _ = space.basis  # raises unless all directions have the same one
     grid_rule(term.quadrature, "a device")
-    return CudaKernel.fitting(device, point_spec(term))
+    return _fitting(device, point_spec(term))
+
+
+def _modes_of(term: KernelTerm) -> Work | None:
+    """Work of a term on simplices in an orthonormal basis, if D is constant in each element."""
+    if not term.tabulated or not term.domain.mesh.cell.simplex:
+        return None
+    return _in_modes.get(term, lambda: separated(term, ()))
+
+
+def _fitting(device: Device, spec: KernelSpec) -> CudaKernel:
+    """Kernel of a specification, with a launch shape that suits the device."""
+    assert isinstance(spec, PointSpec)
+    return (TableKernel if spec.tabulated else LineKernel).fitting(device, spec)
 
 
 def _at_points(work: Work) -> tuple[PointSpec, Data]:
     """Products of element dofs as kernels of a device compute them: with points, or at nodes."""
     spec, data = work
+    if isinstance(spec, PointSpec) and spec.tabulated and not data.elements.size:
+        alone = scaling(spec.source.ncomp, QFunctionInputs())  # the factors of elements are 1
+        return replace(spec, qfunction=alone), data
     if isinstance(spec, SeparableSpec):
         if not data.elements.size:
             return spec.at_nodes(scaled=False), data
@@ -106,7 +144,7 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
     """Dof tables of a space on the device, uploaded once."""
     if space not in _dofs:
         indices, side = space.restriction.indices, side_of(space)
-        runs, hanging = equal_runs(space.dim, space.p1d, side.broken), _hanging(space, side)
+        runs, hanging = replace(runs_of(side, space.dim), single=False), _hanging(space, side)
         if hanging is not None:
             indices = hanging.indices
         table = DofTable.of(indices, runs)
@@ -115,7 +153,9 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
             ordered = replace(runs, single=not space.domain.covers)
             shared = DeviceShared.of(device, Shared.of(indices, ordered, hanging))
         touched = _touched(space)
-        starts, turned = device.upload(table.starts), device.upload(table.turned)
+        simplex = space.domain.mesh.cell.simplex
+        starts = device.upload(interleaved(table.starts) if simplex else table.starts)
+        turned = device.upload(table.turned)
         on_device, num_touched = device.upload(touched), int(touched[-1])
         size = space.volume.ndofs
         owned = None if space.halo is None and hanging is None else size
@@ -259,8 +299,8 @@ class DeviceBackend(Backend):
             compile_updates_later(self._device, outer, dtype)
             ahead: Any = Ahead(self._device)
             for one, two, matrix, fine in transfers:
-                spec = product_spec(one, two, matrix, fine, dtype).at_nodes(scaled=False)
-                ahead.function(CudaKernel.fitting(ahead, spec).text)
+                work = transfer_spec(one, two, matrix, fine, dtype), Data(np.zeros((0, 0, 0, 1)))
+                ahead.function(_fitting(ahead, _at_points(work)[0]).text)
 
     def check_lanes(self, lanes: int | None) -> None:
         if lanes is not None:
@@ -282,7 +322,7 @@ class DeviceBackend(Backend):
             return DeviceNoOp()
         device, (spec, data) = self._device, _at_points(work)
         into, out = ([DeviceEnd(device_dofs(device, V), FREE.rows)] for V in (source, target))
-        return DeviceSweep(device, CudaKernel.fitting(device, spec), into, out, data, 0.0)
+        return DeviceSweep(device, _fitting(device, spec), into, out, data, 0.0)
 
     def slots(self, dtype: np.dtype[Any]) -> int:  # noqa: ARG002
         return 1
@@ -397,7 +437,8 @@ def _sweep(
         _compile_later(device, term)
     kernel = kernel_of(device, term)
     if panels != ONE:
-        kernel = for_many(kernel, device, panels.nvec)
+        many = kernel.for_many if isinstance(kernel, TableKernel) else partial(for_many, kernel)
+        kernel = many(device, panels.nvec)
     sources, targets = (
         [
             DeviceEnd(device_dofs(device, space), side.within(name, held), side.origin(name))
@@ -431,7 +472,7 @@ def _filled_nodes(term: Term) -> list[list[Node]]:
     """Nodes of each launch that computes a term's data or checks them; see `_sum_streams`."""
     source, split = term.source, term.qdata_split
     found = [split.point] if term.qfunction.numbers.point and term.filled else []
-    if term.looked_at and source.domain.has_maps:
+    if term.looked_at and source.has_maps:
         assert isinstance(source.geometry, Geometry)
         if not _looked.known(source.geometry.mesh, term.quadrature.key):
             found.append([source.weight])
@@ -445,6 +486,8 @@ def _data(term: KernelTerm) -> Data | FilledData:
 
     The device computes or checks the data of a term only once.
     """
+    if (work := _modes_of(term)) is not None:
+        return work[1]
     if not term.looked_at:
         return term.data
     fill = partial(_sum_streams, term.parts)
@@ -481,7 +524,7 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
     data again and raises an error that names the elements.
     """
     source, xp = term.source, term.spaces[0].memory.xp
-    if not source.domain.has_maps:  # the host has checked the geometry of faces
+    if not source.has_maps:  # the host has checked the geometry of faces, and of simplices
         return
     weights = partial(_streams, term, [source.weight], kernel, order)
     geometry, qdata_split = source.geometry, term.qdata_split
@@ -543,7 +586,8 @@ def _filling(
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
     if isinstance(source.state, DeviceState):
         spaces = [_placed(term.trial, *field) for field in source.state.fields.items()]
-        sides = [side_of(space, term.quadrature) for space in spaces]
+        tabulated = kernel.spec.tabulated
+        sides = [side_of(space, term.quadrature, tabulated=tabulated) for space in spaces]
     return kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers), data
 
 

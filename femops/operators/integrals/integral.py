@@ -307,7 +307,7 @@ class Integral:
     @property
     def looks(self) -> bool:
         """True if the host checks the geometry. Else the device that runs the kernels checks it."""
-        return not self.domain.has_maps or not self.fields.whole.memory.fills
+        return not self.has_maps or not self.fields.whole.memory.fills
 
     def filled(self, qdata_split: QDataSplit) -> bool:
         """True if the device computes the numbers that a split stores at points.

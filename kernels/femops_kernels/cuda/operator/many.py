@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from femops_kernels.cuda.operator.kernel import CudaKernel, is_possible, unspilled
+from femops_kernels.cuda.operator.kernel import (
+    CudaKernel,
+    LineKernel,
+    is_possible,
+    unspilled,
+)
 from femops_kernels.cuda.operator.shapes import SPILLED, Shape
 from femops_kernels.device import Device
 
@@ -16,7 +21,7 @@ _THREADS, _RESIDENT = 256, 1280  # threads of a block, and of a multiprocessor
 _MOST_THREADS = 512  # threads of a block, where one element needs more than `_THREADS`
 
 
-def for_many(kernel: CudaKernel, device: Device, nvec: int) -> CudaKernel:
+def for_many(kernel: LineKernel, device: Device, nvec: int) -> CudaKernel:
     """Variant of a kernel for many vectors, with a launch shape of its own.
 
     A block works on eight vectors.  If there are fewer, or shared memory has no room, it works on
