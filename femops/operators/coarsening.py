@@ -86,6 +86,8 @@ def cycle_level(A: Operator, space: Space) -> str:
     backend = backend_of(space)
     if backend.measures:
         return "matrix-free" if A.level == "matrix-free" else "partial"
+    if space.mesh.cell.simplex:
+        return "partial"  # kernels by tables have no other level
     forms = [term.source for _, term in A.summands if term.domain.covers]
     moved = np.zeros(len(backend.levels))
     for form in forms:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.basis import grid_rule
+from femops.element import TensorElement
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
 from femops.operators.assembly.diagonal import assemble_diagonal
@@ -103,7 +104,7 @@ _in_modes = Derived[KernelTerm, Work | None]()
 
 def kernel_of(device: Device, term: KernelTerm) -> CudaKernel:
     """Kernel of a term, with a launch shape that suits the device."""
-    if term.domain.mesh.cell.simplex:
+    if term.tabulated and term.domain.mesh.cell.simplex:
         work = _modes_of(term)
         return _fitting(device, point_spec(term) if work is None else work[0])
     for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
@@ -153,8 +154,8 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
             ordered = replace(runs, single=not space.domain.covers)
             shared = DeviceShared.of(device, Shared.of(indices, ordered, hanging))
         touched = _touched(space)
-        simplex = space.domain.mesh.cell.simplex
-        starts = device.upload(interleaved(table.starts) if simplex else table.starts)
+        lines = isinstance(space.element, TensorElement)
+        starts = device.upload(table.starts if lines else interleaved(table.starts))
         turned = device.upload(table.turned)
         on_device, num_touched = device.upload(touched), int(touched[-1])
         size = space.volume.ndofs

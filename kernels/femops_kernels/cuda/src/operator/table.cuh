@@ -114,9 +114,11 @@ struct Functionals {
     }
 };
 
-template <class S>
+// With AGAIN the start is loaded again: the compiler would keep it in a register all the time.
+template <class S, bool AGAIN>
 __device__ __forceinline__ int dof_of(const Arguments& a, long long e, int n) {
-    const int start = __ldg(S::starts(a) + interleaved(e, S::RUNS, S::run(n)));
+    const int* at = S::starts(a) + interleaved(e, S::RUNS, S::run(n));
+    const int start = AGAIN ? *at : __ldg(at);
     if constexpr (S::RUNS < S::N) {
         if (start < 0) return __ldg(S::turned(a) + ~start + S::place(n));
     }
@@ -132,7 +134,7 @@ __device__ __forceinline__ void gather_nodes(const Arguments& a, const Merge& me
     for (int m = 0; m < S::MINE; ++m) {
         const int n = m * PARTS + at.first;
         if (PARTS > 1 && n >= S::N) break;
-        const int dof = dof_of<S>(a, e, n);
+        const int dof = dof_of<S, false>(a, e, n);
 #pragma unroll
         for (int c = 0; c < S::NCOMP; ++c) {
             const long long entry = (long long)dof * S::NCOMP + c;
@@ -244,7 +246,11 @@ __device__ __forceinline__ void step(Merge& merge, const Place& at, const Number
 #pragma unroll UNROLLED_POINTS
         for (int k = 0; k < POINTS; ++k) {
             work_at(k, at, numbers, merge, functionals, u, v);
-            add_to_all(numbers.tables, at, k, sums, v, Targets{});
+            int again = k;
+            if constexpr (UNROLLED_POINTS == 1 && POINTS > 1) {
+                asm volatile("" : "+r"(again));  // else a row of the table is kept in registers
+            }
+            add_to_all(numbers.tables, at, again, sums, v, Targets{});
         }
     } else {
         for (int begin = 0; begin < POINTS; begin += PARTS) {
@@ -280,7 +286,7 @@ __device__ __forceinline__ void scatter_nodes(const Arguments& a, Merge& merge, 
     for (int m = 0; m < S::MINE; ++m) {
         const int n = m * PARTS + at.first;
         if (PARTS > 1 && n >= S::N) break;
-        const int dof = dof_of<S>(a, e, n);
+        const int dof = dof_of<S, true>(a, e, n);
         const bool alone = !S::ON_FACES && n >= S::N - S::INSIDE;
 #pragma unroll
         for (int c = 0; c < S::NCOMP; ++c) {
