@@ -29,9 +29,10 @@ from femops.bench.tensor.products import Products, mean_over_peers
 from femops.bench.timing import batch_times
 from femops.operators.execution.device import LEVELS
 from femops_kernels.cpu import machine
-from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of, staged_shapes
+from femops_kernels.cuda.operator.kernel import CudaKernel, LineKernel, shape_of, staged_shapes
 from femops_kernels.cuda.operator.shapes import SPILLED, Shape, record
 from femops_kernels.cuda.operator.sweep import DeviceSweep
+from femops_kernels.cuda.operator.table_kernel import TableKernel
 from femops_kernels.cuda.rates import Amounts
 from femops_kernels.device import Device
 from femops_kernels.tuning.database import TuningKey, users_table
@@ -246,6 +247,9 @@ def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
     blocks with few. Qdata are staged in shared memory or not. Blocks with staged qdata work on one
     portion of the elements each, or are persistent.
     """
+    if isinstance(kernel, TableKernel):
+        return kernel.shapes(device, _THREADS, _RESIDENT)
+    assert isinstance(kernel, LineKernel)
     shapes = [shape_of(kernel, device, *sizes) for sizes in product(_THREADS, _RESIDENT)]
     more = [shape_of(kernel, device, *sizes) for sizes in product(_THREADS, _STAGED)]
     staged = staged_shapes(kernel, device, [*shapes, *more])

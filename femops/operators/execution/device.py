@@ -438,8 +438,7 @@ def _sweep(
         _compile_later(device, term)
     kernel = kernel_of(device, term)
     if panels != ONE:
-        many = kernel.for_many if isinstance(kernel, TableKernel) else partial(for_many, kernel)
-        kernel = many(device, panels.nvec)
+        kernel = for_many(kernel, device, panels.nvec)
     sources, targets = (
         [
             DeviceEnd(device_dofs(device, space), side.within(name, held), side.origin(name))

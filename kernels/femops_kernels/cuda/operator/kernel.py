@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import ModuleType
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,6 +203,11 @@ class CudaKernel(ABC):
 
     @property
     @abstractmethod
+    def points(self) -> int:
+        """Quadrature points of an element."""
+
+    @property
+    @abstractmethod
     def shared_bytes(self) -> int:
         """Bytes of shared memory of a block."""
 
@@ -284,12 +289,28 @@ class CudaKernel(ABC):
         """Tables that the kernel reads from memory; None if its text has all of them."""
         return None
 
-    def _reading(self) -> str:
-        """C++ text with the type of the qdata and the elements per block of the reader, if any."""
-        if (reader := self.reader) is None:
-            return ""
-        kind, group = TYPES[reader.spec.stored.name], reader.shape.elements
-        return f"using F = {kind};\nconstexpr int GROUP = {group};"
+    def _head(self, numbers: Mapping[str, int], more: Mapping[str, bool]) -> str:
+        """C++ text of types, sizes and switches, of which some are the kernel's own."""
+        qfunction = self.spec.qfunction
+        switches = {
+            **more,
+            "REPRODUCIBLE": self.spec.reproducible,
+            "ORDERED": self.ordered,
+            "VALUE_IN": qfunction.value_in,
+            "VALUE_OUT": qfunction.value_out,
+            "GRAD_IN": qfunction.gradient_in,
+            "GRAD_OUT": qfunction.gradient_out,
+            "MERGED": self.merged,
+            "MANY": self.entry == "apply_many",
+            "PERSISTENT": self.persistent,
+        }
+        arithmetic, stored = TYPES[self.spec.dtype.name], TYPES[self.spec.stored.name]
+        types, reading = f"using T = {arithmetic};\nusing S = {stored};", ""
+        if (reader := self.reader) is not None:  # the type and the elements per block of its qdata
+            kind, group = TYPES[reader.spec.stored.name], reader.shape.elements
+            reading = f"using F = {kind};\nconstexpr int GROUP = {group};"
+        lines = [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
+        return "\n".join([types, constants_text(numbers), *lines, reading, ""])
 
 
 @final
@@ -332,6 +353,10 @@ class LineKernel(CudaKernel):
     def lines(self) -> int:
         """Threads of an element. Each has a line of points, or on a face one point."""
         return int(self.spec.q1d ** (self.spec.dim - 1))
+
+    @property
+    def points(self) -> int:
+        return self.lines * self.line_points
 
     @property
     def line_points(self) -> int:
@@ -465,22 +490,7 @@ class LineKernel(CudaKernel):
             "STAGE_AT": self._stage_at,
             **MARKS,
         }
-        switches = {
-            "FACES": self.spec.has_end,
-            "REPRODUCIBLE": self.spec.reproducible,
-            "ORDERED": self.ordered,
-            "VALUE_IN": qfunction.value_in,
-            "VALUE_OUT": qfunction.value_out,
-            "GRAD_IN": qfunction.gradient_in,
-            "GRAD_OUT": qfunction.gradient_out,
-            "MERGED": self.merged,
-            "MANY": self.entry == "apply_many",
-            "PERSISTENT": self.persistent,
-        }
-        arithmetic, stored = TYPES[self.spec.dtype.name], TYPES[self.spec.stored.name]
-        types = f"using T = {arithmetic};\nusing S = {stored};"
-        lines = [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
-        return "\n".join([types, constants_text(numbers), *lines, self._reading(), ""])
+        return self._head(numbers, {"FACES": self.spec.has_end})
 
     def _matrices(self) -> str:
         spec, many = self.spec, self.entry == "apply_many"
@@ -497,6 +507,9 @@ class LineKernel(CudaKernel):
         if self.spec.geometry is not None:
             value, slope = self.spec.geometry.value, self.spec.geometry.slope
         return "".join([*parts, columns("MODE", value), columns("SLOPE", slope)])
+
+
+K = TypeVar("K", bound=CudaKernel)
 
 
 def shape_for(kernel: LineKernel, device: Device) -> Shape:
@@ -526,7 +539,7 @@ def shape_for(kernel: LineKernel, device: Device) -> Shape:
     return measured
 
 
-def is_possible(kernel: CudaKernel, device: Device) -> bool:
+def is_possible(kernel: LineKernel, device: Device) -> bool:
     """True if a device can run a kernel with its launch shape, apart from registers."""
     wrong = kernel.shape.persistent and not kernel.shape.staged
     if wrong or (kernel.staged and not device.copies_blocks):
@@ -535,7 +548,7 @@ def is_possible(kernel: CudaKernel, device: Device) -> bool:
     return room and kernel.shape.elements <= most_elements(kernel, device)
 
 
-def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -> list[Shape]:
+def staged_shapes(kernel: LineKernel, device: Device, shapes: Iterable[Shape]) -> list[Shape]:
     """Staged variants of the shapes that fit into shared memory, then their persistent variants.
 
     ``blocks`` is lowered to the number that shared memory has room for.
@@ -576,10 +589,10 @@ def most_elements(kernel: LineKernel, device: Device) -> int:
     return min(MOST_THREADS // (kernel.lines * kernel.vectors), max(1, room // most))
 
 
-def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
+def unspilled(kernel: K, device: Device) -> K:
     """Variant of the kernel with as many blocks per multiprocessor as registers allow."""
 
-    def tried(blocks: int) -> CudaKernel:
+    def tried(blocks: int) -> K:
         return replace(kernel, shape=replace(kernel.shape, blocks=blocks))
 
     def spills(blocks: int) -> bool:

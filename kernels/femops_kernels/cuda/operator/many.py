@@ -12,6 +12,7 @@ from femops_kernels.cuda.operator.kernel import (
     unspilled,
 )
 from femops_kernels.cuda.operator.shapes import SPILLED, Shape
+from femops_kernels.cuda.operator.table_kernel import TableKernel
 from femops_kernels.device import Device
 
 VECTORS = 8
@@ -21,12 +22,15 @@ _THREADS, _RESIDENT = 256, 1280  # threads of a block, and of a multiprocessor
 _MOST_THREADS = 512  # threads of a block, where one element needs more than `_THREADS`
 
 
-def for_many(kernel: LineKernel, device: Device, nvec: int) -> CudaKernel:
+def for_many(kernel: CudaKernel, device: Device, nvec: int) -> CudaKernel:
     """Variant of a kernel for many vectors, with a launch shape of its own.
 
     A block works on eight vectors.  If there are fewer, or shared memory has no room, it works on
     four, two or one.  It has few elements, whose qdata are staged if the device can do that.
     """
+    if isinstance(kernel, TableKernel):
+        return kernel.for_many(device, nvec)
+    assert isinstance(kernel, LineKernel)
     made = replace(kernel, entry="apply_many")
     for vectors in _groups(nvec):
         threads = kernel.lines * vectors

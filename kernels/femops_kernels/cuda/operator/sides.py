@@ -202,7 +202,6 @@ def switches(side: Side) -> str:
     return f"GHOSTS = {_word(ghosts)}, ON_FACES = {_word(side.on_faces)}"
 
 
-
 _ROWS = """// Numbers of ghosts, each with a row of numbers of many vectors.
 template <class N>
 struct Rows {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, product
 from types import ModuleType
 from typing import Any, final
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.device.arguments import Layout
-from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
+from femops_kernels.cuda.device.sources import constants_text, source_of
 from femops_kernels.cuda.operator.cg_state import STATE_CONSTANTS
 from femops_kernels.cuda.operator.dofs import interleaved
 from femops_kernels.cuda.operator.inputs import MARKS, layout_of
@@ -65,6 +65,17 @@ class TableKernel(CudaKernel):
         made = replace(self, entry="apply_many", vectors=vectors)
         return made._fitted(device, max(1, _MANY_COLUMNS // vectors))
 
+    def shapes(
+        self, device: Device, threads: Sequence[int], resident: Sequence[int]
+    ) -> list[Shape]:
+        """Launch shapes that are worth measuring: see `candidates` of ``femops bench gpu``."""
+        found = dict.fromkeys([self.shape])
+        for count, most in product(threads, resident):
+            shape = Shape(max(32, count // self.lines), max(1, most // count))
+            if replace(self, shape=shape).shared_bytes <= device.shared_bytes:
+                found[shape] = None
+        return list(found)
+
     def _fitted(self, device: Device, elements: int = 0) -> TableKernel:
         """Variant with ``elements`` per block or, if there is no room, a part of them."""
         elements = elements or (_COLUMNS if self.lines == 1 else _COLUMNS // 2)
@@ -80,10 +91,22 @@ class TableKernel(CudaKernel):
         shape = Shape(elements, max(1, _RESIDENT // (-(-threads // 32) * 32)))
         return unspilled(replace(self, shape=shape), device)
 
+    @property
+    def points(self) -> int:
+        return self.spec.q1d
+
     @cached_property
     def lines(self) -> int:
         numbers = _numbers(self.spec.sources) + _numbers(self._targets)
         return 1 if numbers * self.spec.dtype.itemsize <= 4 * _HELD else PARTS
+
+    @property
+    def shared_numbers(self) -> int:
+        """Numbers that ``table.cuh`` writes to shared memory and reads there, for one element."""
+        if self.lines == 1:
+            return 0
+        nodes, points = _numbers(self.spec.sources), self.spec.q1d
+        return nodes * (1 + points) + self._slots_out * points * (1 + self.lines)
 
     @property
     def columns(self) -> int:
@@ -124,10 +147,20 @@ class TableKernel(CudaKernel):
     @cached_property
     def _sides(self) -> _Tables:
         spec, qfunction = self.spec, self.spec.qfunction
-        sides = (*spec.sources, *self._targets)
+        sides = [("Source", side) for side in spec.sources]
+        sides += [("Target", side) for side in self._targets]
         value = qfunction.value_in or qfunction.value_out
         slope = qfunction.gradient_in or qfunction.gradient_out
-        return _Tables.of(sides, spec, self.lines, slice(1 - value, 1 + spec.dim * slope))
+        kinds = slice(1 - value, 1 + spec.dim * slope)
+        return _Tables.of(sides, spec, self.lines, kinds, apart=self._unrolled)
+
+    @property
+    def _unrolled(self) -> bool:
+        """True if a thread has an element, and the text repeats the work for each point."""
+        code, dim = self.spec.qfunction, self.spec.dim
+        read = _numbers(self.spec.sources) * (code.value_in + dim * code.gradient_in)
+        written = _numbers(self._targets) * (code.value_out + dim * code.gradient_out)
+        return self.lines == 1 and (read + written) * self.spec.q1d <= _UNROLLED
 
     @property
     def _targets(self) -> tuple[Side, ...]:
@@ -143,49 +176,32 @@ class TableKernel(CudaKernel):
         spec, qfunction = self.spec, self.spec.qfunction
         source, target = self._ncomp
         nodes, sums = (_numbers(sides) for sides in (spec.sources, self._targets))
+        held = max(nodes, sums)
         if self.lines > 1:  # the thread's part of the sums
-            parts = (-(-side.num_nodes // self.lines) * side.ncomp for side in self._targets)
-            held = sum(parts)
-        else:
-            held = max(nodes, sums)
-        read = nodes * (qfunction.value_in + spec.dim * qfunction.gradient_in)
-        written = sums * (qfunction.value_out + spec.dim * qfunction.gradient_out)
-        given = qfunction.numbers.named()
-        assert not (given["NJACOBIAN"] or given["NPOSITION"])
+            held = sum(-(-s.num_nodes // self.lines) * s.ncomp for s in self._targets)
+        given = qfunction.numbers
+        assert not given.mapped
         numbers = {
             "DIM": spec.dim,
             "POINTS": spec.q1d,
             "PARTS": self.lines,
             "HELD": max(held, 1),
             "NODES_IN": nodes,
-            "UNROLLED_NODES": 4 if self.lines > 1 else 1024,
-            "UNROLLED_POINTS": spec.q1d if (read + written) * spec.q1d <= _UNROLLED else 1,
+            "UNROLLED_NODES": 4 if self.lines > 1 else max(nodes, 1),
+            "UNROLLED_POINTS": spec.q1d if self._unrolled else 1,
             "NCOMP_IN": source,
             "NCOMP_TEST": target,
             "NCOMP_OUT": target + spec.minima + spec.sums,
             "NMINIMA": spec.minima,
-            **{k: n for k, n in given.items() if k not in ("NJACOBIAN", "NPOSITION")},
+            **given.named(),
             "ELEMENTS": self.shape.elements,
             "BLOCKS": self.shape.blocks,
             "THREADS": self.threads,
             "VECTORS": self.vectors,
             **MARKS,
         }
-        flags = {
-            "REPRODUCIBLE": spec.reproducible,
-            "ORDERED": self.ordered,
-            "VALUE_IN": qfunction.value_in,
-            "VALUE_OUT": qfunction.value_out,
-            "GRAD_IN": qfunction.gradient_in,
-            "GRAD_OUT": qfunction.gradient_out,
-            "MERGED": self.merged,
-            "MANY": self.entry == "apply_many",
-            "PERSISTENT": False,
-        }
-        types = f"using T = {TYPES[spec.dtype.name]};\nusing S = {TYPES[spec.stored.name]};"
-        lines = [f"constexpr bool {name} = {str(b).lower()};" for name, b in flags.items()]
-        weights = spec.weights if given["NWEIGHT"] else np.zeros(1)
-        parts = [types, constants_text(numbers), *lines, self._reading(), self.layout.text]
+        weights = spec.weights if given.weight else np.zeros(1)
+        parts = [self._head(numbers, {}), self.layout.text]
         parts += [sides_text(spec.sources, self._targets, spec.blocks, by=self._sides)]
         parts += [table("WEIGHTS", weights), constants_text(STATE_CONSTANTS)]
         parts.append(qfunction.cuda(spec.dim, source))
@@ -206,7 +222,8 @@ class _Tables(SideTexts):
 
     texts: list[str]
     numbers: NDArray[np.float64]  # (n,): all tables, one after the other
-    first: dict[int, int]  # where the table of a side begins, by the side's id
+    first: dict[tuple[str, int], int]  # where each table begins
+    apart: bool  # True if fields and test functions have tables of their own
     in_memory: bool  # True if constant memory has no room
     dim: int
     parts: int
@@ -214,20 +231,25 @@ class _Tables(SideTexts):
     begins: dict[str, int] = field(default_factory=lambda: {"Source": 0, "Target": 0})
 
     @staticmethod
-    def of(sides: Sequence[Side], spec: PointSpec, parts: int, kinds: slice) -> _Tables:
-        """Tables (points, functions, kinds) of all sides."""
-        given = [side.table for side in {id(side): side for side in sides}.values()]
-        made = [np.moveaxis(each[kinds], 0, 2).ravel() for each in given if each is not None]
-        starts = [0, *accumulate(map(len, made))]
-        first = dict(zip({id(side): 0 for side in sides}, starts, strict=False))
+    def of(
+        sides: Sequence[tuple[str, Side]], spec: PointSpec, parts: int, kinds: slice, *, apart: bool
+    ) -> _Tables:
+        """Tables (points, functions, kinds) of all sides.
+
+        If fields and test functions have copies ``apart``, the compiler does not keep an entry in a
+        register from its use for the one to its use for the other.
+        """
+        given = {_key(kind, side, apart): side.table for kind, side in sides}
+        made = [np.moveaxis(t[kinds], 0, 2).ravel() for t in given.values() if t is not None]
+        first = dict(zip(given, [0, *accumulate(map(len, made))], strict=False))
         numbers = np.concatenate([*made, np.zeros(1)])
         in_memory = (len(numbers) + spec.q1d) * spec.dtype.itemsize > _CONSTANT_BYTES
         texts = [] if in_memory else [table("TABLE", numbers)]
-        return _Tables(texts, numbers, first, in_memory, spec.dim, parts, kinds)
+        return _Tables(texts, numbers, first, apart, in_memory, spec.dim, parts, kinds)
 
     def lines(self, name: str, side: Side, first: int) -> list[str]:
         runs, nodes = runs_of(replace(side, on_faces=False), self.dim), side.num_nodes
-        kind, mine = name.split("_")[0], -(-nodes // self.parts)
+        kind, mine = name.split("_", maxsplit=1)[0], -(-nodes // self.parts)
         begin = self.begins[kind]
         self.begins[kind] += side.ncomp * (nodes if kind == "Source" else mine)
         sizes = {"N": nodes, "NCOMP": side.ncomp, "FIRST": first, "MINE": mine}
@@ -241,7 +263,7 @@ class _Tables(SideTexts):
             f"    static constexpr bool {switches(side)};",
             f"{_FUNCTION} int run(int n) {{ return {run}; }}",
             f"{_FUNCTION} int place(int n) {{ return {place}; }}",
-            *self._row(self.first[id(side)]),
+            *self._row(self.first[_key(kind, side, self.apart)]),
         ]
 
     def _row(self, first: int) -> list[str]:
@@ -263,6 +285,10 @@ class _Tables(SideTexts):
 
 
 _FUNCTION = "    static __device__ __forceinline__"
+
+
+def _key(kind: str, side: Side, apart: bool) -> tuple[str, int]:
+    return kind if apart else "", id(side.table)
 
 
 def _runs_text(sizes: Sequence[int]) -> tuple[str, str]:

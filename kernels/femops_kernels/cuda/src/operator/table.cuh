@@ -10,7 +10,7 @@
 
 constexpr int WIDTH = ELEMENTS * VECTORS, NFUNCTIONALS = NCOMP_OUT - NCOMP_TEST;
 constexpr int SLOTS_OUT = NCOMP_TEST * (VALUE_OUT + DIM * GRAD_OUT);
-constexpr int NUMBERS = NELEMENT + NWEIGHT + NCONSTANT + NQDATA;
+constexpr int NUMBERS = NELEMENT + NWEIGHT + NCONSTANT + NQDATA;  // no Jacobian, no position
 
 // The nodes of all fields, and later the sums of all test functions, that a thread has in registers.
 struct Fields {
@@ -75,7 +75,10 @@ struct Numbers {
 #pragma unroll
         for (int i = 0; i < NCONSTANT; ++i) q[n++] = constant[i];
 #pragma unroll
-        for (int i = 0; i < NQDATA; ++i) q[n++] = T(__ldg(points + (k * NQDATA + i) * ELEMENTS));
+        for (int i = 0; i < NQDATA; ++i) {
+            const S* from = points + (k * NQDATA + i) * ELEMENTS;
+            q[n++] = T(MANY ? __ldg(from) : __ldcs(from));  // other blocks read it too, if MANY
+        }
     }
 };
 
