@@ -298,7 +298,6 @@ __device__ __forceinline__ void scatter_nodes(const Arguments& a, Merge& merge, 
                 put<S>(a, entry, part, alone, a.alpha * u.v[S::SUMS + m * S::NCOMP + c]);
                 continue;
             }
-            if (REPRODUCIBLE && !alone) S::parts(a)[part] = T(0);
             // the element that meets a dof first tells what its row holds
             const int* touched = S::touched(a);
             if (a.keep != T(0) && dof >= touched[e] && dof < touched[e + 1]) {
