@@ -270,15 +270,6 @@ class CudaKernel(ABC):
             return self.reader.ordered
         return any(side.ghosts for side in (*self.spec.sources, *self.spec.targets))
 
-    def shape_key(self, device: str) -> TuningKey:
-        """Key of the launch shape in the tuning database, by a device's name or architecture."""
-        spec = self.spec
-        sides = (" + ".join(map(words_of, sides)) for sides in (spec.sources, spec.targets))
-        types = f"{spec.dtype}, stored {spec.stored}{', reproducible' * spec.reproducible}"
-        points = f"{spec.q1d} points{' of faces' * spec.has_end}{' of tables' * spec.tabulated}"
-        text = f"{spec.dim}-D, {points}; {spec.qfunction.words(*sides)}; {types}"
-        return TuningKey(device, text)
-
     @cached_property
     def layout(self) -> Layout:
         """Layout of the arguments."""
@@ -385,6 +376,15 @@ class LineKernel(CudaKernel):
         gradient = self.spec.qfunction.gradient_in or self.spec.qfunction.gradient_out
         sizes = self.spec.dim, self.spec.q1d, p1d, gradient, self.work_arrays, self.shape.elements
         return Lines(*sizes, self.spec.dtype.itemsize * self.vectors, collocated)
+
+    def shape_key(self, device: str) -> TuningKey:
+        """Key of the launch shape in the tuning database, by a device's name or architecture."""
+        spec = self.spec
+        sides = (" + ".join(map(words_of, sides)) for sides in (spec.sources, spec.targets))
+        types = f"{spec.dtype}, stored {spec.stored}{', reproducible' * spec.reproducible}"
+        points = f"{spec.q1d} points{' of faces' * spec.has_end}"
+        text = f"{spec.dim}-D, {points}; {spec.qfunction.words(*sides)}; {types}"
+        return TuningKey(device, text)
 
     @cached_property
     def strides(self) -> Strides:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, groupby, product
+from itertools import accumulate, groupby
 from types import ModuleType
 from typing import Any, final
 
@@ -18,7 +18,7 @@ from femops_kernels.cuda.operator.cg_state import STATE_CONSTANTS
 from femops_kernels.cuda.operator.dofs import interleaved
 from femops_kernels.cuda.operator.inputs import MARKS, layout_of
 from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
-from femops_kernels.cuda.operator.shapes import Shape, measured_shape
+from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.cuda.operator.sides import SideTexts, runs_of, sides_text, switches, table
 from femops_kernels.device import Device
 from femops_kernels.errors import KernelValueError
@@ -41,11 +41,8 @@ class TableKernel(CudaKernel):
 
     @staticmethod
     def fitting(device: Device, spec: PointSpec) -> TableKernel:
-        """Kernel with a launch shape from the tuning database, else with one that has room."""
-        made = TableKernel(spec, Shape(1))
-        names = device.name, device.arch
-        found = next(filter(None, (measured_shape(made.shape_key(name)) for name in names)), None)
-        return made._fitted(device) if found is None else replace(made, shape=found)
+        """Kernel with a launch shape that a device has room for."""
+        return TableKernel(spec, Shape(1))._fitted(device)
 
     def filling(
         self,
@@ -64,17 +61,6 @@ class TableKernel(CudaKernel):
         vectors = next((n for n in (8, 4, 2) if nvec >= n), 1)
         made = replace(self, entry="apply_many", vectors=vectors)
         return made._fitted(device, max(1, _MANY_COLUMNS // vectors))
-
-    def shapes(
-        self, device: Device, threads: Sequence[int], resident: Sequence[int]
-    ) -> list[Shape]:
-        """Launch shapes that are worth measuring: see `candidates` of ``femops bench gpu``."""
-        found = dict.fromkeys([self.shape])
-        for count, most in product(threads, resident):
-            shape = Shape(max(32, count // self.lines), max(1, most // count))
-            if replace(self, shape=shape).shared_bytes <= device.shared_bytes:
-                found[shape] = None
-        return list(found)
 
     def _fitted(self, device: Device, elements: int = 0) -> TableKernel:
         """Variant with ``elements`` per block or, if there is no room, a part of them."""
