@@ -102,20 +102,23 @@ _dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
 _in_modes = Derived[KernelTerm, Work | None]()
 
 
-def kernel_of(device: Device, term: KernelTerm) -> CudaKernel:
-    """Kernel of a term, with a launch shape that suits the device."""
-    if term.tabulated and term.domain.mesh.cell.simplex:
-        work = _modes_of(term)
-        return _fitting(device, point_spec(term) if work is None else work[0])
-    for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
-        _ = space.basis  # raises unless all directions have the same one
-    grid_rule(term.quadrature, "a device")
+def kernel_of(device: Device, term: KernelTerm, modes: Work | None = None) -> CudaKernel:
+    """Kernel of a term, or of its work in an orthonormal basis, with a launch shape that suits."""
+    if modes is not None:
+        return _fitting(device, modes[0])
+    if not (term.tabulated and term.domain.mesh.cell.simplex):
+        for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
+            _ = space.basis  # raises unless all directions have the same one
+        grid_rule(term.quadrature, "a device")
     return _fitting(device, point_spec(term))
 
 
 def _modes_of(term: KernelTerm) -> Work | None:
-    """Work of a term on simplices in an orthonormal basis, if D is constant in each element."""
-    if not term.tabulated or not term.domain.mesh.cell.simplex:
+    """Work of a linear term on simplices in an orthonormal basis; None if D varies in an element.
+
+    Other terms have separable work too, for which a device has no kernels.
+    """
+    if not (term.tabulated and term.domain.mesh.cell.simplex):
         return None
     return _in_modes.get(term, lambda: separated(term, ()))
 
@@ -287,7 +290,7 @@ class DeviceBackend(Backend):
             given = [term for term, _ in works()]
             apart = any(term.domain.two_sided for term in given)  # the host computes their diagonal
             for term in given:
-                _compile_later(self._device, term, diagonal=not apart)
+                _compile_later(self._device, term, _modes_of(term), diagonal=not apart)
 
     def compile_cycle(
         self,
@@ -312,11 +315,11 @@ class DeviceBackend(Backend):
         term: KernelTerm,
         constraints: Constraints,
         keep: float,
-        work: Callable[[], Work] | None = None,  # noqa: ARG002  (the host's)
+        work: Callable[[], Work] | None = None,
     ) -> DeviceLaunch:
         if not term.domain.num_elements:
             return DeviceNoOp()
-        return _sweep(self._device, term, constraints, keep)
+        return _sweep(self._device, term, constraints, keep, linear=work is not None)
 
     def launch_products(self, source: Space, target: Space, work: Work) -> DeviceLaunch:
         if not source.domain.num_elements:
@@ -431,12 +434,19 @@ class DeviceBackend(Backend):
 
 
 def _sweep(
-    device: Device, term: KernelTerm, constraints: Constraints, keep: float, panels: Panels = ONE
+    device: Device,
+    term: KernelTerm,
+    constraints: Constraints,
+    keep: float,
+    panels: Panels = ONE,
+    *,
+    linear: bool = True,
 ) -> DeviceSweep:
     """Bind the kernel of a term to dofs and data on a device."""
+    modes = _modes_of(term) if linear else None
     if device.compiles_later and panels == ONE:
-        _compile_later(device, term)
-    kernel = kernel_of(device, term)
+        _compile_later(device, term, modes)
+    kernel = kernel_of(device, term, modes)
     if panels != ONE:
         kernel = for_many(kernel, device, panels.nvec)
     sources, targets = (
@@ -446,10 +456,13 @@ def _sweep(
         ]
         for side, held in ((term.fields, constraints.columns), (term.tests, constraints.rows))
     )
-    return DeviceSweep(device, kernel, sources, targets, _data(term), keep, panels)
+    data = _data(term) if modes is None else modes[1]
+    return DeviceSweep(device, kernel, sources, targets, data, keep, panels)
 
 
-def _compile_later(device: Device, term: KernelTerm, *, diagonal: bool = False) -> None:
+def _compile_later(
+    device: Device, term: KernelTerm, modes: Work | None, *, diagonal: bool = False
+) -> None:
     """Start to compile a term's kernel and those of its data, and perhaps that of its diagonal."""
     asked = _asked.setdefault(term, set())
     wanted = {"diagonal"} if diagonal else {"apply"}
@@ -457,12 +470,12 @@ def _compile_later(device: Device, term: KernelTerm, *, diagonal: bool = False) 
         return
     ahead: Any = Ahead(device)
     with suppress(KernelValueError):  # raised again where the kernel is needed
-        kernel = kernel_of(ahead, term)
+        kernel = kernel_of(ahead, term, modes)
         if diagonal:
             ahead.function(replace(kernel, entry="diagonal").text)
         if "apply" not in asked:
             ahead.function(kernel.text)
-            for _, part in term.parts if term.looked_at else ():
+            for _, part in term.parts if term.looked_at and modes is None else ():
                 for stored in _filled_nodes(part):
                     ahead.function(_filling(ahead, part, stored, kernel)[0].text)
     asked |= {"apply", *wanted}
@@ -486,8 +499,6 @@ def _data(term: KernelTerm) -> Data | FilledData:
 
     The device computes or checks the data of a term only once.
     """
-    if (work := _modes_of(term)) is not None:
-        return work[1]
     if not term.looked_at:
         return term.data
     fill = partial(_sum_streams, term.parts)

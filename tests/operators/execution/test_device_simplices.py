@@ -63,11 +63,19 @@ def sums(V):
     return A.constrained(V.boundary_dofs())
 
 
+def elastic(V):
+    W = femops.H1(V.mesh, V.order, V.dim, device=V.device)
+    return femops.elasticity(W, 1.3, lambda x: 1 + x[0]).constrained(W.boundary_dofs())
+
+
 CASES = [
     # order, dimension, mesh, operator, threads of an element
     *((1, 3, graded, femops.diffusion, 1), (2, 2, curved, sums, 1)),
     *((3, 3, graded, femops.diffusion, 1), (4, 2, periodic, femops.mass, 1)),
     *((6, 2, curved, femops.diffusion, 1), (5, 3, graded, sums, PARTS)),
+    (3, 3, graded, elastic, 3),
+    pytest.param(2, 3, curved, elastic, 1, marks=pytest.mark.exhaustive),
+    pytest.param(7, 2, curved, elastic, 2, marks=pytest.mark.exhaustive),
     pytest.param(4, 3, graded, sums, 1, marks=pytest.mark.exhaustive),
     pytest.param(6, 3, curved, sums, PARTS, marks=pytest.mark.exhaustive),
     pytest.param(8, 2, graded, femops.mass, PARTS, marks=pytest.mark.exhaustive),
@@ -80,11 +88,14 @@ def test_products_and_diagonals_are_the_hosts(device, p, dim, make, of, parts):
     A, B = (of(femops.H1(mesh, p, device=place)) for place in (device, None))
     assert kernel_of(A).lines == parts
     u = random(B.space.size)
+    solved = (A, device.upload(u)), (B, u)
     assert error((A @ device.upload(u)).get(), B @ u) < 1e-13
     assert error(A.diagonal().get(), B.diagonal()) < 1e-13
     for count in (3, 9):
         X = random(B.space.size, count)
         assert error((A @ device.upload(X)).get(), B @ X) < 1e-13
+    x, y = (femops.cg(C, b, rtol=0.0, maxiter=3, warn=False)[0] for C, b in solved)
+    assert error(x.get(), y) < 1e-11
 
 
 def test_modes_take_the_place_of_points(device):
@@ -93,6 +104,20 @@ def test_modes_take_the_place_of_points(device):
         V = femops.H1(graded(3), 3, device=device)
         A = femops.diffusion(V) if k is None else femops.diffusion(V, k)
         assert kernel_of(A).points == points
+
+
+@pytest.mark.parametrize(("dim", "p"), [(2, 2), (3, 3)])
+def test_residuals_on_affine_elements(device, dim, p):
+    """What is not linear is computed at the points, though its data are those of elements."""
+    found = []
+    for place in (device, None):
+        F = femops.neo_hookean(femops.H1(graded(dim), p, dim, device=place), 1.0, 2.0)
+        at = 1e-3 * random(F.space.size)
+        there = at if place is None else place.upload(at)
+        J = F.jacobian(there)
+        results = F.residual(there), J @ there, J.diagonal()
+        found.append([one if place is None else one.get() for one in results])
+    assert max(map(error, *found)) < 1e-11
 
 
 @pytest.mark.parametrize(("dim", "p"), [(2, 4), (3, 2)])

@@ -345,6 +345,12 @@ def in_modes(device: Any, dim: int, p: int = 2) -> Any:
     return femops.diffusion(V).constrained(V.boundary_dofs())
 
 
+def by_component(device: Any, dim: int) -> Any:
+    """Too many numbers for a thread: it has one component of an element."""
+    V = femops.H1(graded(dim), {2: 7, 3: 3}[dim], ncomp=dim, device=device)
+    return femops.elasticity(V, 1.3, smooth).constrained(V.boundary_dofs())
+
+
 def simplex_penalty(device: Any, dim: int) -> Any:
     return femops.interior_penalty(femops.L2(graded(dim), 2, device=device), smooth)
 
@@ -360,6 +366,7 @@ add("simplices, 5", partial(of_simplices, p=5), applied, many, diagonal, dims=(3
 add("simplices, reproducible", partial(of_simplices, reproducible=True), applied, dims=(2, 3))
 add("simplices in modes", in_modes, applied, solved, many, diagonal, dims=(2, 3))
 add("simplices in modes, 5", partial(in_modes, p=5), solved, dims=(3,))
+add("simplices by component", by_component, applied, solved, many, dims=(2, 3))
 add("simplex penalty", simplex_penalty, applied, many, dims=(2, 3))
 USES["simplex multigrid"] = simplex_cycle
 

@@ -276,7 +276,7 @@ add(
     ncomp=3,
 )
 add("simplices-single", lambda V: femops.diffusion(V, dtype="float32"), *in_3d(3), kind="simplices")
-add("simplices-merged", femops.diffusion, *in_3d(2, 4), kind="simplices", use=solved(merged=True))
+add("simplices-merged", femops.diffusion, *in_3d(2, 3), kind="simplices", use=solved(merged=True))
 add("simplices-diagonal", femops.diffusion, *in_3d(3, 5), kind="simplices", use=diagonal)
 add("simplices-many", femops.diffusion, *in_3d(2, 5), kind="simplices", use=many)
 add("simplices-jacobian", jacobian, *in_3d(2), kind="simplices", ncomp=3)

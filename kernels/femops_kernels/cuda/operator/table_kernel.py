@@ -83,8 +83,23 @@ class TableKernel(CudaKernel):
 
     @cached_property
     def lines(self) -> int:
-        numbers = _numbers(self.spec.sources) + _numbers(self._targets)
-        return 1 if numbers * self.spec.dtype.itemsize <= 4 * _HELD else PARTS
+        if self._by_component:
+            return self.spec.source.ncomp
+        return 1 if self._held(*self.spec.sources, *self._targets) else PARTS
+
+    def _held(self, *sides: Side) -> bool:
+        """True if a thread has registers for all nodes, and sums, of these sides."""
+        return _numbers(sides) * self.spec.dtype.itemsize <= 4 * _HELD
+
+    @cached_property
+    def _by_component(self) -> bool:
+        """True if a thread has one component of an element, as it has no registers for all."""
+        spec, given = self.spec, (*self.spec.sources, *self._targets)
+        ncomp = {side.ncomp for side in given}
+        alike = len(spec.sources) == len(spec.targets) == len(ncomp) == 1 and not spec.functionals
+        if not alike or self.entry not in ("apply", "apply_many") or self._held(*given):
+            return False
+        return self._held(*(replace(side, ncomp=1) for side in given))
 
     @property
     def shared_numbers(self) -> int:
@@ -92,12 +107,20 @@ class TableKernel(CudaKernel):
         if self.lines == 1:
             return 0
         nodes, points = _numbers(self.spec.sources), self.spec.q1d
+        if self._by_component:
+            return self._slots_in * points * (1 + self.lines)
         return nodes * (1 + points) + self._slots_out * points * (1 + self.lines)
 
     @property
     def columns(self) -> int:
         """Elements times vectors of a block."""
         return self.shape.elements * self.vectors
+
+    @property
+    def _slots_in(self) -> int:
+        """Values and derivatives of all fields at a point."""
+        qfunction = self.spec.qfunction
+        return self._ncomp[0] * (qfunction.value_in + self.spec.dim * qfunction.gradient_in)
 
     @property
     def _slots_out(self) -> int:
@@ -108,7 +131,9 @@ class TableKernel(CudaKernel):
     @property
     def shared_bytes(self) -> int:
         work = 0
-        if self.lines > 1:
+        if self._by_component:
+            work = 2 * self._slots_in * self.columns
+        elif self.lines > 1 and self.entry != "diagonal":  # whose threads share nothing
             factors = 0 if self.entry == "fill" else self.lines * max(self._slots_out, 1)
             work = (_numbers(self.spec.sources) + factors) * self.columns
         return work * self.spec.dtype.itemsize + self.threads * 8 * self.merged
@@ -138,15 +163,17 @@ class TableKernel(CudaKernel):
         value = qfunction.value_in or qfunction.value_out
         slope = qfunction.gradient_in or qfunction.gradient_out
         kinds = slice(1 - value, 1 + spec.dim * slope)
-        return _Tables.of(sides, spec, self.lines, kinds, apart=self._unrolled)
+        parts = 1 if self._by_component else self.lines
+        return _Tables.of(sides, spec, parts, kinds, apart=self._unrolled)
 
     @property
     def _unrolled(self) -> bool:
-        """True if a thread has an element, and the text repeats the work for each point."""
+        """True if a thread has all points, and the text repeats the work for each of them."""
         code, dim = self.spec.qfunction, self.spec.dim
         read = _numbers(self.spec.sources) * (code.value_in + dim * code.gradient_in)
         written = _numbers(self._targets) * (code.value_out + dim * code.gradient_out)
-        return self.lines == 1 and (read + written) * self.spec.q1d <= _UNROLLED
+        each = (read + written) // (self.lines if self._by_component else 1)
+        return self.lines != PARTS and each * self.spec.q1d <= _UNROLLED
 
     @property
     def _targets(self) -> tuple[Side, ...]:
@@ -163,7 +190,9 @@ class TableKernel(CudaKernel):
         source, target = self._ncomp
         nodes, sums = (_numbers(sides) for sides in (spec.sources, self._targets))
         held = max(nodes, sums)
-        if self.lines > 1:  # the thread's part of the sums
+        if self._by_component:
+            held //= self.lines
+        elif self.lines > 1:  # the thread's part of the sums
             held = sum(-(-s.num_nodes // self.lines) * s.ncomp for s in self._targets)
         given = qfunction.numbers
         assert not given.mapped
@@ -192,6 +221,7 @@ class TableKernel(CudaKernel):
         parts += [table("WEIGHTS", weights), constants_text(STATE_CONSTANTS)]
         parts.append(qfunction.cuda(spec.dim, source))
         files = ["ghosts", "reduce", "cg_state", "merged", "marks", "table"]
+        files.append("table_components" if self._by_component else "table_nodes")
         own = self.entry in ("fill", "diagonal")
         return "\n".join([*parts, *map(source_of, [*files, "table_" * own + self.entry])])
 

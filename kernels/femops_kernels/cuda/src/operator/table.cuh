@@ -2,9 +2,7 @@
 // of all functions at all points. A thread has a column, which is one element, and of several vectors
 // one. Threads of a warp have different columns and the same entry of a table.
 //
-// With PARTS = 1 a thread has all nodes of its element, and the sums of all test functions, in
-// registers. Else PARTS threads share a column: its nodes are in shared memory, each thread has some
-// of the points and some of the sums, and leaves its factors of the test functions for the others.
+// What follows is common to table_nodes.cuh and table_components.cuh, which say what a thread has.
 //
 // Numbers of elements are interleaved by 32 elements, those at points by the elements of a block.
 
@@ -128,188 +126,32 @@ __device__ __forceinline__ int dof_of(const Arguments& a, long long e, int n) {
     return start + S::place(n);
 }
 
-// The nodes that a thread has.
-template <class S>
-__device__ __forceinline__ void gather_nodes(const Arguments& a, const Merge& merge, const Place& at,
-                                             long long e, Fields& u) {
-    const Marks marks(S::flags(a), S::marks(a), e, CLEARED);
-#pragma unroll
-    for (int m = 0; m < S::MINE; ++m) {
-        const int n = m * PARTS + at.first;
-        if (PARTS > 1 && n >= S::N) break;
-        const int dof = dof_of<S, false>(a, e, n);
-#pragma unroll
-        for (int c = 0; c < S::NCOMP; ++c) {
-            const long long entry = (long long)dof * S::NCOMP + c;
-            T value = merge.template read<S>(a, dof, entry);
-            if (marks.any && marks.has(entry, CLEARED)) value = 0;
-            const int number = S::BEGIN + n * S::NCOMP + c;
-            if constexpr (PARTS > 1) {
-                at.node(number) = value;
-            } else {
-                u.v[number] = value;
-            }
-        }
-    }
-}
-
-template <class... S>
-__device__ __forceinline__ void interpolate(const Arguments& a, const Merge& merge, const Place& at,
-                                            long long e, Fields& u, Sides<S...>) {
-    (gather_nodes<S>(a, merge, at, e, u), ...);
-    at.wait();
-}
-
-// A field's values and derivatives at a point.
-template <class S>
-__device__ __forceinline__ void evaluate(const T* tables, const Place& at, const Fields& u, int k,
-                                         T (&in)[NCOMP_IN], T (&in_x)[NCOMP_IN],
-                                         T (&in_y)[NCOMP_IN], T (&in_z)[NCOMP_IN]) {
-#pragma unroll
-    for (int c = S::FIRST; c < S::FIRST + S::NCOMP; ++c) in[c] = in_x[c] = in_y[c] = in_z[c] = 0;
-#pragma unroll UNROLLED_NODES
-    for (int n = 0; n < S::N; ++n) {
-        T row[1 + DIM];
-        S::template row<VALUE_IN, GRAD_IN>(tables, k, n, row);
-#pragma unroll
-        for (int c = 0; c < S::NCOMP; ++c) {
-            const int number = S::BEGIN + n * S::NCOMP + c, to = S::FIRST + c;
-            const T node = PARTS > 1 ? at.node(number) : u.v[number];
-            if constexpr (VALUE_IN) in[to] += row[0] * node;
-            if constexpr (GRAD_IN) in_x[to] += row[1] * node;
-            if constexpr (GRAD_IN && DIM > 1) in_y[to] += row[2] * node;
-            if constexpr (GRAD_IN && DIM > 2) in_z[to] += row[3] * node;
-        }
-    }
-}
-
-template <class... S>
-__device__ __forceinline__ void evaluate_all(const T* tables, const Place& at, const Fields& u, int k,
-                                             T (&in)[NCOMP_IN], T (&in_x)[NCOMP_IN],
-                                             T (&in_y)[NCOMP_IN], T (&in_z)[NCOMP_IN], Sides<S...>) {
-    (evaluate<S>(tables, at, u, k, in, in_x, in_y, in_z), ...);
-}
-
-// Adds a point's factors of a test function to the thread's sums.
-template <class S>
-__device__ __forceinline__ void add_point(const T* tables, const Place& at, int k, Fields& sums,
-                                          const T (&v)[SLOTS_OUT > 0 ? SLOTS_OUT : 1]) {
-    constexpr int AT_X = VALUE_OUT ? NCOMP_TEST : 0;
-#pragma unroll
-    for (int m = 0; m < S::MINE; ++m) {
-        const int n = m * PARTS + at.first;
-        T row[1 + DIM];
-        S::template row<VALUE_OUT, GRAD_OUT>(tables, k, PARTS > 1 && n >= S::N ? 0 : n, row);
-#pragma unroll
-        for (int c = 0; c < S::NCOMP; ++c) {
-            T& sum = sums.v[S::SUMS + m * S::NCOMP + c];
-            if constexpr (VALUE_OUT) sum += row[0] * v[S::FIRST + c];
-#pragma unroll
-            for (int d = 0; d < DIM; ++d) {
-                if constexpr (GRAD_OUT) sum += row[1 + d] * v[AT_X + d * NCOMP_TEST + S::FIRST + c];
-            }
-        }
-    }
-}
-
-template <class... S>
-__device__ __forceinline__ void add_to_all(const T* tables, const Place& at, int k, Fields& sums,
-                                           const T (&v)[SLOTS_OUT > 0 ? SLOTS_OUT : 1], Sides<S...>) {
-    (add_point<S>(tables, at, k, sums, v), ...);
-}
-
-// A point's factors of all test functions.
-__device__ __forceinline__ void work_at(int k, const Place& at, const Numbers& numbers, Merge& merge,
-                                        Functionals& functionals, const Fields& u,
-                                        T (&v)[SLOTS_OUT > 0 ? SLOTS_OUT : 1]) {
-    T q[NUMBERS > 0 ? NUMBERS : 1];
-    numbers.at(k, q);
-    T in[NCOMP_IN], in_x[NCOMP_IN], in_y[NCOMP_IN], in_z[NCOMP_IN];
-    T out[NCOMP_OUT], out_x[NCOMP_OUT], out_y[NCOMP_OUT], out_z[NCOMP_OUT];
-    evaluate_all(numbers.tables, at, u, k, in, in_x, in_y, in_z, Sources{});
-    pointwise(in, in_x, in_y, in_z, q, out, out_x, out_y, out_z);
-    merge.add(in, in_x, in_y, in_z, out, out_x, out_y, out_z);
-    functionals.add(k, out);
-    constexpr int AT_X = VALUE_OUT ? NCOMP_TEST : 0;
-#pragma unroll
-    for (int c = 0; c < NCOMP_TEST; ++c) {
-        if constexpr (VALUE_OUT) v[c] = out[c];
-        if constexpr (GRAD_OUT) v[AT_X + c] = out_x[c];
-        if constexpr (GRAD_OUT && DIM > 1) v[AT_X + NCOMP_TEST + c] = out_y[c];
-        if constexpr (GRAD_OUT && DIM > 2) v[AT_X + 2 * NCOMP_TEST + c] = out_z[c];
-    }
-}
-
-// From the nodes of all fields to the sums of all test functions, which take their place.
-__device__ __forceinline__ void step(Merge& merge, const Place& at, const Numbers& numbers,
-                                     Functionals& functionals, Fields& u, Fields&) {
-    Fields sums = {};
-    T v[SLOTS_OUT > 0 ? SLOTS_OUT : 1];
-    if constexpr (PARTS == 1) {
-#pragma unroll UNROLLED_POINTS
-        for (int k = 0; k < POINTS; ++k) {
-            work_at(k, at, numbers, merge, functionals, u, v);
-            int again = k;
-            if constexpr (UNROLLED_POINTS == 1 && POINTS > 1) {
-                asm volatile("" : "+r"(again));  // else a row of the table is kept in registers
-            }
-            add_to_all(numbers.tables, at, again, sums, v, Targets{});
-        }
-    } else {
-        for (int begin = 0; begin < POINTS; begin += PARTS) {
-            if (begin + at.first < POINTS) {
-                work_at(begin + at.first, at, numbers, merge, functionals, u, v);
-#pragma unroll
-                for (int n = 0; n < SLOTS_OUT; ++n) at.factor(at.first, n) = v[n];
-            }
-            at.wait();
-            for (int part = 0; part < PARTS && begin + part < POINTS; ++part) {
-#pragma unroll
-                for (int n = 0; n < SLOTS_OUT; ++n) v[n] = at.factor(part, n);
-                add_to_all(numbers.tables, at, begin + part, sums, v, Targets{});
-            }
-            at.wait();
-        }
-    }
-    u = sums;
-}
-
 // Derivatives come with the values.
 template <class S>
 __device__ __forceinline__ void differentiate(const Place&, const Fields&, const Fields&, S) {}
 __device__ __forceinline__ void differentiate_transposed(const Place&, const Fields&, const Fields&) {}
 
-// Adds the thread's sums of a test function to the result.
-template <class S>
-__device__ __forceinline__ void scatter_nodes(const Arguments& a, Merge& merge, const Place& at,
-                                              long long e, const Fields& u) {
-    if (!merge.there) return;
-    const Marks marks(S::flags(a), S::marks(a), e, CONSTRAINED);
-#pragma unroll
-    for (int m = 0; m < S::MINE; ++m) {
-        const int n = m * PARTS + at.first;
-        if (PARTS > 1 && n >= S::N) break;
-        const int dof = dof_of<S, true>(a, e, n);
-        const bool alone = !S::ON_FACES && n >= S::N - S::INSIDE;
-#pragma unroll
-        for (int c = 0; c < S::NCOMP; ++c) {
-            const long long entry = (long long)dof * S::NCOMP + c, part = (e * S::N + n) * S::NCOMP + c;
-            if (!(marks.any && marks.has(entry, CONSTRAINED))) {
-                put<S>(a, entry, part, alone, a.alpha * u.v[S::SUMS + m * S::NCOMP + c]);
-                continue;
-            }
-            // the element that meets a dof first tells what its row holds
-            const int* touched = S::touched(a);
-            if (a.keep != T(0) && dof >= touched[e] && dof < touched[e + 1]) {
-                const T kept = merge.template read_constrained<S>(a, entry);
-                S::vector(a)[spread(a, entry)] = a.alpha * a.keep * kept;
-            }
-        }
-    }
+// The number of a point in a loop, of which the compiler does not know that it is the same: it would
+// keep a row of a table in registers.
+__device__ __forceinline__ int hidden(int k) {
+    if constexpr (UNROLLED_POINTS == 1 && POINTS > 1) asm volatile("" : "+r"(k));
+    return k;
 }
 
-template <class... S>
-__device__ __forceinline__ void integrate(const Arguments& a, Merge& merge, const Place& at,
-                                          long long e, const Fields& u, Sides<S...>) {
-    (scatter_nodes<S>(a, merge, at, e, u), ...);
+// Adds a sum of node n to an entry of the result.
+template <class S>
+__device__ __forceinline__ void put_node(const Arguments& a, Merge& merge, long long e, int n,
+                                         int dof, int c, const Marks& marks, T sum) {
+    const long long entry = (long long)dof * S::NCOMP + c;
+    if (!(marks.any && marks.has(entry, CONSTRAINED))) {
+        const bool alone = !S::ON_FACES && n >= S::N - S::INSIDE;
+        put<S>(a, entry, (e * S::N + n) * S::NCOMP + c, alone, a.alpha * sum);
+        return;
+    }
+    // the element that meets a dof first tells what its row holds
+    const int* touched = S::touched(a);
+    if (a.keep != T(0) && dof >= touched[e] && dof < touched[e + 1]) {
+        const T kept = merge.template read_constrained<S>(a, entry);
+        S::vector(a)[spread(a, entry)] = a.alpha * a.keep * kept;
+    }
 }
