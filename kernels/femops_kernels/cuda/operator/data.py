@@ -116,12 +116,12 @@ def joined_streams(
     if len(parts) == 1 and (parts[0][1] == 1.0).all():
         return parts[0][0]
     blocks, counts = len(parts[0][0]), [len(factors) for _, factors in parts]
-    out, joined = streams(device, kernel, sum(counts), blocks), []
-    for (part, factors), count in zip(parts, counts, strict=True):
-        joined.append(kernel.unstreamed(part, count) * device.upload(factors))
-    whole = device.xp.zeros((*joined[0].shape[:2], sum(counts)), kernel.spec.stored)
-    for numbers, end in zip(joined, accumulate(counts), strict=True):
-        whole[..., end - numbers.shape[2] : end] = numbers
+    shape = blocks * kernel.shape.elements, kernel.points, sum(counts)
+    whole = device.xp.zeros(shape, kernel.spec.stored)
+    for (part, factors), end in zip(parts, accumulate(counts), strict=True):
+        numbers = kernel.unstreamed(part, len(factors))
+        whole[..., end - len(factors) : end] = numbers * device.upload(factors)
+    out = streams(device, kernel, sum(counts), blocks)
     out[:] = kernel.streamed(device.xp, whole)
     return out
 

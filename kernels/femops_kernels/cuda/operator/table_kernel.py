@@ -195,7 +195,11 @@ class TableKernel(CudaKernel):
         elif self.lines > 1:  # the thread's part of the sums
             held = sum(-(-s.num_nodes // self.lines) * s.ncomp for s in self._targets)
         given = qfunction.numbers
-        assert not given.mapped
+        if given.mapped:
+            raise KernelValueError(
+                "kernels of a GPU do not compute the geometry of triangles and tetrahedra: take "
+                "level='partial'"
+            )
         numbers = {
             "DIM": spec.dim,
             "POINTS": spec.q1d,
