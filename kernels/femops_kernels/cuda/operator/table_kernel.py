@@ -31,6 +31,7 @@ _HELD = 160  # 32-bit registers that nodes and sums may take
 _CONSTANT_BYTES = 60_000  # constant memory has 64 kB
 _UNROLLED = 1500  # multiply-adds of an element up to which its points are unrolled
 _COLUMNS, _MANY_COLUMNS = 64, 32  # elements times vectors of a block
+_AHEAD = 4  # points before a point at which its numbers are asked for
 _RESIDENT = 512  # threads of a multiprocessor
 
 
@@ -204,6 +205,7 @@ class TableKernel(CudaKernel):
             "DIM": spec.dim,
             "POINTS": spec.q1d,
             "PARTS": self.lines,
+            "AHEAD": max(self.lines, _AHEAD),
             "HELD": max(held, 1),
             "NODES_IN": nodes,
             "UNROLLED_NODES": 4 if self.lines > 1 else max(nodes, 1),

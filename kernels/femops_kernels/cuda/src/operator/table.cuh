@@ -40,19 +40,17 @@ struct Place {
     }
 };
 
-// What is stored at points. The block asks for all of it before.
+// What is stored at points.
 struct Stream {
     const S* points;
 
-    __device__ __forceinline__ Stream(const Arguments& a, int portion) {
-        constexpr int LINE = 128, BYTES = POINTS * NQDATA * ELEMENTS * sizeof(S);
-        points = a.points + (long long)portion * POINTS * NQDATA * ELEMENTS;
-        const char* block = reinterpret_cast<const char*>(points);
-        for (int at = threadIdx.x * LINE; at < BYTES; at += THREADS * LINE) prefetch_line(block + at);
-    }
+    __device__ __forceinline__ Stream(const Arguments& a, int portion)
+        : points(a.points + (long long)portion * POINTS * NQDATA * ELEMENTS) {}
     __device__ __forceinline__ void next(const Arguments&, int) {}
 };
 
+// What the q-function is given. A point's numbers are asked for some points before: those of all
+// blocks for all points would not stay in the second-level cache.
 struct Numbers {
     T element[NELEMENT > 0 ? NELEMENT : 1], constant[NCONSTANT > 0 ? NCONSTANT : 1];
     const S* points;
@@ -75,6 +73,7 @@ struct Numbers {
 #pragma unroll
         for (int i = 0; i < NQDATA; ++i) {
             const S* from = points + (k * NQDATA + i) * ELEMENTS;
+            if (k + AHEAD < POINTS) prefetch_line(from + AHEAD * NQDATA * ELEMENTS);
             q[n++] = T(MANY ? __ldg(from) : __ldcs(from));  // other blocks read it too, if MANY
         }
     }
