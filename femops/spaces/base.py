@@ -49,7 +49,7 @@ from femops_kernels.device import Device
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.hanging import nodal_halves
 from femops_meshes.coordinates.mapping import equispaced, positions
-from femops_meshes.mesh import Mesh, check_cubes
+from femops_meshes.mesh import Mesh
 from femops_meshes.mixed import MixedMesh
 from femops_meshes.names import with_numbers
 from femops_meshes.parents import parents_of
@@ -315,8 +315,6 @@ class Space(DomainSpace, ABC):
             self._share_out(self.distributed)
         if self.signed and self.device is not None:
             raise SpaceError("elements with signs have no kernels on a device: leave out device")
-        if self.device is not None:
-            check_cubes(mesh, "device=", SpaceError)
         if self.continuous and not self.mesh.conforming and self.restriction.hanging is None:
             raise SpaceError(
                 f"{type(self).__name__} would jump at the hanging nodes of a locally refined mesh: "

@@ -171,6 +171,7 @@ class Side:
     # (points, modes) and (dim, modes, functions): factors of the table's derivatives, which are
     # combinations of fewer functions. None if the table takes less work.
     slopes: tuple[Floats, Floats] | None = None
+    sizes: tuple[int, ...] = ()  # nodes of each run of a simplex, see `DofRuns.sizes`
     # (2, nodes): values and inward derivatives of the basis at the end of the last direction where
     # faces lie. Both are zero but for the first ``layers`` nodes. None unless elements are faces on
     # which functions have derivatives.

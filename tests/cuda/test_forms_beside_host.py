@@ -6,9 +6,10 @@ import pytest
 
 from femops import forms
 from femops_kernels.device import Device
-from support.cuda.forms import FORMS, cases, difference
+from support.cuda.forms import FORMS, SIMPLICES, cases, difference, of_simplices
 from support.cuda.guarded import gpu
 from support.cuda.host_device import host_device, plant_a_factor
+from support.refined import REFINED
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,12 @@ def test_forms_on_a_gpu(device: Device, name: str, dim: int) -> None:
 
 @pytest.mark.parametrize(("name", "dim"), [case for case in cases() if case[1] > 1])
 def test_refined_meshes_on_a_gpu(device: Device, name: str, dim: int) -> None:
-    assert difference(name, dim, device, refined=True) <= 1.0
+    assert difference(name, dim, device, REFINED) <= 1.0
+
+
+@pytest.mark.parametrize(("name", "dim"), of_simplices())
+def test_simplices_on_a_gpu(device: Device, name: str, dim: int) -> None:
+    assert difference(name, dim, device, SIMPLICES) <= 1.0
 
 
 ON_THE_HOST = [
@@ -45,7 +51,25 @@ def test_forms_on_the_host_as_a_gpu(name: str, dim: int) -> None:
 
 @pytest.mark.parametrize(("name", "dim"), REFINED_ON_THE_HOST)
 def test_refined_meshes_on_the_host_as_a_gpu(name: str, dim: int) -> None:
-    assert 0.0 <= difference(name, dim, host_device(), refined=True) <= 1.0
+    assert 0.0 <= difference(name, dim, host_device(), REFINED) <= 1.0
+
+
+OFTEN = [
+    *(("diffusion, constrained", 2), ("convection, transposed", 3), ("boundary_mass", 2)),
+    *(("boundary form of derivatives", 3), ("interior_penalty, dirichlet_load", 2)),
+    *(("residual of two fields", 3), ("multigrid", 3), ("neo_hookean", 2)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "dim"),
+    [
+        pytest.param(*case, marks=() if case in OFTEN else pytest.mark.exhaustive)
+        for case in of_simplices()
+    ],
+)
+def test_simplices_on_the_host_as_a_gpu(name: str, dim: int) -> None:
+    assert 0.0 <= difference(name, dim, host_device(), SIMPLICES) <= 1.0
 
 
 def test_a_wrong_kernel_is_found(monkeypatch) -> None:

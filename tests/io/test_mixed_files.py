@@ -64,7 +64,7 @@ def test_groups_of_elements_and_faces(tmp_path):
     # faces in no group have the lowest number that none has, but none is between two elements
     numbers, counts = np.unique(mesh.boundary_attributes, return_counts=True)
     assert dict(zip(numbers.tolist(), counts.tolist(), strict=True)) == {1: 13, 4: 1, 5: 2}
-    outer = {name: 0.0 for name in ("cold", 4)}
+    outer = dict.fromkeys(("cold", 4), 0.0)
     V = femops.H1(mesh, 1)
     for name in outer:
         outer[name] = femops.integrate(V, V.interpolate(1.0), boundary=name)

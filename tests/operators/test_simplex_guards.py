@@ -90,22 +90,6 @@ def test_it_is_refused_by_name(case, what):
     assert type(found.value) is error
 
 
-def test_a_device_is_refused(monkeypatch):
-    """With a machine that has one."""
-    from femops.spaces import base
-
-    def find(device, comm):
-        memory = find_memory(None, comm)
-        return memory if device is None else type("Fake", (), {"device": object(), "name": "gpu"})()
-
-    find_memory = base.find_memory
-    monkeypatch.setattr(base, "find_memory", find)
-    for name in ("triangles", "tetrahedra"):
-        mesh = SIMPLEX_MESHES[name]()
-        with pytest.raises(SpaceError, match=f"does not take {mesh.cell.plural} yet"):
-            femops.H1(mesh, 2, device="cuda")
-
-
 @pytest.mark.parametrize("name", ["curved triangles", "tetrahedra"])
 def test_classes_and_blocks(name):
     """What takes them: classes of elements, and inverses of blocks."""

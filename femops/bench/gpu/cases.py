@@ -1,7 +1,7 @@
-"""Further cases for a GPU: gas, many vectors, faces, refined meshes, products of small matrices.
+"""Further cases for a GPU: gas, many vectors, faces, refined meshes, simplices, small matrices.
 
-The state of the gas, and products with forms over faces and on locally refined meshes, are compared
-with the CPU's. Many vectors
+The state of the gas, and products with forms over faces, on locally refined meshes and on
+tetrahedra, are compared with the CPU's. Many vectors
 at once are compared with one vector after the other, and batches of products C = A B with cuBLAS.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench import faces
+from femops.bench import faces, simplices
 from femops.bench.adaptive import REFINED, UNIFORM, hanging_share, meshes_for
 from femops.bench.bounds import Bound, Demand
 from femops.bench.gpu.run import Row, Run, clocks, relative_difference
@@ -232,6 +232,63 @@ class RefinedCase:
 
 REFINEMENTS = tuple(
     RefinedCase(order, level) for order in (4, 2, 6) for level in ("partial", "matrix-free")
+)
+"""Cases, the most important first."""
+
+
+# --- triangles and tetrahedra ---------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class SimplicesCase:
+    """A form on tetrahedra, at the points where they are curved, else in an orthonormal basis."""
+
+    form: str  # name in `femops.bench.simplices.FORMS`
+    order: int
+    curved: bool = False
+    dofs: float = 3e6  # approximate number of dofs of a component
+
+    @property
+    def name(self) -> str:
+        """Name of the case in words."""
+        return f"simplices, {self.form}, order {self.order}{', curved' * self.curved}"
+
+    def operator(self, dofs: float, device: Device | None) -> Operator:
+        """Make the operator on a mesh for about so many dofs."""
+        mesh = simplices.mesh_for("tetrahedra", self.order, dofs, curved=self.curved)
+        ncomp = 3 if self.form == "elasticity" else 1
+        return simplices.FORMS[self.form](H1(mesh, self.order, ncomp, device=device), _LEVEL)
+
+    def compared(self, device: Device | None) -> NDArray[Any]:
+        """Product (n,) with a random vector on a mesh of a few elements."""
+        A = self.operator((2 * self.order + 1) ** 3, device)
+        memory, n = A.space.memory, A.shape[1]
+        x = memory.put(np.random.default_rng(n).standard_normal(n))
+        found: NDArray[Any] = memory.get(A @ x)
+        return found
+
+    def rows(self, run: Run) -> list[Row]:
+        """Measure a product beside its limit, and compare one on a small mesh."""
+        off = relative_difference(self.compared(run.device), self.compared(None))
+        A = self.operator(self.dofs, run.device)
+        x, out = A.space.zeros(), A.space.zeros()
+        x += 1.0
+        times = batch_times(run.device, partial(A.apply, x, out), run.seconds)
+        (sweep,), demand = A.compiled.sweeps, Demand.of(A)
+        function = run.device.function(sweep.kernel.text)
+        row = {"name": self.name, "form": self.form, "order": self.order, "curved": self.curved}
+        row |= {"dofs": A.space.size, "elements": sweep.count, "points": sweep.kernel.points}
+        row |= demand.bound(run.limits).speed(A.space.size, times.median)
+        row |= {"seconds_median": times.median, "seconds_launch": times.launch}
+        row |= {"bytes_per_dof": demand.memory / A.space.size, "registers": function.registers}
+        return [row | {"off_cpu": off} | clocks(run.device)]
+
+
+SIMPLICES = tuple(
+    SimplicesCase(form, order, curved)
+    for order in (3, 2, 4, 1, 5, 6)
+    for form, curved in (("diffusion", False), ("diffusion", True), ("elasticity", False))
 )
 """Cases, the most important first."""
 

@@ -25,6 +25,7 @@ from femops.errors import OperatorError
 from femops.operators import Operator
 from femops.solvers import cg
 from femops.spaces.h1_l2 import H1
+from femops_kernels.cuda.operator.kernel import LineKernel
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.cuda.rates import Rates
 from femops_kernels.device import Device
@@ -104,6 +105,13 @@ class GpuCase:
         """Name of the group of cases that differ only in their level."""
         order = self.operator.space.order
         return self.prefix + group_name(self.problem, self.mesh, order)
+
+    @property
+    def kernel(self) -> LineKernel:
+        """Kernel of the operator."""
+        kernel = self.sweep.kernel
+        assert isinstance(kernel, LineKernel)
+        return kernel
 
     @property
     def sweep(self) -> DeviceSweep:

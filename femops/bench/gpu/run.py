@@ -29,7 +29,10 @@ from femops_kernels.device import Device
 Found = TypeVar("Found")
 Row = dict[str, Any]
 
-TABLES = ("rows", "cg", "solves", "products", "gas", "vectors", "faces", "refined", "shapes")
+TABLES = (
+    *("rows", "cg", "solves", "products", "gas", "vectors", "faces", "refined", "simplices"),
+    "shapes",
+)
 """Names of the tables of a result; each row has a ``name`` that no other row of its table has."""
 
 ALL = "all that follows"
@@ -156,6 +159,7 @@ WORDS = {
     "vectors": "{dofs_per_second:.3g} dofs/s, {over_one_by_one:.3g} times one by one",
     "faces": "{dofs_per_second:.3g} dofs/s",
     "refined": "{over_uniform:.3g} times the time of an element of a uniform mesh",
+    "simplices": "{dofs_per_second:.3g} dofs/s, {fraction_of_limit:.0%} of {limit:.3g} ({bound})",
     "shapes": "{seconds_before:.3g} s before, {seconds:.3g} now",
 }
 """Formats for the progress line of a row, for each table."""

@@ -14,10 +14,12 @@ from femops.bench.gpu.cases import (
     GAS,
     OFF,
     REFINEMENTS,
+    SIMPLICES,
     VECTORS,
     FacesCase,
     GasCase,
     RefinedCase,
+    SimplicesCase,
     VectorsCase,
     product_rows,
 )
@@ -29,7 +31,7 @@ from femops.bench.tensor.products import Products, mean_over_peers
 from femops.bench.timing import batch_times
 from femops.operators.execution.device import LEVELS
 from femops_kernels.cpu import machine
-from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of, staged_shapes
+from femops_kernels.cuda.operator.kernel import LineKernel, shape_of, staged_shapes
 from femops_kernels.cuda.operator.shapes import SPILLED, Shape, record
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.cuda.rates import Amounts
@@ -68,6 +70,7 @@ class GpuSettings:
     vectors: Sequence[VectorsCase] = VECTORS  # operators on many vectors
     faces: Sequence[FacesCase] = FACES  # forms over faces between elements
     refined: Sequence[RefinedCase] = REFINEMENTS  # a form on locally refined meshes
+    simplices: Sequence[SimplicesCase] = SIMPLICES  # forms on tetrahedra
     amounts: Amounts = Amounts()  # noqa: RUF009  (frozen)
     device: str | Device = "cuda"
 
@@ -157,6 +160,7 @@ WORKS: dict[str, Callable[[GpuSettings], list[Step]]] = {
     "vectors": lambda s: _each("vectors", [(c.name, c.rows) for c in s.vectors]),
     "faces": lambda s: _each("faces", [(c.name, c.rows) for c in s.faces]),
     "refined": lambda s: _each("refined", [(c.name, c.rows) for c in s.refined]),
+    "simplices": lambda s: _each("simplices", [(c.name, c.rows) for c in s.simplices]),
     "shapes": _shapes,
     "limits": lambda _: [Step("limits at the end", Run.measure_rates, 0.0)],
     "first": lambda s: _operators(_chosen(s, _FIRST)),
@@ -167,8 +171,8 @@ WORKS: dict[str, Callable[[GpuSettings], list[Step]]] = {
 """Kinds of work by name, and functions that make their steps."""
 
 PHASES = (
-    *("first", "first solves", "products", "gas", "vectors", "faces", "refined", "operators"),
-    *("first shapes", "tuned", "limits"),
+    *("first", "first solves", "products", "gas", "vectors", "faces", "refined", "simplices"),
+    *("operators", "first shapes", "tuned", "limits"),
 )
 """Kinds of work, the most important first. The last kind measures with tuned launch shapes, and its
 rows replace the rows of the first kind."""
@@ -204,7 +208,7 @@ def result_of(found: Record) -> dict[str, Any]:
         tables[name] = [placed[place] for place in sorted(placed)]
     agrees = all(
         (row.get(key) or 0.0) <= (OFF if table == "gas" else ROUND_OFF)
-        for table in ("rows", "gas", "vectors", "faces", "refined")
+        for table in ("rows", "gas", "vectors", "faces", "refined", "simplices")
         for row in tables[table]
         for key in ("off_other_level", "off_cpu", "off_one")
     )
@@ -239,7 +243,7 @@ elements need only as many as these numbers of threads leave.
 _SECONDS = 0.02  # for each shape
 
 
-def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
+def candidates(kernel: LineKernel, device: Device) -> list[Shape]:
     """Launch shapes that are worth measuring.
 
     Blocks have 64 to 256 threads. A multiprocessor has few blocks with many registers, or many
@@ -262,7 +266,7 @@ def tune(sizes: Sizes, run: Run) -> None:
     """
     kernels: dict[TuningKey, GpuCase] = {}
     for case in set_up(run, sizes):
-        kernels.setdefault(case.sweep.kernel.shape_key(run.device.name), case)
+        kernels.setdefault(case.kernel.shape_key(run.device.name), case)
     for case in kernels.values():
         run.measure("shapes", case.name, partial(_tuned, run, case))
 
@@ -270,13 +274,13 @@ def tune(sizes: Sizes, run: Run) -> None:
 def _tuned(run: Run, case: GpuCase) -> list[Row]:
     sweep, device, times = case.sweep, run.device, dict[Shape, float]()
     before = sweep.kernel.shape
-    for shape in _unspilled(sweep, candidates(sweep.kernel, device)):
+    for shape in _unspilled(sweep, candidates(case.kernel, device)):
         tried = sweep if shape == before else sweep.reshaped(shape)
         vectors = device.address(case.x), device.address(case.y)
         launch = partial(tried.launch, *vectors, 1.0, add=False)
         times[shape] = batch_times(device, launch, min(run.seconds, _SECONDS)).median
     fastest = min(times, key=lambda shape: times[shape])
-    record({sweep.kernel.shape_key(device.name): fastest})
+    record({case.kernel.shape_key(device.name): fastest})
     row = case.facts | {f"{name}_before": value for name, value in asdict(before).items()}
     row |= {"seconds_before": times[before]} | asdict(fastest)
     return [row | {"seconds": times[fastest], "tried": len(times)}]

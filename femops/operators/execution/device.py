@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.basis import grid_rule
+from femops.element import TensorElement
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
 from femops.operators.assembly.diagonal import assemble_diagonal
@@ -26,7 +27,13 @@ from femops.operators.execution.backend import (
     Work,
 )
 from femops.operators.execution.ranks import device_ghosts
-from femops.operators.execution.specs import geometry_map, point_spec, product_spec, side_of
+from femops.operators.execution.specs import (
+    geometry_map,
+    point_spec,
+    separated,
+    side_of,
+    transfer_spec,
+)
 from femops.operators.integrals.coefficients import smallest_of
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import scaled_points
@@ -57,18 +64,21 @@ from femops_kernels.cuda.operator.dofs import (
     DeviceShared,
     DofTable,
     Shared,
+    interleaved,
 )
 from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
 from femops_kernels.cuda.operator.hanging import HangingTable
-from femops_kernels.cuda.operator.kernel import CudaKernel
+from femops_kernels.cuda.operator.kernel import CudaKernel, LineKernel
 from femops_kernels.cuda.operator.many import for_many
 from femops_kernels.cuda.operator.order import Order
+from femops_kernels.cuda.operator.sides import runs_of
 from femops_kernels.cuda.operator.sweep import (
     DeviceIdentityRows,
     DeviceLaunch,
     DeviceNoOp,
     DeviceSweep,
 )
+from femops_kernels.cuda.operator.table_kernel import TableKernel
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
 from femops_kernels.device import Device, DeviceChannel
@@ -76,23 +86,55 @@ from femops_kernels.errors import KernelValueError
 from femops_kernels.exclusive import Derived
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import equal_runs
-from femops_kernels.spec import PointSpec, SeparableSpec, Side
+from femops_kernels.spec import (
+    KernelSpec,
+    PointSpec,
+    QFunctionInputs,
+    SeparableSpec,
+    Side,
+    scaling,
+)
 from femops_meshes.mesh import Mesh
 
 _dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
 
 
-def kernel_of(device: Device, term: KernelTerm) -> CudaKernel:
-    """Kernel of a term, with a launch shape that suits the device."""
-    for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
-        _ = space.basis  # raises unless all directions have the same one
-    grid_rule(term.quadrature, "a device")
-    return CudaKernel.fitting(device, point_spec(term))
+_modes = Derived[KernelTerm, Work | None]()
+
+
+def kernel_of(device: Device, term: KernelTerm, modes: Work | None = None) -> CudaKernel:
+    """Kernel of a term, or of its work in an orthonormal basis, with a launch shape that suits."""
+    if modes is not None:
+        return _fitting(device, modes[0])
+    if not (term.tabulated and term.domain.mesh.cell.simplex):
+        for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
+            _ = space.basis  # raises unless all directions have the same one
+        grid_rule(term.quadrature, "a device")
+    return _fitting(device, point_spec(term))
+
+
+def _modes_of(term: KernelTerm) -> Work | None:
+    """Work of a linear term on simplices in an orthonormal basis; None if D varies in an element.
+
+    Other terms have separable work too, for which a device has no kernels.
+    """
+    if not (term.tabulated and term.domain.mesh.cell.simplex):
+        return None
+    return _modes.get(term, lambda: separated(term, ()))
+
+
+def _fitting(device: Device, spec: KernelSpec) -> CudaKernel:
+    """Kernel of a specification, with a launch shape that suits the device."""
+    assert isinstance(spec, PointSpec)
+    return (TableKernel if spec.tabulated else LineKernel).fitting(device, spec)
 
 
 def _at_points(work: Work) -> tuple[PointSpec, Data]:
     """Products of element dofs as kernels of a device compute them: with points, or at nodes."""
     spec, data = work
+    if isinstance(spec, PointSpec) and spec.tabulated and not data.elements.size:
+        alone = scaling(spec.source.ncomp, QFunctionInputs())  # the factors of elements are 1
+        return replace(spec, qfunction=alone), data
     if isinstance(spec, SeparableSpec):
         if not data.elements.size:
             return spec.at_nodes(scaled=False), data
@@ -106,7 +148,7 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
     """Dof tables of a space on the device, uploaded once."""
     if space not in _dofs:
         indices, side = space.restriction.indices, side_of(space)
-        runs, hanging = equal_runs(space.dim, space.p1d, side.broken), _hanging(space, side)
+        runs, hanging = replace(runs_of(side, space.dim), single=False), _hanging(space, side)
         if hanging is not None:
             indices = hanging.indices
         table = DofTable.of(indices, runs)
@@ -115,7 +157,9 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
             ordered = replace(runs, single=not space.domain.on_elements)
             shared = DeviceShared.of(device, Shared.of(indices, ordered, hanging))
         touched = _touched(space)
-        starts, turned = device.upload(table.starts), device.upload(table.turned)
+        lines = isinstance(space.element, TensorElement)
+        starts = device.upload(table.starts if lines else interleaved(table.starts))
+        turned = device.upload(table.turned)
         on_device, num_touched = device.upload(touched), int(touched[-1])
         size = space.volume.ndofs
         owned = None if space.halo is None and hanging is None else size
@@ -246,7 +290,7 @@ class DeviceBackend(Backend):
             given = [term for term, _ in works()]
             apart = any(term.domain.two_sided for term in given)  # the host computes their diagonal
             for term in given:
-                _compile_later(self._device, term, diagonal=not apart)
+                _compile_later(self._device, term, _modes_of(term), diagonal=not apart)
 
     def compile_cycle(
         self,
@@ -259,8 +303,8 @@ class DeviceBackend(Backend):
             compile_updates_later(self._device, outer, dtype)
             ahead: Any = Ahead(self._device)
             for one, two, matrix, fine in transfers:
-                spec = product_spec(one, two, matrix, fine, dtype).at_nodes(scaled=False)
-                ahead.function(CudaKernel.fitting(ahead, spec).text)
+                work = transfer_spec(one, two, matrix, fine, dtype), Data(np.zeros((0, 0, 0, 1)))
+                ahead.function(_fitting(ahead, _at_points(work)[0]).text)
 
     def check_lanes(self, lanes: int | None) -> None:
         if lanes is not None:
@@ -271,18 +315,18 @@ class DeviceBackend(Backend):
         term: KernelTerm,
         constraints: Constraints,
         keep: float,
-        work: Callable[[], Work] | None = None,  # noqa: ARG002  (the host's)
+        work: Callable[[], Work] | None = None,
     ) -> DeviceLaunch:
         if not term.domain.num_elements:
             return DeviceNoOp()
-        return _sweep(self._device, term, constraints, keep)
+        return _sweep(self._device, term, constraints, keep, linear=work is not None)
 
     def launch_products(self, source: Space, target: Space, work: Work) -> DeviceLaunch:
         if not source.domain.num_elements:
             return DeviceNoOp()
         device, (spec, data) = self._device, _at_points(work)
         into, out = ([DeviceEnd(device_dofs(device, V), FREE.rows)] for V in (source, target))
-        return DeviceSweep(device, CudaKernel.fitting(device, spec), into, out, data, 0.0)
+        return DeviceSweep(device, _fitting(device, spec), into, out, data, 0.0)
 
     def slots(self, dtype: np.dtype[Any]) -> int:  # noqa: ARG002
         return 1
@@ -390,12 +434,19 @@ class DeviceBackend(Backend):
 
 
 def _sweep(
-    device: Device, term: KernelTerm, constraints: Constraints, keep: float, panels: Panels = ONE
+    device: Device,
+    term: KernelTerm,
+    constraints: Constraints,
+    keep: float,
+    panels: Panels = ONE,
+    *,
+    linear: bool = True,
 ) -> DeviceSweep:
     """Bind the kernel of a term to dofs and data on a device."""
+    modes = _modes_of(term) if linear else None
     if device.compiles_later and panels == ONE:
-        _compile_later(device, term)
-    kernel = kernel_of(device, term)
+        _compile_later(device, term, modes)
+    kernel = kernel_of(device, term, modes)
     if panels != ONE:
         kernel = for_many(kernel, device, panels.nvec)
     sources, targets = (
@@ -405,10 +456,13 @@ def _sweep(
         ]
         for side, held in ((term.fields, constraints.columns), (term.tests, constraints.rows))
     )
-    return DeviceSweep(device, kernel, sources, targets, _data(term), keep, panels)
+    data = _data(term) if modes is None else modes[1]
+    return DeviceSweep(device, kernel, sources, targets, data, keep, panels)
 
 
-def _compile_later(device: Device, term: KernelTerm, *, diagonal: bool = False) -> None:
+def _compile_later(
+    device: Device, term: KernelTerm, modes: Work | None, *, diagonal: bool = False
+) -> None:
     """Start to compile a term's kernel and those of its data, and perhaps that of its diagonal."""
     asked = _asked.setdefault(term, set())
     wanted = {"diagonal"} if diagonal else {"apply"}
@@ -416,12 +470,12 @@ def _compile_later(device: Device, term: KernelTerm, *, diagonal: bool = False) 
         return
     ahead: Any = Ahead(device)
     with suppress(KernelValueError):  # raised again where the kernel is needed
-        kernel = kernel_of(ahead, term)
+        kernel = kernel_of(ahead, term, modes)
         if diagonal:
             ahead.function(replace(kernel, entry="diagonal").text)
         if "apply" not in asked:
             ahead.function(kernel.text)
-            for _, part in term.parts if term.looked_at else ():
+            for _, part in term.parts if term.looked_at and modes is None else ():
                 for stored in _filled_nodes(part):
                     ahead.function(_filling(ahead, part, stored, kernel)[0].text)
     asked |= {"apply", *wanted}
@@ -431,7 +485,7 @@ def _filled_nodes(term: Term) -> list[list[Node]]:
     """Nodes of each launch that computes a term's data or checks them; see `_sum_streams`."""
     source, split = term.source, term.qdata_split
     found = [split.point] if term.qfunction.numbers.point and term.filled else []
-    if term.looked_at and source.domain.has_maps:
+    if term.looked_at and source.has_maps_on_device:
         assert isinstance(source.geometry, Geometry)
         if not _looked.known(source.geometry.mesh, term.quadrature.key):
             found.append([source.weight])
@@ -481,7 +535,7 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
     data again and raises an error that names the elements.
     """
     source, xp = term.source, term.spaces[0].memory.xp
-    if not source.domain.has_maps:  # the host has checked the geometry of faces
+    if not source.has_maps_on_device:  # the host has checked the geometry
         return
     weights = partial(_streams, term, [source.weight], kernel, order)
     geometry, qdata_split = source.geometry, term.qdata_split
@@ -543,7 +597,8 @@ def _filling(
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
     if isinstance(source.state, DeviceState):
         spaces = [_placed(term.trial, *field) for field in source.state.fields.items()]
-        sides = [side_of(space, term.quadrature) for space in spaces]
+        tabulated = kernel.spec.tabulated
+        sides = [side_of(space, term.quadrature, tabulated=tabulated) for space in spaces]
     return kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers), data
 
 

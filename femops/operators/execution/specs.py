@@ -59,6 +59,7 @@ def side_of(space: DomainSpace, rule: Rule | None = None, *, tabulated: bool = F
     return Side(
         ncomp=space.ncomp,
         shape=space.element.runs().shape,
+        sizes=space.element.runs().sizes,
         bases=bases,
         table=table,
         slopes=slopes,

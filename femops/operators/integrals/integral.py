@@ -274,6 +274,11 @@ class Integral:
         return self.domain.has_maps and (not self.domain.cell.cube or not self.tabulated)
 
     @property
+    def has_maps_on_device(self) -> bool:
+        """True if kernels of a device can compute Jacobians: those by tables cannot."""
+        return self.domain.has_maps and not self.tabulated
+
+    @property
     def tabulated(self) -> bool:
         """True if kernels multiply by tables; see `tabulated`."""
         return tabulated(self.fields, self.tests, self.quadrature)
@@ -310,7 +315,7 @@ class Integral:
     @property
     def looks(self) -> bool:
         """True if the host checks the geometry. Else the device that runs the kernels checks it."""
-        return not self.domain.has_maps or not self.fields.whole.memory.fills
+        return not self.has_maps_on_device or not self.fields.whole.memory.fills
 
     def filled(self, qdata_split: QDataSplit) -> bool:
         """True if the device computes the numbers that a split stores at points.

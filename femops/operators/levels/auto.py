@@ -212,7 +212,8 @@ def level_words(summands: Sum, levels: Sequence[str], panels: Panels = ONE) -> s
 
 def _least_bytes(summands: Sum, _: Panels) -> str:
     """Choose the level that moves the fewest bytes. On a device kernels wait for memory."""
-    levels = backend_of(summands.first.spaces[0]).levels
+    every = backend_of(summands.first.spaces[0]).levels
+    levels = [level for level in every if _fits(level, summands)]
     bytes_moved = {
         level: level_data_of(level, summands.at_level(level), FREE).moved_bytes()
         for level in levels

@@ -98,6 +98,14 @@ def test_wrong_hanging_nodes_are_told(settings: GpuSettings, monkeypatch) -> Non
     assert not result["agrees"]
 
 
+def test_simplices_beside_the_host(settings: GpuSettings, tmp_path) -> None:
+    (row,) = measured(settings, tmp_path / "simplices.json", "simplices")["simplices"]
+    assert 0 <= row["off_cpu"] < 1e-13
+    assert (row["form"], row["order"], row["points"]) == ("diffusion", 2, 4)
+    assert row["dofs_per_second"] == row["dofs"] / row["seconds_median"]
+    assert row["bound"] in ("memory", "shared", "flops", "atomics")
+
+
 def test_what_is_stored_is_read_once() -> None:
     one = Demand(read=100.0 + 80.0, written=80.0, shared=7.0, flops=5.0, atomics=3.0)
     assert one.of_vectors(4, 10) == Demand(100.0 + 320.0, 320.0, 28.0, 20.0, 12.0)

@@ -265,7 +265,8 @@ def test_phases_have_what_was_asked_for() -> None:
     assert all(step.name.startswith("tuned, order ") for step in steps["tuned"])
     few = GpuSettings((2,), ("bp3",), ("cartesian",))
     left = [work for work in works.PHASES if works.WORKS[work](few)]
-    assert left == ["products", "gas", "vectors", "faces", "refined", "operators", "limits"]
+    assert left[:6] == ["products", "gas", "vectors", "faces", "refined", "simplices"]
+    assert left[6:] == ["operators", "limits"]
 
 
 def test_sizes_shrink_where_meshes_are_large() -> None:

@@ -50,6 +50,8 @@ KINDS = [
     "neo-hookean-residual-2d-p4",
     "nitsche-diagonal-3d-p4",
     "refined-diffusion-3d-p2",
+    "simplices-diffusion-3d-p2",
+    "simplices-many-3d-p5",
     "wall-jacobian-3d-p4",
 ]
 """Each source, and each kind of kernel: what the older compiler is tried with."""
@@ -65,6 +67,8 @@ GREEDY = [
     "mass-none-curved-3d-p5",
     "neo-hookean-jacobian-3d-p3",
     "refined-diffusion-3d-p8",
+    "simplices-elasticity-3d-p2",
+    "simplices-points-3d-p4",
     "vector-diffusion-3d-p8",
 ]
 """Those that need most registers of each kind."""

@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 
 from femops.solvers.multigrid import hierarchy
-from femops_kernels.cuda.operator import hanging, many
+from femops_kernels.cuda.operator import hanging, many, table_kernel
 from femops_kernels.cuda.operator import kernel as kernels
-from femops_kernels.cuda.operator.kernel import CudaKernel, most_elements
+from femops_kernels.cuda.operator.kernel import LineKernel, most_elements
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.device import Device
 from support.cuda.host_device import host_device, plant
@@ -26,12 +26,14 @@ def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     """Blocks work on one or two elements: launches on small meshes have several blocks."""
     on_a_line = "1-D" in request.node.name
 
-    def shape_for(kernel: CudaKernel, device: Device) -> Shape:
+    def shape_for(kernel: LineKernel, device: Device) -> Shape:
         return Shape(min(1 if kernel.spec.dim == 1 else 2, most_elements(kernel, device)))
 
     monkeypatch.setattr(kernels, "shape_for", shape_for)
     monkeypatch.setattr(many, "_THREADS", 1 if on_a_line else 64)
     monkeypatch.setattr(hanging, "_THREADS", 4)
+    monkeypatch.setattr(table_kernel, "_COLUMNS", 4)
+    monkeypatch.setattr(table_kernel, "_MANY_COLUMNS", 8)
     monkeypatch.setattr(hierarchy, "_FEW", 20)
 
 
@@ -47,7 +49,10 @@ def launches(name: str) -> list[Launch]:
     return list(found.values())
 
 
-USUAL = {("between, applied, 2-D", THREAD), ("refined, applied, 2-D", THREAD)}
+USUAL = {
+    *(("between, applied, 2-D", THREAD), ("refined, applied, 2-D", THREAD)),
+    *(("simplices, 5, applied, 3-D", THREAD), ("simplices, applied, 2-D", ADDRESS)),
+}
 """Cases that take little time; the others are exhaustive."""
 assert {name for name, _ in USUAL} <= USES.keys()
 

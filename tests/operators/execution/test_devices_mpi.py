@@ -17,6 +17,7 @@ from support.cases.rank_devices import WAYS
 from support.cases.rank_operators import compare, here, piece, waves, whole_mesh
 from support.cuda import host_values
 from support.cuda.host_device import HostDevice
+from support.simplex_meshes import graded
 
 device, way = rank_devices.device, rank_devices.way
 evaluated = host_values.evaluated
@@ -124,6 +125,17 @@ def of_two_spaces(mesh, device):
 )
 def test_sums_and_products(comm, device, make, way):
     check(*on_both(comm, make, device))
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize(("p", "way"), [(3, "staged"), (5, "nccl")], indirect=["way"])
+def test_simplices(comm, device, p, way):
+    """With a thread or several for each element."""
+    mesh = graded(3)
+    V = femops.H1(femops.distribute(mesh, comm), p, device=device)
+    W = femops.H1(mesh, p)
+    A, B = (femops.diffusion(of, smooth).constrained(of.boundary_dofs([1])) for of in (V, W))
+    check(A, B)
 
 
 @pytest.mark.parallel(3)

@@ -22,6 +22,7 @@ QUICK["gas"] = (gpu.GasCase(1, 0),)
 QUICK["vectors"] = (gpu.VectorsCase("bp3", 2, 5, 100),)
 QUICK["faces"] = (gpu.FacesCase("advection gll", 1, 30),)
 QUICK["refined"] = (gpu.RefinedCase(1, "partial", 300),)
+QUICK["simplices"] = (gpu.SimplicesCase("diffusion", 2, dofs=300),)
 
 
 def small(

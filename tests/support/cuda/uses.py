@@ -23,6 +23,7 @@ from support.cuda.forms import FORMS, MESHES, Site, cases
 from support.cuda.nonlinear_forms import of_flow, of_three, state
 from support.cuda.variants import heat, nitsche
 from support.refined import REFINED
+from support.simplex_meshes import curved, graded
 from support.simulated_ranks import on_ranks
 
 Use = Callable[[Any], Any]
@@ -329,6 +330,47 @@ for _dim in (2, 3):
     USES[f"refined multigrid, {_dim}-D"] = partial(refined_cycle, dim=_dim)
 
 
+# --- simplices, by tables ------------------------------------------------------------------------
+
+
+def of_simplices(device: Any, dim: int, p: int = 3, **options: Any) -> Any:
+    """Elements and boundary faces, some elements mirrored, with essential conditions."""
+    V = femops.H1(curved(dim, degree=2), p, device=device, **options)
+    A = femops.diffusion(V, smooth) + femops.mass(V) + nitsche(V)
+    return A.constrained(V.boundary_dofs(1))
+
+
+def in_modes(device: Any, dim: int, p: int = 2) -> Any:
+    V = femops.H1(graded(dim, 3), p, device=device)
+    return femops.diffusion(V).constrained(V.boundary_dofs())
+
+
+def by_component(device: Any, dim: int) -> Any:
+    """Too many numbers for a thread: it has one component of an element."""
+    V = femops.H1(graded(dim), {2: 7, 3: 3}[dim], ncomp=dim, device=device)
+    return femops.elasticity(V, 1.3, smooth).constrained(V.boundary_dofs())
+
+
+def simplex_penalty(device: Any, dim: int) -> Any:
+    return femops.interior_penalty(femops.L2(graded(dim), 2, device=device), smooth)
+
+
+def simplex_cycle(device: Any) -> None:
+    V = femops.H1(graded(3), 4, device=device)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    femops.cg(A, random(A), M=femops.multigrid(A), rtol=0.0, maxiter=2, warn=False)
+
+
+add("simplices", of_simplices, applied, many, diagonal, dims=(2, 3))
+add("simplices, 5", partial(of_simplices, p=5), applied, many, diagonal, dims=(3,))
+add("simplices, reproducible", partial(of_simplices, reproducible=True), applied, dims=(2, 3))
+add("simplices in modes", in_modes, applied, solved, many, diagonal, dims=(2, 3))
+add("simplices in modes, 5", partial(in_modes, p=5), solved, dims=(3,))
+add("simplices by component", by_component, applied, solved, many, dims=(2, 3))
+add("simplex penalty", simplex_penalty, applied, many, dims=(2, 3))
+USES["simplex multigrid"] = simplex_cycle
+
+
 # --- several operators ----------------------------------------------------------------------------
 
 
@@ -409,6 +451,16 @@ def stokes_on_ranks(m: Any, device: Any) -> Any:
     return femops.form(form, femops.Product(u=V, p=femops.H1(m, 1, device=device)))
 
 
+def simplices_on_ranks(device: Any) -> None:
+    def program(comm: Any) -> None:
+        V = femops.H1(femops.distribute(graded(2, 4), comm), 3, device=device)
+        A = femops.diffusion(V, smooth).constrained(V.boundary_dofs())
+        _ = A @ np.ones(A.shape[1])
+        A.diagonal()
+
+    on_ranks(3, program)
+
+
 for _kind, _ncomp in product(("points", "directions"), (1, 2)):
     USES[f"inverse mass, {_kind}, {_ncomp}"] = partial(inverse_mass, kind=_kind, ncomp=_ncomp)
 for _dim, _order, _ncomp in ((1, 4, 1), (2, 4, 1), (3, 2, 1), (2, 2, 2), (3, 2, 3)):
@@ -418,6 +470,7 @@ for _dim, _order, _ncomp in ((1, 4, 1), (2, 4, 1), (3, 2, 1), (2, 2, 2), (3, 2, 
 USES["rows"] = rows
 for _dtype in ("float64", "float32"):
     USES[f"weighted sums, {_dtype}"] = partial(weighted_sums, dtype=_dtype)
+USES["simplices on ranks"] = simplices_on_ranks
 for _make in (sum_on_ranks, penalty_on_ranks, stokes_on_ranks):
     USES[_make.__name__] = partial(ranks, make=_make)
 for _function, _n, _dtype, _layout in product(

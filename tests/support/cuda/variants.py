@@ -38,6 +38,8 @@ VARIANTS: dict[str, Callable[[Device], Any]] = {}
 def mesh(dim: int, kind: str) -> femops.Mesh:
     """Two elements: boxes, multilinear ones or curved ones; or one, and the halves of another."""
     counts = (2, 1, 1)[:dim]
+    if kind == "simplices":
+        return femops.box(counts).simplices()
     if kind == "refined":
         return femops.box(counts, mapping=bend).refined([0])
     if kind == "affine":
@@ -261,6 +263,25 @@ add("refined-single", single_mass, *in_3d(4), kind="refined")
 add("refined-reproducible", femops.diffusion, *in_3d(4), kind="refined", reproducible=True)
 add("refined-jumps", jumps, *in_3d(3), kind="refined")
 add("refined-jacobian", jacobian, *in_3d(2), ncomp=3, kind="refined")
+
+# simplices, by tables: in modes where D is constant in each element, else at points
+add("simplices-diffusion", femops.diffusion, *in_3d(1, 2, 3, 4, 5), *in_2d(6), kind="simplices")
+add("simplices-points", lambda V: femops.diffusion(V, smooth), *in_3d(2, 3, 4, 6), kind="simplices")
+add("simplices-mass", femops.mass, *in_3d(2, 4), kind="simplices")
+add(
+    "simplices-elasticity",
+    lambda V: femops.elasticity(V, 1.3, 0.7),
+    *in_3d(2, 3),
+    kind="simplices",
+    ncomp=3,
+)
+add("simplices-single", lambda V: femops.diffusion(V, dtype="float32"), *in_3d(3), kind="simplices")
+add("simplices-merged", femops.diffusion, *in_3d(2, 3), kind="simplices", use=solved(merged=True))
+add("simplices-diagonal", femops.diffusion, *in_3d(3, 5), kind="simplices", use=diagonal)
+add("simplices-many", femops.diffusion, *in_3d(2, 5), kind="simplices", use=many)
+add("simplices-jacobian", jacobian, *in_3d(2), kind="simplices", ncomp=3)
+add("simplices-jumps", jumps, *in_3d(2), kind="simplices")
+add("simplices-reproducible", femops.diffusion, *in_3d(2), kind="simplices", reproducible=True)
 
 # single precision, the same bits
 add("diffusion-single", lambda V: femops.diffusion(V, dtype="float32"), *in_3d(2, 5, 8))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from femops_kernels.cuda.operator.kernel import CudaKernel
-from femops_kernels.cuda.operator.sides import alone
+from femops_kernels.cuda.operator.kernel import CudaKernel, LineKernel
+from femops_kernels.cuda.operator.sides import alone, runs_of
+from femops_kernels.cuda.operator.table_kernel import TableKernel
 from femops_kernels.pointwise.recording import Recording
 from femops_kernels.spec import used_slots
 
@@ -23,7 +24,7 @@ class Work:
     @staticmethod
     def of(kernel: CudaKernel) -> Work:
         """Count the work of a kernel."""
-        qfunction, points = kernel.spec.qfunction, kernel.lines * kernel.line_points
+        qfunction, points = kernel.spec.qfunction, kernel.points
         read = used_slots(kernel.spec.dim, qfunction.value_in, qfunction.gradient_in)
         ncomp = kernel.spec.source.ncomp
         recording = Recording(qfunction.text, read, ncomp, qfunction.numbers.total)
@@ -38,12 +39,15 @@ def _staged_bytes(kernel: CudaKernel) -> int:
     """Bytes of an element's staged qdata, written to shared memory and read from it."""
     if not kernel.staged:
         return 0
-    numbers = kernel.spec.qfunction.numbers.point * kernel.lines * kernel.line_points
+    numbers = kernel.spec.qfunction.numbers.point * kernel.points
     return 2 * numbers * kernel.spec.stored.itemsize
 
 
 def shared_numbers(kernel: CudaKernel) -> int:
-    """Numbers that ``element.cuh`` writes to shared memory and reads there, for one element."""
+    """Numbers that a kernel writes to shared memory and reads there, for one element."""
+    if isinstance(kernel, TableKernel):
+        return kernel.shared_numbers
+    assert isinstance(kernel, LineKernel)
     if kernel.spec.has_end:
         return _face_numbers(kernel)
     if kernel.spec.dim == 1:
@@ -71,7 +75,7 @@ def _interpolation(dim: int, p: int, q: int, identity: bool) -> int:
     return p * p * q + (not identity) * p * q * (p + q) + q * q * p
 
 
-def _face_numbers(kernel: CudaKernel) -> int:
+def _face_numbers(kernel: LineKernel) -> int:
     """Numbers that ``face.cuh`` writes to shared memory and reads there, for one face."""
     q, dim, qfunction = kernel.spec.q1d, kernel.spec.dim, kernel.spec.qfunction
     numbers, points = 0, kernel.lines
@@ -94,6 +98,9 @@ def _atomics(kernel: CudaKernel) -> int:
     target, dim = kernel.target, kernel.spec.dim
     if alone(target) or kernel.spec.reproducible:
         return 0
+    if kernel.spec.tabulated:
+        inside = 0 if target.on_faces else len(runs_of(target, dim).inside)
+        return target.ncomp * (target.num_nodes - inside)
     inside = 0 if target.on_faces else max(target.p1d - 2, 0) ** dim
     layers = target.p1d if target.near_end is None else target.near_end.shape[1]
     return int(target.ncomp * (layers * target.p1d ** (dim - 1) - inside))

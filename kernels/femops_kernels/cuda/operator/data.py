@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from femops_kernels.cuda.operator.order import Order
 from femops_kernels.device import Device
 from femops_kernels.exclusive import Derived
 from femops_kernels.pointwise.qdata import Data, element_values
+from femops_kernels.spec import PointSpec
 
 # Bytes of data that are copied at a time and then put into the order of a kernel on the device.
 _BLOCK = 2**26
@@ -62,13 +64,29 @@ def copied(
         arrays["points"] = host_streams(device, kernel, data.points, order)
     if given.element:
         elements = element_values(data.elements[:, np.newaxis], count)[:, 0]
-        arrays["elements"] = device.upload(np.ascontiguousarray(elements, dtype=kind))
+        given_there = kernel.by_element(elements)
+        arrays["elements"] = device.upload(np.ascontiguousarray(given_there, dtype=kind))
     if given.mapped:
         modes = element_values(data.modes, count)
         arrays["modes"] = device.upload(np.ascontiguousarray(modes, dtype=kind))
     if given.constant:
         arrays["constants"] = device.upload(data.constants.astype(kind))
     return arrays
+
+
+_tables = WeakKeyDictionary[PointSpec, dict[tuple[Device, str], Any]]()
+
+
+def tables_of(device: Device, kernel: CudaKernel) -> dict[str, Any]:
+    """Tables of a kernel on the device, uploaded once for a specification."""
+    if "tables" not in (kernel.layout.dtype.names or ()):
+        return {}
+    if kernel.tables is None:
+        return {"tables": None}
+    there, key = _tables.setdefault(kernel.spec, {}), (device, kernel.entry)
+    if key not in there:
+        there[key] = device.upload(kernel.tables.astype(kernel.spec.dtype))
+    return {"tables": there[key]}
 
 
 def prefetched(device: Device, kernel: CudaKernel, order: Order, groups: int = 1) -> dict[str, int]:
@@ -84,15 +102,8 @@ def prefetched(device: Device, kernel: CudaKernel, order: Order, groups: int = 1
 
 
 def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> Any:
-    """Array of zeros for qdata with ``numbers`` numbers at each point, in the order of a kernel.
-
-    Each block has the numbers of its threads' points, in pieces of 16 bytes.
-
-    Shapes: returned (blocks, pieces, threads, 16 // itemsize).
-    """
-    piece = 16 // kernel.spec.stored.itemsize
-    shape = blocks, -(-kernel.line_points * numbers // piece), kernel.vector_threads, piece
-    return device.xp.zeros(shape, kernel.spec.stored)
+    """Array of zeros for qdata with ``numbers`` numbers at each point, in the order of a kernel."""
+    return device.xp.zeros(kernel.stream_shape(numbers, blocks), kernel.spec.stored)
 
 
 def joined_streams(
@@ -104,36 +115,24 @@ def joined_streams(
     """
     if len(parts) == 1 and (parts[0][1] == 1.0).all():
         return parts[0][0]
-    blocks, _, threads, piece = parts[0][0].shape
-    line = kernel.line_points
-    counts = [len(factors) for _, factors in parts]
-    whole = device.xp.zeros((blocks, threads, line, sum(counts)), kernel.spec.stored)
+    blocks, counts = len(parts[0][0]), [len(factors) for _, factors in parts]
+    shape = blocks * kernel.shape.elements, kernel.points, sum(counts)
+    whole = device.xp.zeros(shape, kernel.spec.stored)
     for (part, factors), end in zip(parts, accumulate(counts), strict=True):
-        lines = part.swapaxes(1, 2).reshape(blocks, threads, -1)[:, :, : line * len(factors)]
-        numbers = lines.reshape(blocks, threads, line, len(factors))
+        numbers = kernel.unstreamed(part, len(factors))
         whole[..., end - len(factors) : end] = numbers * device.upload(factors)
     out = streams(device, kernel, sum(counts), blocks)
-    padded = device.xp.zeros((blocks, threads, out.shape[1] * piece), kernel.spec.stored)
-    padded[:, :, : line * sum(counts)] = whole.reshape(blocks, threads, -1)
-    out[:] = padded.reshape(blocks, threads, -1, piece).swapaxes(1, 2)
+    out[:] = kernel.streamed(device.xp, whole)
     return out
 
 
 def host_streams(device: Device, kernel: CudaKernel, points: NDArray[Any], order: Order) -> Any:
     """Copy qdata of the host, (nbatch, points, n, width), to `streams` in an order of elements."""
-    group, lines, numbers = (
-        kernel.shape.elements,
-        kernel.lines,
-        kernel.line_points * points.shape[2],
-    )
+    group = kernel.shape.elements
     out = streams(device, kernel, points.shape[2], order.blocks)
-    blocks, pieces, _, piece = out.shape
-    each = max(1, _BLOCK // (group * lines * pieces * 16))
-    for begin in range(0, blocks, each):
-        end = min(begin + each, blocks)
+    each = max(1, _BLOCK // max(out[:1].nbytes, 1))
+    for begin in range(0, order.blocks, each):
+        end = min(begin + each, order.blocks)
         values = order.taken(device, points, begin * group, end * group)
-        padded = device.xp.zeros((len(values), lines, pieces * piece), kernel.spec.stored)
-        padded[:, :, :numbers] = values.reshape(-1, lines, numbers)
-        part = padded.reshape(end - begin, group * lines, pieces, piece)
-        out[begin:end] = part.swapaxes(1, 2)
+        out[begin:end] = kernel.streamed(device.xp, values)
     return out

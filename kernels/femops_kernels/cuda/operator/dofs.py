@@ -23,6 +23,14 @@ def centre(runs: DofRuns) -> int:
     return next(k for k, nodes in enumerate(runs.nodes) if nodes[0] == runs.inside[0])
 
 
+def interleaved(values: NDArray[Any]) -> NDArray[Any]:
+    """Numbers (elements, n) as kernels by tables read them: those of 32 elements side by side."""
+    blocks = -(-len(values) // 32)
+    padded = np.zeros((blocks * 32, values.shape[1]), values.dtype)
+    padded[: len(values)] = values
+    return padded.reshape(blocks, 32, -1).swapaxes(1, 2).copy()
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class DofTable:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from femops_kernels.cuda.operator.data import copied, prefetched, streams, uploaded
+from femops_kernels.cuda.operator.data import (
+    copied,
+    prefetched,
+    streams,
+    tables_of,
+    uploaded,
+)
 from femops_kernels.cuda.operator.dofs import DeviceDofs
 from femops_kernels.cuda.operator.hanging import Interpolation
 from femops_kernels.cuda.operator.inputs import STATE
@@ -52,7 +58,7 @@ def filled_streams(
     values |= {"functionals": None, "parts": pieces}
     values |= {"order": device.upload(parts.elements) if kernel.ordered else None}
     values |= (uploaded if again else copied)(device, kernel, data, count, parts)
-    values |= prefetched(device, kernel, parts)
+    values |= prefetched(device, kernel, parts) | tables_of(device, kernel)
     for k, (side, field) in enumerate(zip(kernel.spec.sources, fields, strict=True)):
         given, ghosts = input_arguments(side, field.dofs, suffix(k)), field.ghosts
         if field.dofs.hanging is not None and field.vector is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.sources import TYPES
 from femops_kernels.cuda.operator.sides import arguments_of
@@ -41,8 +43,9 @@ _ARGUMENTS = {
 }
 
 
-def layout_of(spec: PointSpec) -> Layout:
-    """Layout of the arguments of a kernel."""
+def layout_of(spec: PointSpec, more: Mapping[str, str] | None = None) -> Layout:
+    """Layout of the arguments of a kernel, which may have some of its own."""
     none = {"touched": "const int*"}  # kernels without test functions have it too
     points = {"points": f"const {TYPES[spec.stored.name]}*"}
-    return Layout(arguments_of(spec.sources, spec.targets) | none | _ARGUMENTS | points, spec.dtype)
+    sides = arguments_of(spec.sources, spec.targets)
+    return Layout(sides | none | _ARGUMENTS | points | dict(more or {}), spec.dtype)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, final
+from types import ModuleType
+from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,13 +146,9 @@ _FACE_THREADS, _FACE_RESIDENT = 256, 1024
 _RESERVED = 1024  # bytes of shared memory that CUDA takes for each block
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class CudaKernel:
-    """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``element.cuh`` and ``face.cuh``.
-
-    Elements have the same basis in all directions.
-    """
+class CudaKernel(ABC):
+    """Kernel of ``y += alpha sum_e B_out^T D B_in x`` in CUDA C++."""
 
     spec: PointSpec
     shape: Shape
@@ -165,16 +163,160 @@ class CudaKernel:
     vectors: int = 1
     reader: CudaKernel | None = None  # the kernel that reads the qdata which this one stores
 
-    @staticmethod
-    def fitting(device: Device, spec: PointSpec) -> CudaKernel:
-        """Kernel with a launch shape that suits a device; see `shape_for`."""
-        single = CudaKernel(spec, Shape(1))
-        return replace(single, shape=shape_for(single, device))
+    @abstractmethod
+    def filling(
+        self,
+        device: Device,
+        sources: tuple[Side, ...],
+        qfunction: QFunctionCode,
+        geometry: MapMatrices | None,
+        numbers: int,
+    ) -> CudaKernel:
+        """Kernel that computes, in float64, the qdata which this one reads.
+
+        It has the thread blocks of this kernel, or equal parts of them if its elements need more
+        memory.
+        """
+
+    def _filling_spec(
+        self,
+        sources: tuple[Side, ...],
+        qfunction: QFunctionCode,
+        geometry: MapMatrices | None,
+        numbers: int,
+    ) -> PointSpec:
+        return PointSpec(
+            dim=self.spec.dim,
+            sources=sources,
+            targets=(replace(sources[0], ncomp=numbers),),
+            dtype=np.dtype(np.float64),
+            qfunction=qfunction,
+            weights=self.spec.weights,
+            d1d=self.spec.d1d,
+            geometry=geometry,
+        )
+
+    @property
+    @abstractmethod
+    def lines(self) -> int:
+        """Threads of an element."""
+
+    @property
+    @abstractmethod
+    def points(self) -> int:
+        """Quadrature points of an element."""
+
+    @property
+    @abstractmethod
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory of a block."""
+
+    @cached_property
+    @abstractmethod
+    def text(self) -> str:
+        """Source in CUDA C++, without ``device.cuh``, which the device adds."""
+
+    @abstractmethod
+    def stream_shape(self, numbers: int, blocks: int) -> tuple[int, ...]:
+        """Shape of the array of ``numbers`` numbers at each point, in the order of the threads."""
+
+    @abstractmethod
+    def streamed(self, xp: ModuleType, values: Any) -> Any:
+        """Numbers of whole blocks, (elements, points, n), in the shape `stream_shape`."""
+
+    @abstractmethod
+    def unstreamed(self, stream: Any, numbers: int) -> Any:
+        """Inverse of `streamed`: (elements, points, n)."""
+
+    def by_element(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of all elements, (elements, n), in the order in which the kernel reads them."""
+        return values
+
+    @property
+    def staged(self) -> bool:
+        """True if the qdata of a block are copied to shared memory first."""
+        return False
+
+    @property
+    def persistent(self) -> bool:
+        """True if a block works on one portion of the elements after the other."""
+        return False
 
     @property
     def target(self) -> Side:
         """The test function, or the first one; the first field if there is no test function."""
         return self.spec.target
+
+    @property
+    def vector_threads(self) -> int:
+        """Threads of a block that work on the same vector."""
+        return self.shape.elements * self.lines
+
+    @property
+    def threads(self) -> int:
+        """Threads per block."""
+        return self.vector_threads * self.vectors
+
+    @property
+    def _ncomp(self) -> tuple[int, int]:
+        """Components of all fields, and of all test functions."""
+        spec = self.spec
+        return sum(side.ncomp for side in spec.sources), sum(side.ncomp for side in spec.targets)
+
+    @property
+    def ordered(self) -> bool:
+        """True if the order of a launch's elements may differ from their numbering."""
+        if self.reader is not None:
+            return self.reader.ordered
+        return any(side.ghosts for side in (*self.spec.sources, *self.spec.targets))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Layout of the arguments."""
+        return layout_of(self.spec)
+
+    @property
+    def tables(self) -> NDArray[np.float64] | None:
+        """Tables that the kernel reads from memory; None if its text has all of them."""
+        return None
+
+    def _head(self, numbers: Mapping[str, int], more: Mapping[str, bool]) -> str:
+        """C++ text of types, sizes and switches, of which some are the kernel's own."""
+        qfunction = self.spec.qfunction
+        switches = {
+            **more,
+            "REPRODUCIBLE": self.spec.reproducible,
+            "ORDERED": self.ordered,
+            "VALUE_IN": qfunction.value_in,
+            "VALUE_OUT": qfunction.value_out,
+            "GRAD_IN": qfunction.gradient_in,
+            "GRAD_OUT": qfunction.gradient_out,
+            "MERGED": self.merged,
+            "MANY": self.entry == "apply_many",
+            "PERSISTENT": self.persistent,
+        }
+        arithmetic, stored = TYPES[self.spec.dtype.name], TYPES[self.spec.stored.name]
+        types, reading = f"using T = {arithmetic};\nusing S = {stored};", ""
+        if (reader := self.reader) is not None:  # the type and the elements per block of its qdata
+            kind, group = TYPES[reader.spec.stored.name], reader.shape.elements
+            reading = f"using F = {kind};\nconstexpr int GROUP = {group};"
+        lines = [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
+        return "\n".join([types, constants_text(numbers), *lines, reading, ""])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LineKernel(CudaKernel):
+    """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``element.cuh`` and ``face.cuh``.
+
+    Elements have the same basis in all directions.
+    """
+
+    @staticmethod
+    def fitting(device: Device, spec: PointSpec) -> LineKernel:
+        """Kernel with a launch shape that suits a device; see `shape_for`."""
+        single = LineKernel(spec, Shape(1))
+        return replace(single, shape=shape_for(single, device))
 
     @property
     def identity(self) -> tuple[bool, bool]:
@@ -189,23 +331,9 @@ class CudaKernel:
         qfunction: QFunctionCode,
         geometry: MapMatrices | None,
         numbers: int,
-    ) -> CudaKernel:
-        """Kernel that computes, in float64, the qdata which this one reads.
-
-        It has the thread blocks of this kernel, or equal parts of them if its elements need more
-        memory.
-        """
-        spec = PointSpec(
-            dim=self.spec.dim,
-            sources=sources,
-            targets=(replace(sources[0], ncomp=numbers),),
-            dtype=np.dtype(np.float64),
-            qfunction=qfunction,
-            weights=self.spec.weights,
-            d1d=self.spec.d1d,
-            geometry=geometry,
-        )
-        made = CudaKernel(spec, Shape(1), entry="fill", reader=self)
+    ) -> LineKernel:
+        spec = self._filling_spec(sources, qfunction, geometry, numbers)
+        made = LineKernel(spec, Shape(1), entry="fill", reader=self)
         most = shape_of(made, device, self.vector_threads, _RESIDENT).elements
         group = self.shape.elements
         elements = max(n for n in range(1, most + 1) if group % n == 0)
@@ -218,38 +346,19 @@ class CudaKernel:
         return int(self.spec.q1d ** (self.spec.dim - 1))
 
     @property
+    def points(self) -> int:
+        return self.lines * self.line_points
+
+    @property
     def line_points(self) -> int:
         """Number of quadrature points that a thread works on: a line, or one on a face."""
         return 1 if self.spec.has_end else self.spec.q1d
-
-    @property
-    def vector_threads(self) -> int:
-        """Threads of a block that work on the same vector."""
-        return self.shape.elements * self.lines
-
-    @property
-    def threads(self) -> int:
-        """Threads per block."""
-        return self.vector_threads * self.vectors
 
     @property
     def ncomp(self) -> int:
         """Most components of values that are in shared memory at a time."""
         source, target = self._ncomp
         return source if self.entry == "fill" else max(source, target)
-
-    @property
-    def _ncomp(self) -> tuple[int, int]:
-        """Components of all fields, and of all test functions."""
-        spec = self.spec
-        return sum(side.ncomp for side in spec.sources), sum(side.ncomp for side in spec.targets)
-
-    @property
-    def ordered(self) -> bool:
-        """True if the order of a launch's elements may differ from their numbering."""
-        if self.reader is not None:
-            return self.reader.ordered
-        return any(side.ghosts for side in (*self.spec.sources, *self.spec.targets))
 
     @property
     def work_arrays(self) -> int:
@@ -324,10 +433,24 @@ class CudaKernel:
         pieces = -(-numbers * self.spec.stored.itemsize // 16)
         return 16 * pieces * self.vector_threads
 
-    @cached_property
-    def layout(self) -> Layout:
-        """Layout of the arguments."""
-        return layout_of(self.spec)
+    def stream_shape(self, numbers: int, blocks: int) -> tuple[int, ...]:
+        """Each block has the numbers of its threads' points, in pieces of 16 bytes."""
+        piece = 16 // self.spec.stored.itemsize
+        return blocks, -(-self.line_points * numbers // piece), self.vector_threads, piece
+
+    def streamed(self, xp: ModuleType, values: Any) -> Any:
+        numbers = self.line_points * values.shape[2]
+        shape = self.stream_shape(values.shape[2], len(values) // self.shape.elements)
+        blocks, pieces, threads, piece = shape
+        padded = xp.zeros((blocks * threads, pieces * piece), self.spec.stored)
+        padded[:, :numbers] = values.reshape(-1, numbers)
+        return padded.reshape(blocks, threads, pieces, piece).swapaxes(1, 2)
+
+    def unstreamed(self, stream: Any, numbers: int) -> Any:
+        blocks, _, threads, _ = stream.shape
+        lines = stream.swapaxes(1, 2).reshape(blocks, threads, -1)
+        used = lines[:, :, : self.line_points * numbers]
+        return used.reshape(blocks * self.shape.elements, -1, numbers)
 
     @cached_property
     def text(self) -> str:
@@ -335,7 +458,7 @@ class CudaKernel:
         qfunction = self.spec.qfunction.cuda(self.spec.dim, self._ncomp[0])
         parts = [self._sizes(), self.layout.text, self._matrices(), source_of("contraction")]
         files = ["dofs", "ghosts", "staged_stream" if self.staged else "stream", "numbers"]
-        files += ["reduce", "cg_state", "merged", "operator"]
+        files += ["reduce", "cg_state", "merged", "operator", "marks", "lines"]
         files += ["face" if self.spec.has_end else "element", "step"]
         files.append("face_" * (self.spec.has_end and self.entry == "diagonal") + self.entry)
         parts.append(constants_text(STATE_CONSTANTS))
@@ -367,30 +490,7 @@ class CudaKernel:
             "STAGE_AT": self._stage_at,
             **MARKS,
         }
-        switches = {
-            "FACES": self.spec.has_end,
-            "REPRODUCIBLE": self.spec.reproducible,
-            "ORDERED": self.ordered,
-            "VALUE_IN": qfunction.value_in,
-            "VALUE_OUT": qfunction.value_out,
-            "GRAD_IN": qfunction.gradient_in,
-            "GRAD_OUT": qfunction.gradient_out,
-            "MERGED": self.merged,
-            "MANY": self.entry == "apply_many",
-            "PERSISTENT": self.persistent,
-        }
-        arithmetic, stored = TYPES[self.spec.dtype.name], TYPES[self.spec.stored.name]
-        types = f"using T = {arithmetic};\nusing S = {stored};"
-        lines = [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
-        return "\n".join([types, constants_text(numbers), *lines, self._reading, ""])
-
-    @property
-    def _reading(self) -> str:
-        """C++ text with the type of the qdata and the elements per block of the reader, if any."""
-        if (reader := self.reader) is None:
-            return ""
-        kind, group = TYPES[reader.spec.stored.name], reader.shape.elements
-        return f"using F = {kind};\nconstexpr int GROUP = {group};"
+        return self._head(numbers, {"FACES": self.spec.has_end})
 
     def _matrices(self) -> str:
         spec, many = self.spec, self.entry == "apply_many"
@@ -409,7 +509,10 @@ class CudaKernel:
         return "".join([*parts, columns("MODE", value), columns("SLOPE", slope)])
 
 
-def shape_for(kernel: CudaKernel, device: Device) -> Shape:
+K = TypeVar("K", bound=CudaKernel)
+
+
+def shape_for(kernel: LineKernel, device: Device) -> Shape:
     """Launch shape from the tuning database, else the shape that a model chooses.
 
     The database has shapes for a device by name, or for all devices of its architecture.  A shape
@@ -436,7 +539,7 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     return measured
 
 
-def is_possible(kernel: CudaKernel, device: Device) -> bool:
+def is_possible(kernel: LineKernel, device: Device) -> bool:
     """True if a device can run a kernel with its launch shape, apart from registers."""
     wrong = kernel.shape.persistent and not kernel.shape.staged
     if wrong or (kernel.staged and not device.copies_blocks):
@@ -445,7 +548,7 @@ def is_possible(kernel: CudaKernel, device: Device) -> bool:
     return room and kernel.shape.elements <= most_elements(kernel, device)
 
 
-def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -> list[Shape]:
+def staged_shapes(kernel: LineKernel, device: Device, shapes: Iterable[Shape]) -> list[Shape]:
     """Staged variants of the shapes that fit into shared memory, then their persistent variants.
 
     ``blocks`` is lowered to the number that shared memory has room for.
@@ -459,7 +562,7 @@ def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -
     return [replace(shape, persistent=flag) for flag in (False, True) for shape in fitting]
 
 
-def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) -> Shape:
+def shape_of(kernel: LineKernel, device: Device, threads: int, resident: int) -> Shape:
     """Shape with about ``threads`` per block and registers for ``resident`` per multiprocessor."""
     most = most_elements(kernel, device)
     if most < 1:
@@ -474,7 +577,7 @@ def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) ->
     return Shape(elements, max(1, resident // (32 * warps)))
 
 
-def most_elements(kernel: CudaKernel, device: Device) -> int:
+def most_elements(kernel: LineKernel, device: Device) -> int:
     """Largest number of elements that a block's threads and shared memory allow, or 0."""
     if not kernel.work_arrays:
         return MOST_THREADS
@@ -486,10 +589,10 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
     return min(MOST_THREADS // (kernel.lines * kernel.vectors), max(1, room // most))
 
 
-def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
+def unspilled(kernel: K, device: Device) -> K:
     """Variant of the kernel with as many blocks per multiprocessor as registers allow."""
 
-    def tried(blocks: int) -> CudaKernel:
+    def tried(blocks: int) -> K:
         return replace(kernel, shape=replace(kernel.shape, blocks=blocks))
 
     def spills(blocks: int) -> bool:

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from femops_kernels.cuda.operator.kernel import CudaKernel, is_possible, unspilled
+from femops_kernels.cuda.operator.kernel import (
+    CudaKernel,
+    LineKernel,
+    is_possible,
+    unspilled,
+)
 from femops_kernels.cuda.operator.shapes import SPILLED, Shape
+from femops_kernels.cuda.operator.table_kernel import TableKernel
 from femops_kernels.device import Device
 
 VECTORS = 8
@@ -22,6 +28,9 @@ def for_many(kernel: CudaKernel, device: Device, nvec: int) -> CudaKernel:
     A block works on eight vectors.  If there are fewer, or shared memory has no room, it works on
     four, two or one.  It has few elements, whose qdata are staged if the device can do that.
     """
+    if isinstance(kernel, TableKernel):
+        return kernel.for_many(device, nvec)
+    assert isinstance(kernel, LineKernel)
     made = replace(kernel, entry="apply_many")
     for vectors in _groups(nvec):
         threads = kernel.lines * vectors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -95,6 +96,8 @@ def alone(side: Side) -> bool:
 
 def runs_of(side: Side, dim: int) -> DofRuns:
     """Runs of an element's nodes. Their `inside` lists the nodes that no other element has."""
+    if side.sizes or len(side.shape) < dim:  # of a simplex
+        return DofRuns(side.shape, (not side.broken,), side.on_faces, sizes=side.sizes)
     return equal_runs(dim, side.p1d, side.broken, single=side.on_faces)
 
 
@@ -118,8 +121,23 @@ def arguments_of(sources: Sequence[Side], targets: Sequence[Side]) -> dict[str, 
     }
 
 
+class SideTexts(ABC):
+    """First C++ lines of the types of sides, and the text that stands before the types."""
+
+    texts: list[str]
+
+    @abstractmethod
+    def lines(self, name: str, side: Side, first: int) -> list[str]:
+        """First lines of a side's type. ``first`` is the number of its first component."""
+
+
 def sides_text(
-    sources: Sequence[Side], targets: Sequence[Side], blocks: Sequence[int], *, many: bool = False
+    sources: Sequence[Side],
+    targets: Sequence[Side],
+    blocks: Sequence[int],
+    *,
+    many: bool = False,
+    by: SideTexts | None = None,
 ) -> str:
     """C++ text of the types of all sides and their matrices: ``Source``, ``Source_1``, ``Target``.
 
@@ -127,14 +145,14 @@ def sides_text(
     the vector of the field of its block, which constrained rows multiply by ``keep``. If there are
     ``many`` vectors, the numbers of each ghost stand next to each other as well.
     """
-    matrices, structs = _Matrices({}, []), list[str]()
+    made, structs = _Matrices({}, []) if by is None else by, list[str]()
     for kind, sides, arguments, kept in (
         ("Source", sources, INPUT, range(len(sources))),
         ("Target", targets, OUTPUT, blocks),
     ):
         firsts = accumulate((side.ncomp for side in sides), initial=0)
         for k, (side, first) in enumerate(zip(sides, firsts, strict=False)):
-            text = _side(f"{kind}{suffix(k)}", side, first, matrices)
+            text = made.lines(f"{kind}{suffix(k)}", side, first)
             vector = f"const T* kept(const Arguments& a) {{ return a.x{suffix(kept[k])}; }}"
             rows = many and side.halves is not None
             functions = [*_functions(arguments, k, rows=rows), f"{_FUNCTION} {vector}"]
@@ -144,7 +162,7 @@ def sides_text(
     head = "template <class... S>\nstruct Sides {};"
     if many and any(side.halves is not None for side in (*sources, *targets)):
         head = f"{head}\n{_ROWS}"
-    return "\n".join([head, *matrices.texts, *structs, ""])
+    return "\n".join([head, *made.texts, *structs, ""])
 
 
 _FUNCTION = "    static __device__ __forceinline__"
@@ -152,7 +170,7 @@ _FUNCTION = "    static __device__ __forceinline__"
 
 @final
 @dataclass(frozen=True)
-class _Matrices:
+class _Matrices(SideTexts):
     """C++ types of matrices: a dict of their names, by the rows of the matrix, and their text."""
 
     names: dict[object, str]
@@ -166,21 +184,22 @@ class _Matrices:
             self.texts.append(matrix_type(self.names[matrix.rows], matrix))
         return self.names[matrix.rows]
 
+    def lines(self, name: str, side: Side, first: int) -> list[str]:
+        sizes = f"P = {side.p1d}, NCOMP = {side.ncomp}, FIRST = {first}"
+        lines = [
+            f"struct {name} {{",
+            f"    static constexpr int {sizes};",
+            f"    static constexpr bool BROKEN = {_word(side.broken)}, {switches(side)};",
+            f"    using B = {self.name(side.bases[0])};",
+        ]
+        end = side.near_end
+        return lines if end is None else [*lines, f"    using End = {self.name(end)};"]
 
-def _side(name: str, side: Side, first: int, matrices: _Matrices) -> list[str]:
-    """First C++ lines of a side's type: its sizes, switches and matrices."""
-    sizes = f"P = {side.p1d}, NCOMP = {side.ncomp}, FIRST = {first}"
+
+def switches(side: Side) -> str:
+    """C++ switches of a side: whether it has ghosts, and whether its elements are faces."""
     ghosts = side.ghosts or side.halves is not None  # hanging nodes are ghosts
-    switches = f"BROKEN = {_word(side.broken)}, GHOSTS = {_word(ghosts)}"
-    switches += f", ON_FACES = {_word(side.on_faces)}"
-    lines = [
-        f"struct {name} {{",
-        f"    static constexpr int {sizes};",
-        f"    static constexpr bool {switches};",
-        f"    using B = {matrices.name(side.bases[0])};",
-    ]
-    end = side.near_end
-    return lines if end is None else [*lines, f"    using End = {matrices.name(end)};"]
+    return f"GHOSTS = {_word(ghosts)}, ON_FACES = {_word(side.on_faces)}"
 
 
 _ROWS = """// Numbers of ghosts, each with a row of numbers of many vectors.

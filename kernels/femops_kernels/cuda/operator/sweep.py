@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels, Places
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
-from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
+from femops_kernels.cuda.operator.data import FilledData, prefetched, tables_of, uploaded
 from femops_kernels.cuda.operator.dofs import (
     DeviceDofs,
     DeviceEnd,
@@ -49,12 +49,16 @@ class Clearing:
     Each element clears the dofs that it touches first.
     """
 
-    def __init__(self, device: Device, kernel: CudaKernel, starts: Any, touched: Any) -> None:
+    def __init__(self, device: Device, kernel: CudaKernel, dofs: DeviceDofs) -> None:
+        starts, touched = dofs.starts, dofs.touched
         pointers = {"y": "T*", "starts": "const int*", "touched": "const int*"}
         layout = Layout(pointers | {"count": "int"}, kernel.spec.dtype)
         runs = _runs(kernel)
         numbers = {"RUNS": len(runs.nodes), "CENTRE": centre(runs), "INSIDE": len(runs.inside)}
         numbers["NCOMP"] = kernel.target.ncomp
+        if kernel.spec.tabulated:  # whose starts are interleaved: those inside elements suffice
+            numbers |= {"RUNS": 1, "CENTRE": 0}
+            starts = device.upload(dofs.indices[:, runs.inside[0]].astype(np.int32))
         count = len(touched) - 1
         self._blocks = -(-count * _WARP // SIMPLE_THREADS)
         self._arrays = {"starts": starts, "touched": touched}
@@ -174,6 +178,7 @@ class DeviceSweep(DeviceLaunch):
             "order": device.upload(self.order.elements) if kernel.ordered else None,
             "functionals": self._functionals,
             **uploaded(device, kernel, data, self.count, self.order),
+            **tables_of(device, kernel),
         }
         for k, (side, end) in enumerate(zip(kernel.spec.sources, sources, strict=True)):
             arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
@@ -276,7 +281,7 @@ class DeviceSweep(DeviceLaunch):
         target = self._given[1][0]
         if not Clearing.pays(self.kernel, target.dofs, target.marked):
             return None
-        return Clearing(self.device, self.kernel, target.dofs.starts, target.dofs.touched)
+        return Clearing(self.device, self.kernel, target.dofs)
 
     @property
     def blocks(self) -> int:
