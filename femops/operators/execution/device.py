@@ -485,7 +485,7 @@ def _filled_nodes(term: Term) -> list[list[Node]]:
     """Nodes of each launch that computes a term's data or checks them; see `_sum_streams`."""
     source, split = term.source, term.qdata_split
     found = [split.point] if term.qfunction.numbers.point and term.filled else []
-    if term.looked_at and source.has_maps_on_device:
+    if term.looked_at and source.has_maps:
         assert isinstance(source.geometry, Geometry)
         if not _looked.known(source.geometry.mesh, term.quadrature.key):
             found.append([source.weight])
@@ -535,7 +535,7 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
     data again and raises an error that names the elements.
     """
     source, xp = term.source, term.spaces[0].memory.xp
-    if not source.has_maps_on_device:  # the host has checked the geometry
+    if not source.has_maps:  # the host has checked the geometry
         return
     weights = partial(_streams, term, [source.weight], kernel, order)
     geometry, qdata_split = source.geometry, term.qdata_split

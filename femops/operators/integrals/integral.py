@@ -270,13 +270,14 @@ class Integral:
 
     @property
     def has_maps(self) -> bool:
-        """True if kernels can compute Jacobians and positions from modes of the elements' maps."""
-        return self.domain.has_maps and (not self.domain.cell.cube or not self.tabulated)
+        """True if kernels can compute Jacobians and positions from modes of the elements' maps.
 
-    @property
-    def has_maps_on_device(self) -> bool:
-        """True if kernels of a device can compute Jacobians: those by tables cannot."""
-        return self.domain.has_maps and not self.tabulated
+        Those by tables cannot on a device, or on cubes.
+        """
+        on_device = self.fields.whole.memory.device is not None
+        return self.domain.has_maps and not (
+            self.tabulated and (on_device or self.domain.cell.cube)
+        )
 
     @property
     def tabulated(self) -> bool:
@@ -298,9 +299,11 @@ class Integral:
         """Split of the form's numbers at a level, with the q-function."""
         if level == "matrix-free" and not self.has_maps:
             if self.domain.has_maps:
+                on_device = self.fields.whole.memory.device is not None
                 raise OperatorError(
                     "the level 'matrix-free' does not take rules of points, and functions that "
-                    f"are no products, on {self.domain.cell.plural}: take level='partial'"
+                    f"are no products, on {self.domain.cell.plural}{' on a GPU' * on_device}: "
+                    "take level='partial'"
                 )
             level = "partial"  # faces are few, so their data are stored
         return split(self.step, level, self.known, transpose=transpose)
@@ -315,7 +318,7 @@ class Integral:
     @property
     def looks(self) -> bool:
         """True if the host checks the geometry. Else the device that runs the kernels checks it."""
-        return not self.has_maps_on_device or not self.fields.whole.memory.fills
+        return not self.has_maps or not self.fields.whole.memory.fills
 
     def filled(self, qdata_split: QDataSplit) -> bool:
         """True if the device computes the numbers that a split stores at points.

@@ -302,7 +302,7 @@ def setup_of(
         if parts:
             given = Argument.joined(parts)
         trace, nodes = replace(form.program, static=static), qdata_split.point
-        there = form.has_maps_on_device if form.state.filled else form.has_maps and not parts
+        there = form.has_maps if form.state.filled else form.has_maps and not parts
         split = stored_split if there else nonlinear_split
         found = split(trace, given, nodes, len(nodes), form.known)
         step = NonlinearQFunction(trace) if parts else form.traced
