@@ -252,7 +252,8 @@ def _stored(
     cure = "use float64" if own_type else "leave data_dtype out"
     ranged = dtype == np.float32 and not form.state.spaces
     used = {node.number for node in ancestors(nodes)}
-    if nodes and form.weight.number not in used and isinstance(form.geometry, Geometry):
+    unseen = form.looks and form.weight.number not in used
+    if nodes and unseen and isinstance(form.geometry, Geometry):
         form.geometry.check()  # takes less work than the weights of all points
 
     def store(block: DomainBlock) -> tuple[bool, float]:
