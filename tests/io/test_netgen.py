@@ -133,3 +133,40 @@ def test_squares_of_netgen():
         {"bottom", "right", "top", "left"},
     )
     assert mesh.volume() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_layers_of_prisms_of_netgen(order):
+    """Volumes and areas of named parts, beside NGSolve's integrals."""
+    occ, ngsolve = pytest.importorskip("netgen.occ"), pytest.importorskip("ngsolve")
+    meshing = pytest.importorskip("netgen.meshing")
+    can = occ.Cylinder((0, 0, 0), occ.Z, 1, 1)
+    can.faces.name = "wall"
+    can.faces.Min(occ.Z).name = "low"
+    layer = meshing.BoundaryLayerParameters(boundary="low", thickness=0.1, new_material="layer")
+    source = occ.OCCGeometry(can).GenerateMesh(maxh=0.6, boundary_layers=[layer])
+    source.Curve(order)
+    mesh, theirs = femops.read_mesh(source), ngsolve.Mesh(source)
+    assert (mesh.plural, mesh.order, mesh.continuous) == ("prisms and tetrahedra", order, True)
+    one = ngsolve.CF(1)
+    assert mesh.volume() == pytest.approx(ngsolve.Integrate(one, theirs, order=12), rel=1e-11)
+    V = femops.H1(mesh, 1)
+    for name in ("low", "wall"):
+        part = theirs.Boundaries(name)
+        area = ngsolve.Integrate(one, theirs, ngsolve.BND, definedon=part, order=24)
+        mine = femops.integrate(V, V.interpolate(1.0), boundary=name)
+        assert mine == pytest.approx(area, rel=1e-6)
+
+
+@pytest.mark.parametrize("order", [1, 2, 4])
+def test_quadrilaterals_and_triangles_of_netgen(order):
+    occ, ngsolve = pytest.importorskip("netgen.occ"), pytest.importorskip("ngsolve")
+    disc = occ.Circle((0, 0), 1).Face()
+    disc.edges.name = "rim"
+    source = occ.OCCGeometry(disc, dim=2).GenerateMesh(maxh=0.4, quad_dominated=True)
+    source.Curve(order)
+    mesh, theirs = femops.read_mesh(source), ngsolve.Mesh(source)
+    assert (mesh.plural, mesh.order) == ("quadrilaterals and triangles", order)
+    area = ngsolve.Integrate(ngsolve.CF(1), theirs, order=12)
+    assert mesh.volume() == pytest.approx(area, rel=1e-11)
+    assert set(mesh.boundary_names) == {"rim"}

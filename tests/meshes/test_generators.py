@@ -4,11 +4,13 @@ import pytest
 from femops_meshes import (
     MeshArgumentError,
     MeshGeometryError,
+    MeshTopologyError,
     ball,
     box,
     cylinder,
     disc,
     l_shape,
+    scrambled,
     shell,
 )
 from support.counted_lines import lines
@@ -218,10 +220,13 @@ def test_a_mapping_moves_the_nodes_of_simplices():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: box((3, 3), cells="tets"), "cells is 'tets': give .*'triangles' or 'tetrahedra'"),
+        (lambda: box((3, 3), cells="tets"), "cells is 'tets': give .*'tetrahedra' or 'prisms'"),
         (lambda: box((3, 3), cells="tetrahedra"), "in 2-D give quadrilaterals or triangles"),
         (lambda: box(3, cells="triangles"), "in 1-D give segments"),
         (lambda: ball(cells="triangles"), "in 3-D give hexahedra or tetrahedra"),
+        (lambda: ball(cells="prisms"), "in 3-D give hexahedra or tetrahedra"),
+        (lambda: box((2, 2), cells="prisms"), "in 2-D give quadrilaterals or triangles"),
+        (lambda: box((2, 2)).prisms(), "meshes of hexahedra that conform"),
         (lambda: disc(order=7, cells="triangles"), "have degree 6 at most, got 7"),
         (lambda: box((2, 3), periodic=True, cells="triangles"), "3"),
     ],
@@ -234,3 +239,21 @@ def test_cells_that_are_refused(make, message):
 def test_cells_that_are_not_split():
     assert box((2, 2), cells="quadrilaterals").num_elements == 4
     assert box(2, cells="segments").coarser is not None
+
+
+def test_prisms():
+    mesh = box((3, 2, 4), upper=(1, 2, 3), cells="prisms")
+    assert (mesh.plural, mesh.num_elements, mesh.num_boundary) == ("prisms", 48, 2 * 6 * 2 + 2 * 20)
+    assert mesh.volume() == pytest.approx(6)
+    mesh.validate()
+    counts = np.unique(mesh.boundary_attributes, return_counts=True)[1]
+    assert counts.tolist() == [8, 8, 12, 12, 12, 12]
+    whole, round_one = cylinder(2, 3, order=3), cylinder(2, 3, order=3, cells="prisms")
+    assert round_one.volume() == pytest.approx(whole.volume(), rel=1e-12)
+    counts = np.unique(round_one.boundary_attributes, return_counts=True)[1]
+    assert counts.tolist() == [24, 40, 40]
+    bent = box((2, 2, 2), order=2, mapping=lambda x: x + 0.1 * x[::-1] ** 2, cells="prisms")
+    assert (bent.order, bent.continuous) == (2, True)
+    for other in (ball(1), scrambled(box((3, 3, 3)), 1)):
+        with pytest.raises(MeshTopologyError, match=r"do not lie in one column.*mesh\.simplices"):
+            other.prisms()

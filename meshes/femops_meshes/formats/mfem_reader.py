@@ -636,7 +636,7 @@ def _vertex_count(scanner: Scanner) -> int:
 
 def _entries(scanner: Scanner, what: str, geometries: tuple[int, ...]) -> tuple[int, Ints, Ints]:
     """Read a section of elements that are alike: geometry, corners (n, k) and attributes (n,)."""
-    return _alike(_rows(scanner, what, geometries, alike=True), geometries)
+    return _alike(_rows(scanner, what, geometries), geometries)
 
 
 def _alike(rows: list[list[str]], geometries: tuple[int, ...]) -> tuple[int, Ints, Ints]:
@@ -674,10 +674,8 @@ def _mixed_entries(
     return result
 
 
-def _rows(
-    scanner: Scanner, what: str, geometries: tuple[int, ...], *, alike: bool = False
-) -> list[list[str]]:
-    """Read the words of each line of a section of elements, which may all have to be alike."""
+def _rows(scanner: Scanner, what: str, geometries: tuple[int, ...]) -> list[list[str]]:
+    """Read the words of each line of a section of elements."""
     scanner.keyword("elements" if what == "element" else "boundary")
     least = 1 if what == "element" else 0
     count = scanner.integer(scanner.read(f"the number of {what}s"), f"the number of {what}s", least)
@@ -687,27 +685,18 @@ def _rows(
     for number in range(count):
         row = scanner.integer_row(f"{what} {number + 1} of {count}")
         if len(row) < 2 or len(row) != sizes.get(row[1]):
-            _bad_entry(scanner, what, row, geometries, alike=alike)
-        if alike and not rows:
-            geometries, sizes = (int(row[1]),), {row[1]: len(row)}
+            _bad_entry(scanner, what, row, geometries)
         rows.append(row)
     return rows
 
 
-def _bad_entry(
-    scanner: Scanner, what: str, row: list[str], wanted: tuple[int, ...], *, alike: bool
-) -> NoReturn:
+def _bad_entry(scanner: Scanner, what: str, row: list[str], wanted: tuple[int, ...]) -> NoReturn:
     number = int(row[1]) if len(row) > 1 else wanted[0]
     if number not in wanted:
         known = 0 <= number < len(GEOMETRIES)
         got = f"a {GEOMETRIES[number]}" if known else "unknown"
         names = " or ".join(f"{one}, a {GEOMETRIES[one]}" for one in wanted)
-        advice = "; supported are meshes of segments, triangles, squares, tetrahedra or cubes alone"
-        if number in _SPLIT or wanted[0] in _SPLIT:
-            advice += " (femops.read_mesh(path, split=True) splits triangles, tetrahedra, prisms)"
-        raise scanner.fail(
-            f"{what} of geometry {number}, {got}: in this mesh it must be {names}" + advice * alike
-        )
+        raise scanner.fail(f"{what} of geometry {number}, {got}: in this mesh it must be {names}")
     corners = _CORNERS[number]
     raise scanner.fail(
         f"{what} of {len(row)} numbers: a {GEOMETRIES[number]} has {corners + 2}: attribute, "
