@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -18,7 +19,15 @@ from femops.io.gmsh.file import GmshArrays, node_places, read_arrays
 from femops.io.gmsh.gluing import glued, images, vertex_links
 from femops.io.gmsh.nodes import ELEMENTS, Kind, gmsh_order, lattice
 from femops.io.gmsh.periodic import Link
-from femops_meshes import Mesh, MeshError, MeshFormatError, MeshGeometryError, Topology, checks
+from femops_meshes import (
+    Mesh,
+    MeshError,
+    MeshFormatError,
+    MeshGeometryError,
+    MeshTopologyError,
+    Topology,
+    checks,
+)
 from femops_meshes.checks import compress_boundary, compress_vertices
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import (
@@ -406,7 +415,26 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
     its coordinates. Glued sides are no boundary, even if they are in a group. A name that only
     glued sides have is removed.
     """
-    return mesh_from(read_arrays(path), printable(os.fspath(path)), split=split)
+    content, name = read_arrays(path), printable(os.fspath(path))
+    mesh = mesh_from(content, name, split=split)
+    _warn_of_empty_groups(content, name)
+    return mesh
+
+
+def _warn_of_empty_groups(content: GmshArrays, file: str) -> None:
+    """Warn of names of groups in which the file lists no element or face."""
+    dim = content.blocks[content.blocks[:, 2] > 0, 0].max()
+    dims = content.blocks[content.groups[:, 0], 0].tolist()
+    used = {content.names.get(key) for key in zip(dims, content.groups[:, 1].tolist(), strict=True)}
+    empty = [name for (d, _), name in content.names.items() if dim - 1 <= d <= dim]
+    empty = sorted({*empty} - used)
+    if empty:
+        warnings.warn(
+            f"{file}: no element or face is in the group(s) {', '.join(map(repr, empty[:5]))}"
+            f"{', ...' * (len(empty) > 5)}: the mesh does not have these names; Gmsh lists groups "
+            "in version 2.2 only with Mesh.SaveAll = 0, and in 4.1 always",
+            stacklevel=6,
+        )
 
 
 def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh:
@@ -430,6 +458,7 @@ def mesh_of(content: GmshArrays) -> Mesh:
     faces = _tagged(content, _entries(content, dim - 1, tags, of_face))
     turned = dim > 1 and not cell.simplex
     sides = faces.nodes[:, VTK_CORNERS[dim - 1]] if turned else faces.nodes
+    _check_attached(content, faces, used)
     sides = compress_boundary(sides, used)
     listed, outside = _attributes(content, dim - 1, faces, sides)
     corners, sides, tagged, vertices = corners[kept], sides[listed], outside.numbers, len(used)
@@ -450,6 +479,19 @@ def mesh_of(content: GmshArrays) -> Mesh:
     numbers[: len(tagged)] = tagged
     mesh = Mesh.assemble(corners, coordinates, vertices, inside.numbers, boundary, numbers)
     return mesh.with_names(inside.names, names_of(outside.names, mesh.boundary_attributes))
+
+
+def _check_attached(content: GmshArrays, faces: _Entries, used: Ints) -> None:
+    """Raise if a group has faces at vertices of no element."""
+    loose = ~np.isin(faces.nodes, used).all(axis=1)
+    if loose.any():
+        rows = content.groups[np.isin(content.groups[:, 0], faces.blocks[loose])]
+        pairs = zip(content.blocks[rows[:, 0], 0].tolist(), rows[:, 1].tolist(), strict=True)
+        names = sorted({repr(content.names.get(pair, str(pair[1]))) for pair in pairs})
+        raise MeshTopologyError(
+            f"{np.count_nonzero(loose)} face(s) in the group(s) {', '.join(names[:5])} are sides "
+            "of no element: leave them out of the groups, or mesh what they bound"
+        )
 
 
 def _check_joined(coordinates: Floats, topology: Topology) -> None:
