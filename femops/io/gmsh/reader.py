@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.polynomial.legendre import legvander
 from numpy.typing import NDArray
 
-from femops.io.gmsh.file import GmshArrays, node_places, read_arrays
+from femops.io.gmsh.file import GmshArrays, node_places
 from femops.io.gmsh.gluing import glued, images, vertex_links
 from femops.io.gmsh.nodes import ELEMENTS, Kind, gmsh_order, lattice
 from femops.io.gmsh.periodic import Link
@@ -37,7 +36,6 @@ from femops_meshes.coordinates.mapping import (
     tensor_apply,
 )
 from femops_meshes.formats.repair import mended
-from femops_meshes.formats.scanner import printable
 from femops_meshes.names import names_of
 from femops_meshes.topology.entities import (
     CUBES,
@@ -398,25 +396,24 @@ _SHARED = 16  # most tags, in the mean, of an element or face that several group
 _FLAT = 1e-10  # largest distance of nodes from a plane, relative to the size of the mesh
 
 
-def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
-    """Read a Gmsh file, version 2.2 or 4.1.
+def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh:
+    """Make a mesh from the contents of a file or object, which errors call `name`.
 
-    Its elements are all lines, triangles, quadrangles, tetrahedra or hexahedra.
-
-    The elements of the highest dimension in the file form the mesh. The boundary has all exterior
-    faces, and the elements of one dimension less that are in a physical group. Coordinates have the
-    degree of the elements. Attributes are the tags of the physical groups. `Mesh.element_names` and
-    `Mesh.boundary_names` have the names of the groups. Elements and faces in no group have
-    attribute 1, or the lowest number that is no tag. If groups overlap, each combination of groups
-    gets a number above all tags. The name of a group (by default its tag) then stands for all its
-    numbers. Elements listed clockwise are turned over.
+    The elements of the highest dimension form the mesh. The boundary has all exterior faces, and
+    the elements of one dimension less that are in a physical group. Coordinates have the degree of
+    the elements. Attributes are the tags of the physical groups. Elements and faces in no group
+    have attribute 1, or the lowest number that is no tag. If groups overlap, each combination of
+    groups gets a number above all tags. The name of a group (by default its tag) then stands for
+    all its numbers. Elements listed clockwise are turned over.
 
     Vertices that $Periodic joins become one vertex, also through several sides. Each element keeps
     its coordinates. Glued sides are no boundary, even if they are in a group. A name that only
     glued sides have is removed.
     """
-    content, name = read_arrays(path), printable(os.fspath(path))
-    mesh = mesh_from(content, name, split=split)
+    try:
+        mesh = mesh_of(split_simplices(content) if split else content)
+    except MeshError as error:
+        raise type(error)(f"{name}: {error}") from error.__cause__  # it says the same
     _warn_of_empty_groups(content, name)
     return mesh
 
@@ -437,16 +434,8 @@ def _warn_of_empty_groups(content: GmshArrays, file: str) -> None:
         )
 
 
-def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh:
-    """Make a mesh from the contents of a file or object, which errors call `name`."""
-    try:
-        return mesh_of(split_simplices(content) if split else content)
-    except MeshError as error:
-        raise type(error)(f"{name}: {error}") from error.__cause__  # it says the same
-
-
 def mesh_of(content: GmshArrays) -> Mesh:
-    """Make a mesh from the contents of a file; for errors see `read_gmsh`."""
+    """Make a mesh from the contents of a file; for errors see `read_mesh`."""
     shape, degree = _checked_kinds(content)
     cell = _CELLS[shape]
     dim, of_face = cell.dim, len(cell.entities[cell.face_codes[0]][1])
