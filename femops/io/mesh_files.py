@@ -81,7 +81,8 @@ def read_mesh(
       ones of degree 1 to 9, triangles and tetrahedra 1 to 6. Tags of physical groups become
       attributes. `Mesh.element_names` and `Mesh.boundary_names` have their names. Elements and
       exterior faces in no group, or in a group of tag 0, have attribute 1, or the lowest number
-      that is no tag. Periodic sides are glued. Partitions are left out;
+      that is no tag. Periodic sides are glued. Partitions are left out. A warning lists names of
+      groups without elements;
     * checkpoints of `femops.io.save_state` that keep their mesh. It is the mesh that was saved, bit
       by bit, with its trees, and in its order.
 
