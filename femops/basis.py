@@ -142,6 +142,8 @@ _FAR = 1e3  # largest coordinate of a point: beyond, polynomials of high degree 
 MOST_POINTS = 1024
 """Maximum number of points of a rule. An element has a power of this number."""
 
+_MOST_SIMPLEX_POINTS = 64  # tables of rules take n**dim points, and are no products by direction
+
 Points = Annotated[int, whole_numbers(1, MOST_POINTS)]
 """Number of points in one direction."""
 
@@ -369,7 +371,14 @@ def _gauss(n: int) -> Quadrature1D:
 @lru_cache(maxsize=128)
 def rule_of(cell: Cell, n: int) -> Rule:
     """Rule of a cell for polynomials of degree 2n - 1, as n Gauss points are."""
-    return _gauss(n) if cell.cube else _points_of(cell, 2 * n - 1)
+    if cell.cube:
+        return _gauss(n)
+    if n > _MOST_SIMPLEX_POINTS:
+        raise BasisError(
+            f"quadrature={n} on {cell.plural} is a rule of {n}**{cell.dim} points: give at most "
+            f"{_MOST_SIMPLEX_POINTS}, for degree {2 * _MOST_SIMPLEX_POINTS - 1}"
+        )
+    return _points_of(cell, 2 * n - 1)
 
 
 @lru_cache(maxsize=128)

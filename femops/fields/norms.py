@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Rule as AnyRule
-from femops.basis import rule_of
 from femops.errors import SpaceError
 from femops.fields.reproducible import rounded_sum
 from femops.geometry.boundary import asked_attributes
 from femops.geometry.domain import Domain, DomainBlock
 from femops.geometry.jacobians import Geometry, GeometryBlock, physical_gradient
 from femops.parallel.comm import Communicator
-from femops.spaces.base import GridFunction, Space
+from femops.spaces.base import GridFunction, Space, simplex_rule_for
 from femops.spaces.boundary_space import boundary_spaces
 from femops.spaces.functions import Function, columns, evaluate_any, parts_of, place_of
 from femops_common.arguments import checked, type_name
@@ -249,7 +248,7 @@ def _rule(space: Space, quadrature: Rule, degree: int, domain: Domain | None = N
         count = max((degree + space.dim * space.mesh.order) // 2 + 1, space.order + 2)
     if space.mesh.cell.cube or domain.on_elements:
         return space.quadrature(count)
-    return count if isinstance(count, AnyRule) else rule_of(domain.cell, count)
+    return simplex_rule_for(domain.cell, count, space.order)
 
 
 def _component_shape(space: Space) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import femops_meshes
 from femops.errors import FileError
 from femops.io.atomic import checked_path
 from femops.io.checkpoint.state import begins_like_state, load_mesh
-from femops.io.gmsh.file import begins_like_gmsh
+from femops.io.gmsh.file import begins_like_gmsh, read_arrays
 from femops.io.gmsh.objects import is_mesh_object, mixed_arrays, object_arrays
 from femops.parallel.comm import check, communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
@@ -81,7 +81,8 @@ def read_mesh(
       ones of degree 1 to 9, triangles and tetrahedra 1 to 6. Tags of physical groups become
       attributes. `Mesh.element_names` and `Mesh.boundary_names` have their names. Elements and
       exterior faces in no group, or in a group of tag 0, have attribute 1, or the lowest number
-      that is no tag. Periodic sides are glued. Partitions are left out;
+      that is no tag. Periodic sides are glued. Partitions are left out. A warning lists names of
+      groups without elements;
     * checkpoints of `femops.io.save_state` that keep their mesh. It is the mesh that was saved, bit
       by bit, with its trees, and in its order.
 
@@ -191,13 +192,13 @@ def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
     if not is_mesh_object(path) and begins_like_state(path):
         return load_mesh(Path(os.fspath(path))).refine(refine)
     if is_mesh_object(path) or begins_like_gmsh(path):
-        from femops.io.gmsh.reader import mesh_from, read_gmsh
+        from femops.io.gmsh.reader import mesh_from
 
         if is_mesh_object(path):
-            mesh = mesh_from(*object_arrays(path), split=split)
+            content, name = object_arrays(path)
         else:
-            mesh = read_gmsh(path, split=split)
-        return _finished(mesh, refine, reorder)
+            content, name = read_arrays(path), printable(os.fspath(path))
+        return _finished(mesh_from(content, name, split=split), refine, reorder)
     try:
         mixed = read_mixed(path) if split else None
         if mixed is not None:

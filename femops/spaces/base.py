@@ -53,6 +53,7 @@ from femops_meshes.mesh import Mesh
 from femops_meshes.mixed import MixedMesh
 from femops_meshes.names import with_numbers
 from femops_meshes.parents import parents_of
+from femops_meshes.topology.entities import Cell
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -200,6 +201,21 @@ def dofs_of_elements(
     if space.halo is not None:  # elements of other ranks have nodes that this rank owns
         nodes = space.halo.marked(nodes)
     return np.asarray(np.add.outer(nodes * space.ncomp, picked).ravel())
+
+
+def simplex_rule_for(cell: Cell, rule: int | Rule, order: int) -> Rule:
+    """Check a rule of simplices or of their faces, or make one for degree 2 ``rule`` - 1."""
+    if isinstance(rule, Rule):
+        rule.check_cell(cell)
+    n = rule.q1d if isinstance(rule, Quadrature1D) else rule
+    if isinstance(n, Rule):
+        return n
+    if n <= order:
+        raise SpaceError(
+            f"a rule for degree {2 * n - 1} cannot integrate order {order}: "
+            f"use at least {order + 1}, for degree {2 * order + 1}"
+        )
+    return rule if isinstance(rule, Rule) else rule_of(cell, n)
 
 
 _MOST_SIMPLEX_ORDER = 8
@@ -797,12 +813,7 @@ class Space(DomainSpace, ABC):
         if q1d is None:
             q1d = self.order + (2 if cell.cube else 1 + (self.mesh.order > 1))
         if not cell.cube and not isinstance(q1d, Rule):
-            if q1d <= self.order:
-                raise SpaceError(
-                    f"a rule for degree {2 * q1d - 1} cannot integrate order {self.order}: "
-                    f"use at least {self.order + 1}, for degree {2 * self.order + 1}"
-                )
-            return rule_of(cell, q1d)
+            return simplex_rule_for(cell, q1d, self.order)
         rule = q1d if isinstance(q1d, Rule) else gauss(q1d)
         rule.check_cell(cell)
         if not isinstance(rule, Quadrature1D):

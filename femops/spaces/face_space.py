@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import Basis1D, Rule, gauss, grid_rule, rule_of
+from femops.basis import Basis1D, Rule, gauss, grid_rule
 from femops.element import Element, LagrangeElement, TensorElement, turned_to
 from femops.errors import SpaceError
-from femops.spaces.base import Space
+from femops.spaces.base import Space, simplex_rule_for
 from femops.spaces.domain_space import DomainSpace
 from femops_kernels.device import Device
 from femops_meshes.coordinates.hanging import HangingNodes
@@ -110,11 +110,10 @@ class FaceSpace(DomainSpace, ABC):
 
     def _of_simplices(self, q1d: int | Rule | None) -> Rule:
         cell = self.volume.mesh.cell
-        if isinstance(q1d, Rule) and q1d.count(cell.dim - 1):
-            q1d.check_cell(self.domain.cell)
-            return q1d
-        count = self.order + 2 if q1d is None else q1d
-        return rule_of(self.domain.cell, count)
+        cell, count = self.domain.cell, self.order + 2 if q1d is None else q1d
+        if isinstance(count, Rule):
+            count.count(cell.dim)  # raises if the points have another dimension
+        return simplex_rule_for(cell, count, self.order)
 
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Return a new vector (size,) of zeros; see `Space.zeros`."""

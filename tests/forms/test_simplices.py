@@ -220,6 +220,14 @@ def test_bad_input_is_refused():
     for call, error_class, message in (
         (lambda: femops.mass(V, quadrature=gauss(4)), BasisError, "simplex_rule"),
         (lambda: femops.mass(V, quadrature=2), SpaceError, "degree 3"),
+        (lambda: femops.mass(V, quadrature=1024), BasisError, r"1024\*\*2 points: .* most 64"),
+        (lambda: femops.boundary_mass(V, quadrature=2), SpaceError, "at least 3"),
+        (lambda: femops.boundary_mass(V, quadrature=gauss(1)), SpaceError, "at least 3"),
+        (
+            lambda: femops.integrate(V, V.zeros(), boundary="all", quadrature=-1),
+            SpaceError,
+            "at least 3",
+        ),
         (lambda: femops.H1(mesh, 9), SpaceError, "order 8"),
         (lambda: femops.H1(mesh, 2, family="bernstein"), SpaceError, "bernstein"),
         (lambda: PointRule([[0.7, 0.7]], [0.5], simplex=True), BasisError, "at most 1"),

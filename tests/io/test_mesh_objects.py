@@ -33,6 +33,14 @@ def test_cell_sets_of_meshio():
     assert np.all(outlet[:, 0] == 2.0)
 
 
+def test_names_of_meshio_without_elements():
+    data = {"gmsh:physical": [np.array([7, 9]), np.array([0, 0])]}
+    names = {"stone": np.array([7, 2]), "inlet": np.array([5, 1])}
+    outside = meshio.Mesh(SQUARES, QUADS, cell_data=data, field_data=names)
+    with pytest.warns(UserWarning, match=r"the meshio.Mesh: .*group\(s\) 'inlet': the mesh"):
+        assert femops.read_mesh(outside).element_names == {"stone": (7,)}
+
+
 @pytest.mark.parametrize("name", ["gmsh:physical", "medit:ref", "cell_tags"])
 def test_tags_of_meshio(name):
     data = {name: [np.array([7, 9]), np.array([3, 4])]}

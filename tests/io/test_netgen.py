@@ -15,7 +15,7 @@ def table(nodes, tags, kind):
     fields = [("nodes", np.int32, nodes.shape[1:]), ("index", np.int32), ("type", np.uint8)]
     rows = np.zeros(len(nodes), dtype=fields)
     rows["nodes"], rows["index"], rows["type"] = nodes, tags, kind
-    return type("Array", (), {"NumPy": lambda _: rows})()
+    return type("Array", (), {"NumPy": lambda _: rows, "__len__": lambda _: len(rows)})()
 
 
 class Mesh:
@@ -93,6 +93,14 @@ def test_what_is_refused():
     wrapped.deformation = object()
     with pytest.raises(MeshFormatError, match=r"the ngsolve mesh has a deformation.*Unset"):
         femops.read_mesh(wrapped)
+
+
+def test_a_mesh_without_elements(monkeypatch):
+    """NumPy() of Netgen's empty arrays raises a ValueError."""
+    monkeypatch.setattr(Mesh, "Elements2D", lambda _: ())
+    monkeypatch.setattr(Mesh, "Elements1D", lambda _: ())
+    with pytest.raises(MeshFormatError, match="it holds no elements"):
+        femops.read_mesh(Mesh())
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 5])

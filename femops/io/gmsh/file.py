@@ -34,6 +34,8 @@ Ints = NDArray[np.int64]
 _BEGINS = re.compile(rb"\s*\$(MeshFormat|Comments)\b")
 _FORMAT = re.compile(rb"\s*(\d{1,4}(?:\.\d{1,16})?)[ \t]+([01])[ \t]+(\d{1,2})[ \t]*(?:\r?\n|$)")
 _NAME = re.compile(rb'\s*([0-3])\s+([+-]?[0-9]{1,10})\s+"(.*)"\s*')
+_OLD_NAME = re.compile(rb'\s*()([+-]?[0-9]{1,10})\s*"(.*)"\s*')
+"""Names of version 2.0 have no dimension."""
 _ONE = {b"\x01\0\0\0": "<", b"\0\0\0\x01": ">"}
 _FIX = "it is damaged, or made by a program that Gmsh does not understand: write it again"
 
@@ -130,7 +132,8 @@ def read_arrays(path: str | os.PathLike[str], name: str = "") -> GmshArrays:
         ) from error
     sections = sections_of(data, file)
     del data
-    old, order = _format(sections, file)
+    version, order = _format(sections, file)
+    old = version < 4
     nodes = "ParametricNodes" if old and "ParametricNodes" in sections else "Nodes"
     for missing in (nodes, "Elements"):
         if missing not in sections:
@@ -138,7 +141,8 @@ def read_arrays(path: str | os.PathLike[str], name: str = "") -> GmshArrays:
                 f"{file} has no ${missing}: let Gmsh generate the mesh before it saves; if it did, "
                 "the file is truncated, write it again"
             )
-    names = _names(sections["PhysicalNames"]) if "PhysicalNames" in sections else {}
+    named = sections.get("PhysicalNames")
+    names = _names(named, _OLD_NAME if version < 2.1 else _NAME) if named else {}
     links: list[Link] = []
     if "Periodic" in sections:
         periodic = sections["Periodic"]
@@ -200,15 +204,14 @@ def arrays_of(
     )
 
 
-def _format(sections: dict[str, Section], file: str) -> tuple[bool, str]:
-    """True if the file has version 2, and NumPy's sign of its byte order, empty for ASCII."""
+def _format(sections: dict[str, Section], file: str) -> tuple[float, str]:
+    """Version of the file, and NumPy's sign of its byte order, empty for ASCII."""
     content = sections["MeshFormat"].content if "MeshFormat" in sections else b""
     found = _FORMAT.match(content)
     if not found:
         raise MeshFormatError(f"{file}: after $MeshFormat stand no version and file type: {_FIX}")
     version, binary, rest = float(found[1]), found[2] == b"1", content[found.end() :]
-    old = 2 <= version <= 2.2
-    if not old and version != 4.1:
+    if not 2 <= version <= 2.2 and version != 4.1:
         raise MeshFormatError(
             f"{file} is of Gmsh's version {version:g}; versions 2.2 and 4.1 are read: let Gmsh "
             "save it again with Mesh.MshFileVersion = 4.1"
@@ -220,13 +223,13 @@ def _format(sections: dict[str, Section], file: str) -> tuple[bool, str]:
     if binary:
         if rest[:4] not in _ONE or rest[4:].strip():
             raise sections["MeshFormat"].fail("it has no number 1 that tells the order of bytes")
-        return old, _ONE[rest[:4]]
+        return version, _ONE[rest[:4]]
     if rest.strip():
         raise sections["MeshFormat"].fail("more than version, file type and size")
-    return old, ""
+    return version, ""
 
 
-def _names(section: Section) -> dict[tuple[int, int], str]:
+def _names(section: Section, pattern: re.Pattern[bytes]) -> dict[tuple[int, int], str]:
     """Names of physical groups by dimension and tag."""
     lines = [line for line in section.content.split(b"\n") if line.strip()]
     count = lines[0].strip() if lines else b""
@@ -234,12 +237,13 @@ def _names(section: Section) -> dict[tuple[int, int], str]:
         raise section.fail(f"its first line should be the number of names, {len(lines) - 1}")
     names: dict[tuple[int, int], str] = {}
     for number, line in enumerate(lines[1:], 1):
-        found = _NAME.fullmatch(line)
+        found = pattern.fullmatch(line) or _NAME.fullmatch(line)
         if not found:
             raise section.fail('a name should come as: 2 7 "plate"', number)
-        key, name = (int(found[1]), abs(int(found[2]))), decoded(found[3])
-        if names.setdefault(key, name) != name:
-            raise section.fail(f"group {key[1]} of dimension {key[0]} has two names", number)
+        tag, name = abs(int(found[2])), decoded(found[3])
+        for dim in [int(found[1])] if found[1] else range(4):
+            if names.setdefault((dim, tag), name) != name:
+                raise section.fail(f"group {tag} of dimension {dim} has two names", number)
     return {key: name for key, name in names.items() if name}
 
 
@@ -448,7 +452,10 @@ def _new_elements(
         if KINDS[kind].dim != dim:
             raise cursor.fail(f"elements of type {kind} have no dimension {dim}")
         if groups is not None and (dim, entity) not in groups:
-            raise cursor.fail(f"$Entities has no entity {entity} of dimension {dim}")
+            raise cursor.fail(
+                f"$Entities has no entity {entity} of dimension {dim}, as in one of several files "
+                "of a partitioned mesh, which Gmsh saves as one with PartitionSplitMeshFiles = 0"
+            )
         table = cursor.whole_table("n", count, 1 + size)
         if count:
             found[kind, entity].append(table)

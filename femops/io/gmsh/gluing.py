@@ -52,7 +52,8 @@ def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list
             raise MeshTopologyError(
                 f"a periodic side (Gmsh's number {link.entities[0]}, dimension {link.dim}) has "
                 f"{len(alone)} vertices without an image that is a vertex: mesh both sides in the "
-                "same way, and save all elements"
+                "same way, and save all elements; if nothing is periodic (some versions of Gmsh "
+                "list extruded sides too), remove the section $Periodic from the file"
             )
         if both.any():
             result.append(replace(link, nodes=places[both].astype(np.int64)))

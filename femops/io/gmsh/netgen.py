@@ -81,9 +81,10 @@ def netgen_arrays(source: Any) -> tuple[GmshArrays, str]:
 
 def _elements(source: Any, dim: int) -> Iterator[tuple[int, Ints, Ints]]:
     """Netgen's type, nodes (n, k) counted from 0, and attributes (n,) of elements."""
-    table = getattr(source, f"Elements{dim}D")().NumPy()
-    if not len(table):
+    elements = getattr(source, f"Elements{dim}D")()
+    if not len(elements):  # NumPy() fails then
         return
+    table = elements.NumPy()
     nodes, tags = table["nodes"].astype(np.int64) - 1, table["index"].astype(np.int64)
     if dim == 2 and int(source.dim) == 3:
         conditions = np.array([0, *(face.bc for face in source.FaceDescriptors())])

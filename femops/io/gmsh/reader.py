@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.polynomial.legendre import legvander
 from numpy.typing import NDArray
 
-from femops.io.gmsh.file import GmshArrays, node_places, read_arrays
+from femops.io.gmsh.file import GmshArrays, node_places
 from femops.io.gmsh.gluing import glued, images, vertex_links
 from femops.io.gmsh.nodes import ELEMENTS, Kind, gmsh_order, lattice
 from femops.io.gmsh.periodic import Link
@@ -24,6 +24,7 @@ from femops_meshes import (
     MeshError,
     MeshFormatError,
     MeshGeometryError,
+    MeshTopologyError,
     MixedMesh,
     Topology,
     checks,
@@ -37,7 +38,6 @@ from femops_meshes.coordinates.mapping import (
     tensor_apply,
 )
 from femops_meshes.formats.repair import mended
-from femops_meshes.formats.scanner import printable
 from femops_meshes.mixed import SHAPES as MIXED_SHAPES
 from femops_meshes.names import names_of
 from femops_meshes.topology.entities import (
@@ -411,37 +411,49 @@ _SHARED = 16  # most tags, in the mean, of an element or face that several group
 _FLAT = 1e-10  # largest distance of nodes from a plane, relative to the size of the mesh
 
 
-def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh | MixedMesh:
-    """Read a Gmsh file, version 2.2 or 4.1.
+def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh | MixedMesh:
+    """Make a mesh from the contents of a file or object, which errors call `name`.
 
-    Its elements are lines, triangles, quadrangles, tetrahedra, hexahedra or prisms. If they are
-    prisms, or of several shapes, the mesh is a `MixedMesh`.
+    Elements are lines, triangles, quadrangles, tetrahedra, hexahedra or prisms. If they are prisms,
+    or of several shapes, the mesh is a `MixedMesh`.
 
-    The elements of the highest dimension in the file form the mesh. The boundary has all exterior
-    faces, and the elements of one dimension less that are in a physical group. Coordinates have the
-    degree of the elements. Attributes are the tags of the physical groups. `Mesh.element_names` and
-    `Mesh.boundary_names` have the names of the groups. Elements and faces in no group have
-    attribute 1, or the lowest number that is no tag. If groups overlap, each combination of groups
-    gets a number above all tags. The name of a group (by default its tag) then stands for all its
-    numbers. Elements listed clockwise are turned over.
+    The elements of the highest dimension form the mesh. The boundary has all exterior faces, and
+    the elements of one dimension less that are in a physical group. Coordinates have the degree of
+    the elements. Attributes are the tags of the physical groups. Elements and faces in no group
+    have attribute 1, or the lowest number that is no tag. If groups overlap, each combination of
+    groups gets a number above all tags. The name of a group (by default its tag) then stands for
+    all its numbers. Elements listed clockwise are turned over.
 
     Vertices that $Periodic joins become one vertex, also through several sides. Each element keeps
     its coordinates. Glued sides are no boundary, even if they are in a group. A name that only
     glued sides have is removed.
     """
-    return mesh_from(read_arrays(path), printable(os.fspath(path)), split=split)
-
-
-def mesh_from(content: GmshArrays, name: str, *, split: bool) -> Mesh | MixedMesh:
-    """Make a mesh from the contents of a file or object, which errors call `name`."""
     try:
-        return mesh_of(split_simplices(content) if split else content)
+        mesh = mesh_of(split_simplices(content) if split else content)
     except MeshError as error:
         raise type(error)(f"{name}: {error}") from error.__cause__  # it says the same
+    _warn_of_empty_groups(content, name)
+    return mesh
+
+
+def _warn_of_empty_groups(content: GmshArrays, file: str) -> None:
+    """Warn of names of groups in which the file lists no element or face."""
+    dim = content.blocks[content.blocks[:, 2] > 0, 0].max()
+    dims = content.blocks[content.groups[:, 0], 0].tolist()
+    used = {content.names.get(key) for key in zip(dims, content.groups[:, 1].tolist(), strict=True)}
+    empty = [name for (d, _), name in content.names.items() if dim - 1 <= d <= dim]
+    empty = sorted({*empty} - used)
+    if empty:
+        warnings.warn(
+            f"{file}: no element or face is in the group(s) {', '.join(map(repr, empty[:5]))}"
+            f"{', ...' * (len(empty) > 5)}: the mesh does not have these names; Gmsh lists groups "
+            "in version 2.2 only with Mesh.SaveAll = 0, and in 4.1 always",
+            stacklevel=6,
+        )
 
 
 def mesh_of(content: GmshArrays) -> Mesh | MixedMesh:
-    """Make a mesh from the contents of a file; for errors see `read_gmsh`."""
+    """Make a mesh from the contents of a file; for errors see `read_mesh`."""
     shapes, degree = _checked_kinds(content)
     if len(shapes) > 1 or shapes == ["Prism"]:
         return _mixed_of(content, shapes, degree)
@@ -456,6 +468,7 @@ def mesh_of(content: GmshArrays) -> Mesh | MixedMesh:
     faces = _tagged(content, _entries(content, dim - 1, tags, of_face))
     turned = dim > 1 and not cell.simplex
     sides = faces.nodes[:, VTK_CORNERS[dim - 1]] if turned else faces.nodes
+    _check_attached(content, faces, used)
     sides = compress_boundary(sides, used)
     listed, outside = _attributes(content, dim - 1, faces, sides)
     corners, sides, tagged, vertices = corners[kept], sides[listed], outside.numbers, len(used)
@@ -507,6 +520,8 @@ def _mixed_of(content: GmshArrays, shapes: Sequence[str], degree: int) -> MixedM
         s: _tagged(content, _entries(content, dim - 1, tags, len(SHAPES[s].corners), s))
         for s in kinds
     }
+    for entries in faces.values():
+        _check_attached(content, entries, used)
     rows = [
         entries.nodes[:, VTK_CORNERS[2]] if s == "Quadrilateral" else entries.nodes
         for s, entries in faces.items()
@@ -563,6 +578,19 @@ def _parted(
         start, stop = stop, stop + len(each.blocks)
         mine = (kept >= start) & (kept < stop)
         yield shape, kept[mine] - start, numbers[mine]
+
+
+def _check_attached(content: GmshArrays, faces: _Entries, used: Ints) -> None:
+    """Raise if a group has faces at vertices of no element."""
+    loose = ~np.isin(faces.nodes, used).all(axis=1)
+    if loose.any():
+        rows = content.groups[np.isin(content.groups[:, 0], faces.blocks[loose])]
+        pairs = zip(content.blocks[rows[:, 0], 0].tolist(), rows[:, 1].tolist(), strict=True)
+        names = sorted({repr(content.names.get(pair, str(pair[1]))) for pair in pairs})
+        raise MeshTopologyError(
+            f"{np.count_nonzero(loose)} face(s) in the group(s) {', '.join(names[:5])} are sides "
+            "of no element: leave them out of the groups, or mesh what they bound"
+        )
 
 
 def _check_joined(coordinates: Floats, topology: Topology) -> None:
