@@ -106,6 +106,11 @@ def block_jacobi(A: Operator) -> BlockJacobi:
             f"block_jacobi takes an operator of an L2 space to itself, got {A!r}: "
             "use femops.jacobi or femops.multigrid"
         )
+    if space.mixed:
+        raise SolverError(
+            "block_jacobi does not take meshes of several shapes, or of prisms, yet: use "
+            "femops.jacobi or femops.multigrid"
+        )
     if len(A.constraints.rows):
         raise SolverError("block_jacobi takes no constrained dofs: prescribe values by a load")
     compiled = block_inverse(A.summands)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -25,11 +24,10 @@ from femops.basis import (
     whole_number,
 )
 from femops.element import Element, LagrangeElement, tensor_element
-from femops.errors import ProbeError, SpaceError
+from femops.errors import SpaceError
 from femops.geometry.boundary import Attributes, chosen
 from femops.geometry.domain import element_blocks
 from femops.geometry.jacobians import Geometry, LegendreGeometry, cells, physical_gradient
-from femops.geometry.location import locate
 from femops.numbering import distinct
 from femops.parallel.comm import communicator, warn_of_copies
 from femops.parallel.halo import Halo
@@ -38,8 +36,9 @@ from femops.parallel.numbering import RankNumbering
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.functions import Function, Predicate, evaluate, parts_of
 from femops.spaces.hanging import hanging_nodes
+from femops.spaces.interpolation import values_of_field
 from femops.spaces.memory import DeviceLike, Memory, check_shape, find_memory
-from femops.spaces.mixed import shared_dofs
+from femops.spaces.mixed import added_up
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.vectors import by_components, float64_or_complex, zeros
 from femops_common import html
@@ -52,95 +51,10 @@ from femops_meshes.coordinates.mapping import equispaced, positions
 from femops_meshes.mesh import Mesh
 from femops_meshes.mixed import MixedMesh
 from femops_meshes.names import with_numbers
-from femops_meshes.parents import parents_of
 from femops_meshes.topology.entities import Cell
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-def values_of_field(source: Any, vector: Any, target: Any, places: Ints, x: Floats) -> Floats:
-    """Values (n[, ncomp]) of a function at x (n, dim): at `places` in an e_vec of `target`."""
-    if (source.ncomp, source.dim) != (target.ncomp, target.dim):
-        raise SpaceError(
-            f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
-            f"to {target!r}: take a space with the same numbers"
-        )
-    same = source.mesh is target.mesh and source.distributed is target.distributed
-    if not same and max(source.comm.size, target.comm.size) > 1:
-        raise SpaceError(
-            "a field on another mesh cannot be interpolated where ranks share a mesh, as each "
-            "has but a part: interpolate in one process, or evaluate it by femops.Probe"
-        )
-    if source.mixed:
-        return _of_parts(source, vector, x)
-    owners = np.divmod(places, target.element.size)
-    elements, reference = places_of_nodes(source.mesh, target.mesh, owners, target.element.nodes, x)
-    return values_at(source, source.l_vec(vector), elements, reference)
-
-
-def _of_parts(source: Any, vector: Any, x: Floats) -> Floats:
-    """Values (n[, ncomp]) at x (n, dim) of a function on a mesh of several shapes, by search."""
-    l_vec, left = source.l_vec(vector), np.arange(len(x))
-    result = np.empty((len(x), *l_vec.shape[1:]))
-    for part in source.parts:
-        found, reference, _ = locate(part.mesh, x[left])
-        some = np.flatnonzero(found >= 0)
-        result[left[some]] = values_at(part, l_vec, found[some], reference[some])
-        left = left[found < 0]
-    if len(left):
-        raise _outside(left, x)
-    return result
-
-
-def _outside(outside: Ints, x: Floats) -> ProbeError:
-    where = ", ".join(f"{c:.6g}" for c in x[outside[0]])
-    return ProbeError(
-        f"{len(outside)} of {len(x)} nodes of the space lie outside the mesh of the field, the "
-        f"first of them at ({where}): the field has no values there; take a field on a mesh "
-        "that covers this one, curved sides included"
-    )
-
-
-def places_of_nodes(
-    source: Mesh, target: Mesh, owners: tuple[Ints, Ints], nodes: list[Floats] | Floats, x: Floats
-) -> tuple[Ints, Floats]:
-    """Find the element (n,) of `source` and reference coordinates (n, dim) of `target`'s nodes.
-
-    If `target` is known to be a refinement of `source`, the result is exact. Else the nodes are
-    located by position.
-
-    Shapes: `owners` (n,), `nodes` (functions,) for each direction or (functions, dim), `x` (n,
-    dim).
-    """
-    parents = parents_of(target, source)
-    if parents is not None:
-        elements, local = owners
-        points = nodes
-        if isinstance(nodes, list):
-            grid = np.stack(np.meshgrid(*nodes[::-1], indexing="ij")[::-1], axis=-1)
-            points = grid.reshape(-1, target.dim)
-        points = points[local]
-        reference = parents.low[elements] + parents.width[elements] * points
-        return parents.elements[elements], reference
-    found, reference, _ = locate(source, x)
-    outside = np.flatnonzero(found < 0)
-    if len(outside):
-        raise _outside(outside, x)
-    return found, reference
-
-
-def values_at(space: Any, l_vec: NDArray[Any], elements: Ints, reference: Floats) -> Floats:
-    """Evaluate a function at points in elements: (n[, ncomp]).
-
-    Shapes: `elements` (n,), `reference` (n, dim).
-    """
-    n, shape = len(elements), l_vec.shape[1:]
-    result = np.empty((n, *shape))
-    for start, stop in element_blocks(n, math.prod((space.element.size, *shape))):
-        e_vec = space.element_vector(l_vec, elements[start:stop])
-        result[start:stop] = space.element.values_at(reference[start:stop], e_vec)
-    return result
 
 
 def one_line(space: Any) -> str:
@@ -351,28 +265,15 @@ class Space(DomainSpace, ABC):
                 "elements by femops.read_mesh(path, split=True)"
             )
         made = [type(self)(part, self.order, self.ncomp, family) for part in mesh.parts]
-        shared = shared_dofs(made) if self.continuous else [[]] * len(made)
-        first, starts, numbers = 0, list[int](), list[Ints]()
-        for part, same in zip(made, shared, strict=True):
-            number = np.full(part.ndofs, -1, dtype=np.int64)
-            for earlier, own, there in same:
-                number[own] = numbers[earlier][there]
-            new = number < 0
-            count = int(np.count_nonzero(new))
-            number[new] = first + np.arange(count)
-            numbers.append(number)
-            starts.append(first)
-            first += count
-        self.ndofs = self.global_ndofs = first
-        self.size = self.global_size = first * self.ncomp
-        self.shape, self.first_dof, self.hangs = (self.size,), 0, False
-        for part, number in zip(made, numbers, strict=True):
-            indices = number[part.restriction.indices]
-            part.restriction = ElementRestriction(indices, first, first=starts.pop(0))
-            part.domain, part._whole = cells(part.mesh, covers=False), self
-            part.ndofs = part.global_ndofs = first
-            part.size = part.global_size = self.size
-            part.shape = self.shape
+        restrictions, self.ndofs = added_up(made, shared=self.continuous)
+        self.global_ndofs, self.size = self.ndofs, self.ndofs * self.ncomp
+        self.global_size, self.shape = self.size, (self.size,)
+        self.first_dof, self.hangs = 0, False
+        for part, restriction in zip(made, restrictions, strict=True):
+            part.restriction, part._whole = restriction, self
+            part.domain = cells(part.mesh, covers=False)
+            part.ndofs = part.global_ndofs = self.ndofs
+            part.size, part.global_size, part.shape = self.size, self.size, self.shape
         self.parts = tuple(made)
 
     def _element(self, family: Family) -> Element:

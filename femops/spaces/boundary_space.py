@@ -44,7 +44,7 @@ class BoundarySpace(FaceSpace):
     there. The element then has one dimension less, with the same 1-D basis. In 1-D it is a segment
     of one node and one point.
 
-    Use `boundary_space` to make it. For the same faces that function returns the same object, so
+    Use `boundary_spaces` to make it. For the same faces that function returns the same object, so
     that operators can compare spaces by identity.
     """
 
@@ -109,7 +109,7 @@ class BoundarySpace(FaceSpace):
         return _made(volume, self.domain.attributes, slopes=self.have_slopes, face=self._face)
 
     def with_slopes(self, slopes: bool) -> BoundarySpace:
-        """Return the functions on the faces with or without derivatives; see `boundary_space`."""
+        """Return the functions on the faces with or without derivatives; see `boundary_spaces`."""
         return _made(self.volume, self.domain.attributes, slopes=slopes, face=self._face)
 
 

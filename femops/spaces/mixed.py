@@ -8,9 +8,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.spaces.restriction import ElementRestriction
 from femops_meshes.mixed import shared_entities
 
 Ints = NDArray[np.int64]
+
+
+def added_up(spaces: Sequence[Any], *, shared: bool) -> tuple[list[ElementRestriction], int]:
+    """Restrictions of spaces on the parts of a mesh to common dofs, and their number.
+
+    The dofs of a part that no earlier part has follow each other in their own order. With
+    ``shared`` functions are continuous across parts.
+    """
+    same = shared_dofs(spaces) if shared else [[]] * len(spaces)
+    first, numbers, starts = 0, list[Ints](), list[int]()
+    for space, with_earlier in zip(spaces, same, strict=True):
+        number = np.full(space.ndofs, -1, dtype=np.int64)
+        for earlier, own, there in with_earlier:
+            number[own] = numbers[earlier][there]
+        new = number < 0
+        number[new] = first + np.arange(np.count_nonzero(new))
+        numbers.append(number)
+        starts.append(first)
+        first += int(np.count_nonzero(new))
+    made = [
+        ElementRestriction(number[space.restriction.indices], first, first=start)
+        for space, number, start in zip(spaces, numbers, starts, strict=True)
+    ]
+    return made, first
 
 
 def shared_dofs(spaces: Sequence[Any]) -> list[list[tuple[int, Ints, Ints]]]:

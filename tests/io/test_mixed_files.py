@@ -105,7 +105,7 @@ BESIDE = [HEX, (4, 9, 3, 2, 3, 7, 9), (4, 9, 3, 2, 6, 7, 9)]
         ([HEX, (11, 1, 1, *range(1, 11))], r"mixes elements of degrees \[1, 2\]"),
         ([HEX, PRISM_1, PRISM_1, PRISM_2], r"lists 1 element\(s\) of dimension 3 twice"),
         ([PRISM_1, (6, 8, 2, 9, 10, 3, 3, 12, 11)], "of the prisms .*inverted"),
-        ([HEX, PRISM_1, (2, 5, 5, 1, 2, 13)], "name vertices of no element"),
+        ([HEX, PRISM_1, (2, 5, 5, 1, 2, 13)], "are sides of no element"),
         ([HEX, PRISM_1, (2, 5, 5, 1, 2, 3)], r"not faces of any element: .* of the triangles"),
     ],
 )
