@@ -14,7 +14,7 @@ from femops_meshes import checks, refinement
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import equispaced, positions
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
-from femops_meshes.mesh import Mesh, PointMap
+from femops_meshes.mesh import SPLITS, Mesh, PointMap
 from femops_meshes.names import Names, checked_names, listing, names_of
 from femops_meshes.topology.entities import (
     HEXAHEDRON,
@@ -737,6 +737,9 @@ def prisms_of(mesh: Mesh) -> MixedMesh:
         mesh.boundary_names,
         {"prisms": (2 * mesh.file_elements[:, np.newaxis] + np.arange(2)).ravel()},
     )
+
+
+SPLITS["prisms"] = prisms_of
 
 
 def _check_columns(mesh: Mesh) -> None:

@@ -193,7 +193,7 @@ def test_nodes_of_a_prism_in_mfem(tmp_path):
     text = path.read_text()
     for old, new, message in [
         ("H1_3D_P3", "L2_T1_3D_P3", "several shapes in .L2_T1_3D_P3. are not read.*H1_3D_P3"),
-        ("H1_3D_P3", "H1_3D_P2", "has 18 nodes on this mesh, but the file gives 40"),
+        ("H1_3D_P3", "H1_3D_P2", "are 18 on this mesh, but the file gives 40"),
         ("1 6 0 1 2 3 4 5", "1 7 0 1 2 3 4", r"1 pyramid\(s\), number 0 the first .counted from 0"),
     ]:
         path.write_text(text.replace(old, new))
