@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from femops_meshes import checks
 from femops_meshes.coordinates import simplices
-from femops_meshes.coordinates.mapping import gauss_lobatto
+from femops_meshes.coordinates.mapping import gauss_lobatto, shared_lattice, vertex_weights
 from femops_meshes.errors import MeshFormatError
 from femops_meshes.formats.mfem_numbering import CORNERS_OF_EDGES, CORNERS_OF_FACES
 from femops_meshes.formats.mfem_simplices import ENTITIES, points, written_elements
 from femops_meshes.formats.repair import mended
-from femops_meshes.mixed import SHAPES, MixedMesh, shared_lattice, vertex_weights
+from femops_meshes.mixed import SHAPES, MixedMesh
 from femops_meshes.names import Names
 from femops_meshes.topology.entities import (
     HEXAHEDRON,
