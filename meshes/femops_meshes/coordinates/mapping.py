@@ -172,7 +172,6 @@ def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
     return data.reshape(count, rows, *trailing)
 
 
-
 _MOST_POINTS = 4096  # most points of an element for matrices over all its points
 
 
