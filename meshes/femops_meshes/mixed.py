@@ -157,7 +157,7 @@ class MixedMesh:
         faces = None
         if boundary is not None:
             faces = _faces(boundary, used, corner_order == "vtk")
-        return cls.assemble(
+        mesh = cls.assemble(
             corners,
             nodes,
             len(used),
@@ -167,6 +167,9 @@ class MixedMesh:
             element_names or {},
             boundary_names or {},
         )
+        for part in mesh.parts if coordinates is None else ():
+            checks.folds(part.elements, part.coordinates, part.topology)
+        return mesh
 
     @classmethod
     def assemble(
@@ -266,14 +269,24 @@ class MixedMesh:
     @cached_property
     def continuous(self) -> bool:
         """True if neighbours have the same positions on shared faces, edges and vertices."""
-        degree, shared = self.order, np.zeros((self.lattice(self.order)[1], self.dim))
-        grids = [equispaced_grid(part.cell, degree) for part in self.parts]
-        found = [positions(p.coordinates, x) for p, x in zip(self.parts, grids, strict=True)]
-        numbers = self.lattice(degree)[0]
+        if any(checks.gaps(part.coordinates, part.topology).any() for part in self.parts):
+            return False
+        count = np.zeros(self.num_vertices, dtype=np.int64)
+        for part in self.parts:
+            count[np.unique(part.elements)] += 1
+        beside = [(count[part.elements] > 1).any(axis=1) for part in self.parts]
+        degree, pairs = self.order, [*zip(self.parts, beside, strict=True)]
+        shapes = [(part.cell, part.elements[some]) for part, some in pairs]
+        numbers, size = shared_lattice(shapes, degree)
+        found = [
+            positions(part.coordinates[some], equispaced_grid(part.cell, degree))
+            for part, some in pairs
+        ]
+        shared = np.zeros((size, self.dim))
         for mine, x in zip(numbers, found, strict=True):
             shared[mine] = x
         return not any(
-            (checks.apart(x, shared[mine])).any() for mine, x in zip(numbers, found, strict=True)
+            checks.apart(x, shared[mine]).any() for mine, x in zip(numbers, found, strict=True)
         )
 
     def lattice(self, degree: int) -> tuple[list[Ints], int]:

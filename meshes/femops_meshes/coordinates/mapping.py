@@ -375,9 +375,9 @@ def shared_lattice(shapes: Sequence[tuple[Cell, Ints]], degree: int) -> tuple[li
         weights = vertex_weights(cell, degree)
         outer = (weights == 0).any(axis=1)
         numbers = np.empty((len(elements), len(weights)), dtype=np.int64)
-        inner = len(elements) * int((~outer).sum())
-        numbers[:, ~outer] = count + np.arange(inner).reshape(len(elements), -1)
-        count += inner
+        inner = len(elements), int((~outer).sum())
+        numbers[:, ~outer] = count + np.arange(inner[0] * inner[1]).reshape(inner)
+        count += inner[0] * inner[1]
         pairs = (elements[:, np.newaxis] + 1) * (degree**cell.dim + 1) + weights[outer]
         pairs = np.sort(np.where(weights[outer] > 0, pairs, 0), axis=2)[..., -4:]
         pairs = np.pad(pairs, [(0, 0), (0, 0), (4 - pairs.shape[2], 0)])
@@ -391,7 +391,7 @@ def shared_lattice(shapes: Sequence[tuple[Cell, Ints]], degree: int) -> tuple[li
     rank[order] = count + np.cumsum(new) - 1
     ends = np.cumsum([len(each) for each in keys])
     for (numbers, outer), mine in zip(found, np.split(rank, ends[:-1]), strict=True):
-        numbers[:, outer] = mine.reshape(len(numbers), -1)
+        numbers[:, outer] = mine.reshape(len(numbers), int(outer.sum()))
     return [numbers for numbers, _ in found], count + int(new.sum())
 
 
