@@ -73,12 +73,12 @@ def read_mesh(
     With a communicator only rank 0 reads the file. It sends each rank its part. The format is
     detected from the content of the file:
 
-    * MFEM mesh v1.0 to v1.3 whose elements are all segments, triangles, quadrilaterals, tetrahedra
-      or hexahedra, straight or curved, and MFEM INLINE mesh v1.0 without triangles and tetrahedra;
+    * MFEM mesh v1.0 to v1.3, straight or curved, and MFEM INLINE mesh v1.0 of segments,
+      quadrilaterals or hexahedra;
     * MFEM NC mesh v1.0, whose elements are refined locally, in all directions. If elements touch
       others that are two levels smaller, they are refined, with a warning;
-    * Gmsh, versions 2.2 and 4.1, ASCII and binary, whose elements are all alike as well: complete
-      ones of degree 1 to 9, triangles and tetrahedra 1 to 6. Tags of physical groups become
+    * Gmsh, versions 2.2 and 4.1, ASCII and binary: complete elements of degree 1 to 9, triangles,
+      tetrahedra and prisms 1 to 6. Tags of physical groups become
       attributes. `Mesh.element_names` and `Mesh.boundary_names` have their names. Elements and
       exterior faces in no group, or in a group of tag 0, have attribute 1, or the lowest number
       that is no tag. Periodic sides are glued. Partitions are left out. A warning lists names of
@@ -93,7 +93,8 @@ def read_mesh(
     materials and boundary conditions are taken, and the map that ``Curve`` made. Sides that it
     identifies are not glued.
 
-    Elements that a file lists in mirrored order are turned over.
+    If the elements are prisms, or have several shapes, the mesh is a `MixedMesh`. Its sides are not
+    glued, and no ranks share it. Elements that a file lists in mirrored order are turned over.
 
     Parameters
     ----------
@@ -121,8 +122,8 @@ def read_mesh(
     MeshFileError
         If the file cannot be read.
     MeshFormatError
-        If the file is damaged, or has unsupported elements: prisms, or elements of several shapes,
-        without `split`; pyramids, serendipity elements, or a surface in space.
+        If the file is damaged, or has unsupported elements: pyramids, serendipity elements, or a
+        surface in space; or if elements of several shapes have periodic sides.
         Elements of MFEM that are refined in some directions only are not supported either.
     CheckpointError
         If a checkpoint has no mesh, or is damaged.

@@ -4,6 +4,7 @@ Topology, coordinates of any degree, readers and writers, generators, refinement
 partition. No physics, no kernels: only NumPy is needed.
 """
 
+import femops_meshes.generators.prisms  # noqa: F401  (it makes Mesh.prisms)
 from femops_meshes.errors import (
     MeshArgumentError,
     MeshError,

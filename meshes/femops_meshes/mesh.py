@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,13 +40,13 @@ from femops_meshes.topology.entities import (
 )
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
-if TYPE_CHECKING:
-    from femops_meshes.mixed import MixedMesh
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Attributes = NDArray[np.int32]
 PointMap = Callable[[Floats], ArrayLike]
+
+SPLITS: dict[str, Callable[["Mesh"], Any]] = {}
+"""Ways to split a mesh by modules that import this one, by the shape of the parts."""
 
 
 @final
@@ -400,8 +400,8 @@ class Mesh:
         checks.geometry(mesh.coordinates)
         return mesh
 
-    def prisms(self) -> "MixedMesh":
-        """Split hexahedra into two prisms each, which lie along the third direction.
+    def prisms(self) -> Any:
+        """Split hexahedra into two prisms each, along the third direction: a `MixedMesh`.
 
         No vertices are added. The parts of an element follow each other, and inherit its attribute.
         Curved elements keep their degree, as by `simplices`.
@@ -413,9 +413,7 @@ class Mesh:
         MeshTopologyError
             If the hexahedra form no columns along their third direction, with one diagonal in each.
         """
-        from femops_meshes.mixed import prisms_of
-
-        return prisms_of(self)
+        return SPLITS["prisms"](self)
 
     def split(self, cells: Cells | None) -> "Mesh":
         """Split elements as generators do, into ``cells``; None for no split.
@@ -423,7 +421,7 @@ class Mesh:
         Type checkers take a mesh of prisms for a `Mesh`.
         """
         if cells == "prisms":
-            return cast(Mesh, self.prisms())
+            return self.prisms()  # type: ignore[no-any-return]
         return self if cells in (None, self.cell.plural) else self.simplices()
 
     def _refined_once(self) -> "Mesh":

@@ -12,7 +12,7 @@ from femops_common import html
 from femops_common.arguments import Degree, checked
 from femops_meshes import checks, refinement
 from femops_meshes.coordinates import simplices
-from femops_meshes.coordinates.mapping import equispaced, positions
+from femops_meshes.coordinates.mapping import equispaced_grid, positions, shared_lattice
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.mesh import Mesh, PointMap
 from femops_meshes.names import Names, checked_names, listing, names_of
@@ -23,7 +23,6 @@ from femops_meshes.topology.entities import (
     TETRAHEDRON,
     TRIANGLE,
     VTK_CORNERS,
-    Cell,
     outward_corners,
     quad_orientation,
     swaps,
@@ -158,7 +157,7 @@ class MixedMesh:
         faces = None
         if boundary is not None:
             faces = _faces(boundary, used, corner_order == "vtk")
-        return cls.assemble(
+        mesh = cls.assemble(
             corners,
             nodes,
             len(used),
@@ -168,6 +167,9 @@ class MixedMesh:
             element_names or {},
             boundary_names or {},
         )
+        for part in mesh.parts if coordinates is None else ():
+            checks.folds(part.elements, part.coordinates, part.topology)
+        return mesh
 
     @classmethod
     def assemble(
@@ -272,14 +274,24 @@ class MixedMesh:
     @cached_property
     def continuous(self) -> bool:
         """True if neighbours have the same positions on shared faces, edges and vertices."""
-        degree, shared = self.order, np.zeros((self.lattice(self.order)[1], self.dim))
-        grids = [equispaced_grid(part.cell, degree) for part in self.parts]
-        found = [positions(p.coordinates, x) for p, x in zip(self.parts, grids, strict=True)]
-        numbers = self.lattice(degree)[0]
+        if any(checks.gaps(part.coordinates, part.topology).any() for part in self.parts):
+            return False
+        count = np.zeros(self.num_vertices, dtype=np.int64)
+        for part in self.parts:
+            count[np.unique(part.elements)] += 1
+        beside = [(count[part.elements] > 1).any(axis=1) for part in self.parts]
+        degree, pairs = self.order, [*zip(self.parts, beside, strict=True)]
+        shapes = [(part.cell, part.elements[some]) for part, some in pairs]
+        numbers, size = shared_lattice(shapes, degree)
+        found = [
+            positions(part.coordinates[some], equispaced_grid(part.cell, degree))
+            for part, some in pairs
+        ]
+        shared = np.zeros((size, self.dim))
         for mine, x in zip(numbers, found, strict=True):
             shared[mine] = x
         return not any(
-            (checks.apart(x, shared[mine])).any() for mine, x in zip(numbers, found, strict=True)
+            checks.apart(x, shared[mine]).any() for mine, x in zip(numbers, found, strict=True)
         )
 
     def lattice(self, degree: int) -> tuple[list[Ints], int]:
@@ -402,56 +414,6 @@ def _contents(mesh: MixedMesh) -> list[tuple[str, str]]:
         ("vertices", f"{mesh.num_vertices}"),
         ("geometry", f"degree {mesh.order}, in {spans}"),
     ]
-
-
-def equispaced_grid(cell: Cell, degree: int) -> Floats:
-    """Equispaced nodes of a cell: a line (n,) for cubes, else a list (n, dim)."""
-    return equispaced(degree + 1) if cell.cube else simplices.equispaced(cell, degree)
-
-
-def shared_lattice(shapes: Sequence[tuple[Cell, Ints]], degree: int) -> tuple[list[Ints], int]:
-    """Numbers (n, nodes) of equispaced nodes in elements (n, corners) of each shape, and the count.
-
-    A node is determined by the vertices of its face, edge or element, and by their weights.
-    """
-    keys, found, count = [], [], 0
-    for cell, elements in shapes:
-        weights = vertex_weights(cell, degree)
-        outer = (weights == 0).any(axis=1)
-        numbers = np.empty((len(elements), len(weights)), dtype=np.int64)
-        inner = len(elements) * int((~outer).sum())
-        numbers[:, ~outer] = count + np.arange(inner).reshape(len(elements), -1)
-        count += inner
-        pairs = (elements[:, np.newaxis] + 1) * (degree**cell.dim + 1) + weights[outer]
-        pairs = np.sort(np.where(weights[outer] > 0, pairs, 0), axis=2)[..., -4:]
-        pairs = np.pad(pairs, [(0, 0), (0, 0), (4 - pairs.shape[2], 0)])
-        keys.append(pairs.reshape(-1, 4))
-        found.append((numbers, outer))
-    rows = np.concatenate(keys)
-    order = np.lexsort(rows.T)
-    new = np.ones(len(rows), dtype=np.bool_)
-    new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
-    rank = np.empty(len(rows), dtype=np.int64)
-    rank[order] = count + np.cumsum(new) - 1
-    ends = np.cumsum([len(each) for each in keys])
-    for (numbers, outer), mine in zip(found, np.split(rank, ends[:-1]), strict=True):
-        numbers[:, outer] = mine.reshape(len(numbers), -1)
-    return [numbers for numbers, _ in found], count + int(new.sum())
-
-
-def vertex_weights(cell: Cell, degree: int) -> Ints:
-    """Weights (nodes, corners) of the corners at equispaced nodes, of sum degree**dim."""
-    if cell.cube:
-        line = np.arange(degree + 1)
-        ends, found = np.stack([degree - line, line], axis=1), np.ones((1, 1), dtype=np.int64)
-        for _ in range(cell.dim):
-            found = np.asarray(np.kron(ends, found))
-        return found
-    rows = simplices.lattice(cell, degree)
-    if cell.simplex:
-        return np.asarray(rows * degree ** (cell.dim - 1))
-    low, high = rows[:, :3] * (degree - rows[:, 3:]), rows[:, :3] * rows[:, 3:]
-    return np.hstack([low, high]) * degree
 
 
 def _or(given: Mapping[str, Ints] | None, name: str, other: Ints) -> Ints:
@@ -700,65 +662,6 @@ def _shared_out(
         ],
         [np.concatenate([np.zeros(0, dtype=np.int32), *each]) for each in numbers],
     )
-
-
-# --- prisms of hexahedra --------------------------------------------------------------------------
-
-_HALVES = np.array([(0, 1, 2, 4, 5, 6), (3, 2, 1, 7, 6, 5)])
-"""Corners of the two prisms of a hexahedron."""
-
-_ENDS = {4: np.array([(0, 2, 1), (3, 1, 2)]), 22: np.array([(4, 5, 6), (7, 6, 5)])}
-"""Corners of the triangles at the low and high end of a hexahedron, which look outwards, by code"""
-
-
-def prisms_of(mesh: Mesh) -> MixedMesh:
-    """Prisms of hexahedra; see `Mesh.prisms`."""
-    if mesh.cell is not HEXAHEDRON or not mesh.conforming:
-        raise MeshArgumentError("prisms() takes meshes of hexahedra that conform")
-    checks.simplex_degree(mesh.order)
-    _check_columns(mesh)
-    nodes, inner = [], simplices.nodes(PRISM, mesh.order)
-    for corners in _HALVES:
-        x = HEXAHEDRON.corners[corners]
-        nodes.append(positions(mesh.coordinates, x[0] + inner @ (x[1:4] - x[0])))
-    at = mesh.topology.boundary_faces
-    ends = np.isin(at[:, 1], [*_ENDS])
-    low, high = (mesh.elements[at[at[:, 1] == code, 0]][:, rows] for code, rows in _ENDS.items())
-    marks = [mesh.boundary_attributes[at[:, 1] == code] for code in _ENDS]
-    return MixedMesh.assemble(
-        {"prisms": mesh.elements[:, _HALVES].reshape(-1, 6)},
-        {"prisms": np.stack(nodes, axis=1).reshape(-1, *nodes[0].shape[1:])},
-        mesh.num_vertices,
-        {"prisms": np.repeat(mesh.element_attributes, 2)},
-        {
-            "triangles": np.concatenate([low, high]).reshape(-1, 3),
-            "quadrilaterals": outward_corners(mesh.elements, at[~ends]),
-        },
-        {
-            "triangles": np.repeat(np.concatenate(marks), 2),
-            "quadrilaterals": mesh.boundary_attributes[~ends],
-        },
-        mesh.element_names,
-        mesh.boundary_names,
-        {"prisms": (2 * mesh.file_elements[:, np.newaxis] + np.arange(2)).ravel()},
-    )
-
-
-def _check_columns(mesh: Mesh) -> None:
-    """Raise if the triangles of prisms would not meet those of the neighbours."""
-    topology = mesh.topology
-    faces, codes = topology.faces[topology.pairs], topology.face_codes[topology.pairs]
-    ends = np.isin(codes, [*_ENDS])
-    diagonal = np.sort(mesh.elements[:, [[1, 2], [5, 6]]], axis=2)[faces, (codes == 22).astype(int)]
-    bad = ends[:, 0] != ends[:, 1]
-    bad |= ends[:, 0] & (diagonal[:, 0] != diagonal[:, 1]).any(axis=1)
-    if bad.any():
-        pair = faces[bad][0].tolist()
-        raise MeshTopologyError(
-            f"hexahedra {pair[0]} and {pair[1]} (counted from 0) do not lie in one column along "
-            "their third direction, or side by side: triangles of their prisms would not meet; "
-            "take mesh.simplices(), or a mesh that is drawn out, such as a box or a cylinder"
-        )
 
 
 # --- entities that parts share --------------------------------------------------------------------

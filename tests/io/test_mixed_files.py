@@ -142,6 +142,23 @@ def test_prisms_of_degree_2_of_meshio(as_vtk):
     assert femops.integrate(V, top) == pytest.approx(0.25)
 
 
+def test_neighbours_with_other_nodes():
+    """On a face between two shapes, or between two elements of one."""
+    arrays = {"hexahedra": [[0, 1, 3, 2, 4, 5, 7, 6]], "prisms": [[1, 8, 2, 5, 10, 6]]}
+    arrays["prisms"] += [[8, 9, 2, 10, 11, 6]]
+    for name, row, node in (("hexahedra", 0, 7), ("prisms", 0, 4), ("prisms", 1, 0)):
+        x = {part: POINTS[np.array(rows)] for part, rows in arrays.items()}
+        assert femops.MixedMesh.from_arrays(None, arrays, coordinates=x).continuous
+        x[name][row, node] += 1e-3
+        mesh = femops.MixedMesh.from_arrays(None, arrays, coordinates=x)
+        assert not mesh.continuous
+        with pytest.raises(femops.errors.MeshError, match="other nodes on common faces"):
+            write_mfem(mesh, "never.mesh")
+    same_side = {"prisms": [[1, 8, 2, 5, 10, 6], [1, 9, 2, 5, 11, 6]]}
+    with pytest.raises(femops.errors.MeshError, match="same side"):
+        femops.MixedMesh.from_arrays(POINTS, same_side)
+
+
 # --- MFEM -----------------------------------------------------------------------------------------
 
 
@@ -193,7 +210,7 @@ def test_nodes_of_a_prism_in_mfem(tmp_path):
     text = path.read_text()
     for old, new, message in [
         ("H1_3D_P3", "L2_T1_3D_P3", "several shapes in .L2_T1_3D_P3. are not read.*H1_3D_P3"),
-        ("H1_3D_P3", "H1_3D_P2", "has 18 nodes on this mesh, but the file gives 40"),
+        ("H1_3D_P3", "H1_3D_P2", "are 18 on this mesh, but the file gives 40"),
         ("1 6 0 1 2 3 4 5", "1 7 0 1 2 3 4", r"1 pyramid\(s\), number 0 the first .counted from 0"),
     ]:
         path.write_text(text.replace(old, new))

@@ -16,7 +16,7 @@ mpl.use("Agg")
 
 MADE = {  # by functions that are called here
     *("ComplexOperator", "Functional", "Residual", "DistributedMesh", "ElementClass"),
-    *("Operator", "Partition", "Picture", "Space"),
+    *("MixedMesh", "Operator", "Partition", "Picture", "Space"),
 }
 SLOW = {"movie", "picture", "plot", "to_pyvista"}
 """They draw what is right, which takes its time: only their first arguments are replaced."""

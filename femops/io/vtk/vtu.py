@@ -29,9 +29,9 @@ from femops.spaces.product import Product
 from femops.spaces.vectors import any_vector, has_complex
 from femops_common.arguments import checked, type_name
 from femops_meshes.coordinates import simplices
-from femops_meshes.coordinates.mapping import positions
+from femops_meshes.coordinates.mapping import equispaced_grid, positions
 from femops_meshes.mesh import Mesh
-from femops_meshes.mixed import MixedMesh, equispaced_grid
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.topology.entities import PRISM, Cell
 
 CELL_TYPES = {

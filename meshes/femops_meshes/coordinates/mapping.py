@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops_meshes.coordinates import simplices
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError
-from femops_meshes.topology.entities import CUBES, cell_and_degree
+from femops_meshes.topology.entities import CUBES, Cell, cell_and_degree
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def _frozen(*arrays: Floats) -> tuple[Floats, ...]:
@@ -170,8 +171,6 @@ def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
     rows = math.prod(step.shape[0] for step in steps)
     return data.reshape(count, rows, *trailing)
 
-
-Ints = NDArray[np.int64]
 
 _MOST_POINTS = 4096  # most points of an element for matrices over all its points
 
@@ -356,3 +355,56 @@ def face_centers(coordinates: Floats, faces: Ints) -> Floats:
     used, place = np.unique(element, return_inverse=True)
     lattice = positions(coordinates[used], np.array([0.0, 0.5, 1.0]))  # points by ternary code
     return np.asarray(lattice[place, code])
+
+
+# --- equispaced nodes, shared by elements of several shapes --------------------------------------
+
+
+def equispaced_grid(cell: Cell, degree: int) -> Floats:
+    """Equispaced nodes of a cell: a line (n,) for cubes, else a list (n, dim)."""
+    return equispaced(degree + 1) if cell.cube else simplices.equispaced(cell, degree)
+
+
+def shared_lattice(shapes: Sequence[tuple[Cell, Ints]], degree: int) -> tuple[list[Ints], int]:
+    """Numbers (n, nodes) of equispaced nodes in elements (n, corners) of each shape, and the count.
+
+    A node is determined by the vertices of its face, edge or element, and by their weights.
+    """
+    keys, found, count = [], [], 0
+    for cell, elements in shapes:
+        weights = vertex_weights(cell, degree)
+        outer = (weights == 0).any(axis=1)
+        numbers = np.empty((len(elements), len(weights)), dtype=np.int64)
+        inner = len(elements), int((~outer).sum())
+        numbers[:, ~outer] = count + np.arange(inner[0] * inner[1]).reshape(inner)
+        count += inner[0] * inner[1]
+        pairs = (elements[:, np.newaxis] + 1) * (degree**cell.dim + 1) + weights[outer]
+        pairs = np.sort(np.where(weights[outer] > 0, pairs, 0), axis=2)[..., -4:]
+        pairs = np.pad(pairs, [(0, 0), (0, 0), (4 - pairs.shape[2], 0)])
+        keys.append(pairs.reshape(-1, 4))
+        found.append((numbers, outer))
+    rows = np.concatenate(keys)
+    order = np.lexsort(rows.T)
+    new = np.ones(len(rows), dtype=np.bool_)
+    new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+    rank = np.empty(len(rows), dtype=np.int64)
+    rank[order] = count + np.cumsum(new) - 1
+    ends = np.cumsum([len(each) for each in keys])
+    for (numbers, outer), mine in zip(found, np.split(rank, ends[:-1]), strict=True):
+        numbers[:, outer] = mine.reshape(len(numbers), int(outer.sum()))
+    return [numbers for numbers, _ in found], count + int(new.sum())
+
+
+def vertex_weights(cell: Cell, degree: int) -> Ints:
+    """Weights (nodes, corners) of the corners at equispaced nodes, of sum degree**dim."""
+    if cell.cube:
+        line = np.arange(degree + 1)
+        ends, found = np.stack([degree - line, line], axis=1), np.ones((1, 1), dtype=np.int64)
+        for _ in range(cell.dim):
+            found = np.asarray(np.kron(ends, found))
+        return found
+    rows = simplices.lattice(cell, degree)
+    if cell.simplex:
+        return np.asarray(rows * degree ** (cell.dim - 1))
+    low, high = rows[:, :3] * (degree - rows[:, 3:]), rows[:, :3] * rows[:, 3:]
+    return np.hstack([low, high]) * degree

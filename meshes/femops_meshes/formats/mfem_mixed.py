@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from femops_meshes import checks
 from femops_meshes.coordinates import simplices
-from femops_meshes.coordinates.mapping import gauss_lobatto
+from femops_meshes.coordinates.mapping import gauss_lobatto, shared_lattice, vertex_weights
+from femops_meshes.errors import MeshFormatError
 from femops_meshes.formats.mfem_numbering import CORNERS_OF_EDGES, CORNERS_OF_FACES
-from femops_meshes.formats.mfem_reader import Collection, check_count
 from femops_meshes.formats.mfem_simplices import ENTITIES, points, written_elements
 from femops_meshes.formats.repair import mended
-from femops_meshes.mixed import SHAPES, MixedMesh, shared_lattice, vertex_weights
+from femops_meshes.mixed import SHAPES, MixedMesh
 from femops_meshes.names import Names
 from femops_meshes.topology.entities import (
     HEXAHEDRON,
@@ -168,7 +168,7 @@ class SeveralShapes:
     places: dict[int, Ints]  # (n,): places in the file of the elements of each geometry
     boundary: dict[int, tuple[Ints, Ints]]
     num_vertices: int
-    positions: Floats | tuple[Collection, Floats]  # of vertices, or of the nodes of a collection
+    positions: Floats | tuple[int, Floats]  # of vertices, or of H1 nodes of a degree
     where: str
     names: tuple[Names, Names]
 
@@ -219,11 +219,14 @@ def _coordinates(
     if not isinstance(content.positions, tuple):
         x = content.positions
         return {cell: x[_turned(cell, rows)] for cell, rows in cells.items()}
-    collection, values = content.positions
-    degree = collection.degree
+    degree, values = content.positions
     elements = {cell: np.searchsorted(used, _turned(cell, rows)) for cell, rows in cells.items()}
     numbers, count = h1_numbers(elements, places, len(used), degree)
-    check_count(collection, values, count, content.where)
+    if len(values) != count:
+        raise MeshFormatError(
+            f"{content.where}: nodes of degree {degree} are {count} on this mesh, but the file "
+            f"gives {len(values)}: it is truncated, or a count is wrong"
+        )
     return {cell: node_matrix(cell, degree) @ values[rows] for cell, rows in numbers.items()}
 
 

@@ -486,10 +486,10 @@ def _parse_shapes(
     boundary = _mixed_entries(scanner, "boundary element", dim - 1)
     outside = read_sets(scanner, OUTSIDE) if named else {}
     count = _vertex_count(scanner)
-    positions: Floats | tuple[Collection, Floats]
+    positions: Floats | tuple[int, Floats]
     if scanner.peek() == "nodes":
-        positions = _nodes(scanner, PRISM if dim == 3 else TRIANGLE, 0)
-        collection = positions[0]
+        collection, values = _nodes(scanner, PRISM if dim == 3 else TRIANGLE, 0)
+        positions = collection.degree, values
         same = collection.basis == "equispaced" and collection.degree < 3  # points of Gauss-Lobatto
         if not collection.continuous or (collection.basis != "gll" and not same):
             raise MeshFormatError(
@@ -799,7 +799,7 @@ def _simplex_coordinates(content: _Content, elements: Ints, num_vertices: int) -
         count = len(elements) * cell.size(collection.degree)
         order = mfem_simplices.broken_order(cell, collection.degree)
         numbers = np.arange(count).reshape(len(elements), -1)[:, order]
-    check_count(collection, nodes, count, content.where)
+    _check_count(collection, nodes, count, content.where)
     checks.magnitude(nodes[numbers])
     if collection.basis == "bernstein":
         return mfem_simplices.of_bernstein(cell, collection.degree) @ nodes[numbers]
@@ -807,7 +807,7 @@ def _simplex_coordinates(content: _Content, elements: Ints, num_vertices: int) -
     return simplices.from_points(cell, collection.degree, points) @ nodes[numbers]
 
 
-def check_count(collection: Collection, nodes: Floats, count: int, where: str) -> None:
+def _check_count(collection: Collection, nodes: Floats, count: int, where: str) -> None:
     if len(nodes) != count:
         raise MeshFormatError(
             f'{where}: "{collection.name}" has {count} nodes on this mesh, but the file '
@@ -833,7 +833,7 @@ def _node_coordinates(
     else:
         count = ne * (p + 1) ** dim
         numbers = np.arange(count).reshape(ne, -1)
-    check_count(collection, nodes, count, where)
+    _check_count(collection, nodes, count, where)
     checks.magnitude(nodes[numbers])
     return tensor_apply([collection.to_gll()] * dim, nodes[numbers])
 
