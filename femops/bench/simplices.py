@@ -1,4 +1,4 @@
-"""Benchmark of triangles and tetrahedra: products beside the assembled matrix, and solves."""
+"""Benchmark of simplices and prisms: products beside the assembled matrix, and solves."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from femops.solvers import cg, multigrid
 from femops.spaces.h1_l2 import H1
 from femops_meshes import box
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 
 MATRIX = "scipy csr"
 _LEVELS = "partial", "matrix-free", "full"
 _RTOL = 1e-9
-_CUBES = {"triangles": (2, 1.0), "tetrahedra": (3, 1.0)}  # p**dim dofs for each square or cube
+_DIMS = {"triangles": 2, "tetrahedra": 3, "prisms": 3, "mixed": 3}
 
 Row = dict[str, Any]
 
@@ -46,14 +47,33 @@ FORMS: dict[str, Callable[[H1, str], Operator]] = {
 }
 
 
-def mesh_for(cells: str, order: int, dofs: float, *, curved: bool = False) -> Mesh:
-    """Make a mesh of a box whose space of an order has about so many dofs for each component."""
-    dim = _CUBES[cells][0]
+def mesh_for(cells: str, order: int, dofs: float, *, curved: bool = False) -> Mesh | MixedMesh:
+    """Make a mesh of a box whose space of an order has about so many dofs for each component.
+
+    One half of a mixed mesh has hexahedra, the other prisms.
+    """
+    dim = _DIMS[cells]
     n = max(1, round((dofs ** (1.0 / dim) - 1.0) / order))
     mesh = box((n,) * dim)
     if curved:
         mesh = mesh.curved(2).mapped(lambda x: x + 0.05 / n * np.sin(2 * np.pi * x[::-1]))
-    return mesh.simplices()
+    if cells in ("triangles", "tetrahedra"):
+        return mesh.simplices()
+    prisms: MixedMesh = mesh.prisms()
+    if cells == "prisms":
+        return prisms
+    parts = mesh, prisms.parts[0]
+    kept = [part.element_centers()[:, 0] < 0.5 for part in parts]
+    kept[1] = ~kept[1]
+    names = [part.cell.plural for part in parts]
+    elements, nodes = (
+        {
+            name: getattr(part, what)[some]
+            for name, part, some in zip(names, parts, kept, strict=True)
+        }
+        for what in ("elements", "coordinates")
+    )
+    return MixedMesh.from_arrays(None, elements, coordinates=nodes)
 
 
 def run_simplices(
@@ -72,7 +92,7 @@ def run_simplices(
     """Time products by numbers at points, none, and femops' matrix, beside SciPy's, in turns."""
     check_asked(orders=orders, rounds=rounds)
     dofs = dofs or 1e6
-    for name, known in ((forms, FORMS), (cells, _CUBES)):
+    for name, known in ((forms, FORMS), (cells, _DIMS)):
         for one in name:
             if one not in known:
                 raise OperatorError(f"{one!r} is not measured: choose of {', '.join(known)}")
@@ -81,7 +101,7 @@ def run_simplices(
         for order in dict.fromkeys(orders):
             progress(f"order {order}, {kind}")
             for form in dict.fromkeys(forms):
-                ncomp = _CUBES[kind][0] if form == "elasticity" else 1
+                ncomp = _DIMS[kind] if form == "elasticity" else 1
                 mesh = mesh_for(kind, order, dofs / ncomp, curved=curved)
                 facts = {"cells": kind, "order": order, "form": form, "threads": threads}
                 with using(threads):

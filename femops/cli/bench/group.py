@@ -99,7 +99,7 @@ SIMPLEX_SOLVES = columns(
 )
 def simplices(
     order: OrdersOption = "1,2,3,4",
-    cells: Annotated[Any, name_list("Of triangles, tetrahedra.")] = "tetrahedra",
+    cells: Annotated[Any, name_list("Of triangles, tetrahedra, prisms, mixed.")] = "tetrahedra",
     form: Annotated[Any, name_list("Of mass, diffusion, elasticity.")] = (
         "mass,diffusion,elasticity"
     ),
@@ -108,7 +108,9 @@ def simplices(
     threads: ThreadsOption = 1,
     rounds: RoundsOption = 5,
 ) -> Measure:
-    """Measure products on triangles and tetrahedra, beside the assembled matrix.
+    """Measure products on simplices and prisms, beside the assembled matrix.
+
+    Half of a mixed mesh has hexahedra, the other half prisms.
 
     \b
     Examples:
