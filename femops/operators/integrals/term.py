@@ -193,7 +193,7 @@ def mode_lanes(
         return out
 
     geometry, slopes, places = LegendreGeometry(mesh), numbers.jacobian > 0, numbers.position > 0
-    shape = geometry.maps.shape(slopes, places)
+    shape = geometry.maps.shape(slopes, places)  # differs by the modes that are read
     return _mode_lanes.get(mesh, make, dtype.str, width, shape)
 
 
@@ -252,8 +252,8 @@ def _stored(
     cure = "use float64" if own_type else "leave data_dtype out"
     ranged = dtype == np.float32 and not form.state.spaces
     used = {node.number for node in ancestors(nodes)}
-    unseen = form.looks and form.weight.number not in used
-    if nodes and unseen and isinstance(form.geometry, Geometry):
+    alone = nodes and form.looks and form.weight.number not in used
+    if alone and isinstance(form.geometry, Geometry):
         form.geometry.check()  # takes less work than the weights of all points
 
     def store(block: DomainBlock) -> tuple[bool, float]:
