@@ -370,14 +370,9 @@ class MixedMesh:
         MeshArgumentError
             If `times` is no whole number >= 0, or the result would not fit into memory.
         """
-        if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 0:
-            raise MeshArgumentError(f"times is a whole number >= 0, got {times!r}")
-        for part in self.parts:
-            refinement.check_refined(part.coordinates.shape, int(times))
-        mesh = self
-        for _ in range(int(times)):
-            mesh = _refined(mesh)
-        return mesh
+        shapes = [part.coordinates.shape for part in self.parts]
+        made: MixedMesh = refinement.refined(self, times, shapes, _refined)
+        return made
 
     def validate(self) -> None:
         """Check vertex numbers, that elements fit together, and that no element is inverted.

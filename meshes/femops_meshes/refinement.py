@@ -4,6 +4,7 @@ The lattice with m intervals per direction numbers the new vertices. Old vertice
 numbers. Then come vertices inside edges, faces and cells, shared by all elements at the entity.
 """
 
+from collections.abc import Callable, Iterable
 from itertools import product
 from math import factorial
 from typing import Any
@@ -240,6 +241,19 @@ def joined_coordinates(parts: Floats) -> Floats:
         shape = [int(ends[k + 1] - ends[k]) for k in index]
         result[(slice(None), *at)] = part.reshape(count, *shape, dim)
     return result.reshape(count, num_nodes, dim)
+
+
+def refined(
+    mesh: Any, times: Any, shapes: Iterable[tuple[int, ...]], once: Callable[[Any], Any]
+) -> Any:
+    """Refine a mesh ``times`` times by ``once``. Its parts have coordinates of some shapes."""
+    if isinstance(times, bool) or not isinstance(times, int | np.integer) or times < 0:
+        raise MeshArgumentError(f"times is a whole number >= 0, got {times!r}")
+    for shape in shapes:
+        check_refined(shape, int(times))
+    for _ in range(int(times)):
+        mesh = once(mesh)
+    return mesh
 
 
 def check_refined(shape: tuple[int, ...], times: int) -> None:
