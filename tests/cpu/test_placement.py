@@ -12,7 +12,7 @@ import pytest
 import femops
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import chunk_batches, plans
-from femops.spaces.boundary_space import boundary_space
+from femops.spaces.boundary_space import boundary_spaces
 from femops_kernels.cpu import first_touch as placement
 from femops_kernels.cpu import machine, sweep
 from femops_kernels.cpu.first_touch import placed, placed_array
@@ -106,7 +106,7 @@ def test_data_have_the_chunks_of_the_sweep(touched):
 @pytest.mark.parametrize("space", ["volume", "faces"])
 def test_chunks_are_known_without_their_plans(space):
     V = femops.H1(femops.box((9, 8, 7)), 2)
-    V = V if space == "volume" else boundary_space(V, None, slopes=False)
+    V = V if space == "volume" else boundary_spaces(V, None, slopes=False)[0]
     for width in (2, 8):
         given = Arguments.of(V), Arguments.of(V), np.dtype("float32"), width
         ((source, target),) = plans(*given)

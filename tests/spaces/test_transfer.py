@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops.spaces import base
+from femops.spaces import interpolation
 from femops_meshes import scrambled
 from femops_meshes.parents import parents_of
 
@@ -105,7 +105,7 @@ def test_refinements_are_known_and_others_located(monkeypatch: pytest.MonkeyPatc
     u = field(V)
     refined, moved = mesh.refine(), mesh.refine().mapped(lambda x: 0.9 * x)
     located = femops.H1(moved, 2).interpolate((V, u))
-    monkeypatch.setattr(base, "locate", lambda *_: pytest.fail("located"))
+    monkeypatch.setattr(interpolation, "locate", lambda *_: pytest.fail("located"))
     femops.H1(refined, 2).interpolate((V, u))
     with pytest.raises(pytest.fail.Exception):
         femops.H1(moved, 2).interpolate((V, u))
