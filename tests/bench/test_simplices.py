@@ -22,7 +22,7 @@ def test_products_stand_beside_those_of_the_matrix() -> None:
     assert len(bent["rows"]) == 12
 
 
-@pytest.mark.parametrize("wrong", [{"cells": ("prisms",)}, {"forms": ("curl",)}, {"orders": ()}])
+@pytest.mark.parametrize("wrong", [{"cells": ("pyramids",)}, {"forms": ("curl",)}, {"orders": ()}])
 def test_what_is_not_measured_is_refused(wrong: dict[str, tuple[str, ...]]) -> None:
     with pytest.raises(OperatorError):
         run_simplices(**wrong)  # type: ignore[arg-type]
