@@ -48,5 +48,5 @@ def unjoined_faces(mesh: Mesh | MixedMesh) -> int:
 
 
 def parts_of(mesh: Mesh | MixedMesh) -> tuple[Mesh, ...]:
-    """Meshes of one shape each, of which a mesh consists."""
+    """Parts of a mesh, each of one shape."""
     return mesh.parts if isinstance(mesh, MixedMesh) else (mesh,)

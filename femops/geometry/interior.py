@@ -223,19 +223,12 @@ class InteriorFaces(Domain):
         """True (nf,), for each side, for elements that are left-handed when they are turned."""
         dim, found = self.mesh.dim, []
         if not self.mesh.cell.cube:
-            return [self._mirrored_simplices(side) for side in (MINUS, PLUS)]
+            return [_mirrored(self, side) for side in (MINUS, PLUS)]
         corners = np.stack(np.unravel_index(np.arange(2**dim), (2,) * dim)[::-1], axis=-1)
         for side in (MINUS, PLUS):
             at = corners[self.nodes(side, 2)].astype(np.float64)
             edges = at[:, [2**d for d in range(dim)]] - at[:, :1]  # (nf, direction, coordinate)
             found.append(np.asarray(np.linalg.det(edges) < 0.0))
-        return found
-
-    def _mirrored_simplices(self, side: int) -> NDArray[np.bool_]:
-        geometry = InteriorGeometry(self, rule_of(self.cell, 1))
-        found = np.zeros(self.num_elements, dtype=np.bool_)
-        for start, stop in element_blocks(self.num_elements, self.map_nodes[side].shape[1]):
-            found[start:stop] = determinants(geometry.jacobians(side, start, stop))[:, 0] < 0.0
         return found
 
     def geometry(self, rule: Rule) -> InteriorGeometry:
@@ -308,13 +301,7 @@ class SharedFaces(Domain):
     @cached_property
     def mirrored(self) -> list[NDArray[np.bool_]]:
         """True (nf,), for each side, for elements that are left-handed when they are turned."""
-        geometry, found = InteriorGeometry(self, rule_of(self.cell, 1)), []
-        for side in (MINUS, PLUS):
-            flags = np.zeros(self.num_elements, dtype=np.bool_)
-            for start, stop in element_blocks(self.num_elements, self.map_nodes[side].shape[1]):
-                flags[start:stop] = determinants(geometry.jacobians(side, start, stop))[:, 0] < 0.0
-            found.append(flags)
-        return found
+        return [_mirrored(self, side) for side in (MINUS, PLUS)]
 
     def on_parts(
         self,
@@ -361,6 +348,15 @@ def _seen(cell: Cell, degree: int, corners: tuple[int, ...]) -> Ints:
     gaps = np.abs(there[:, np.newaxis] - nodes).max(axis=2)
     found = np.asarray(gaps.argmin(axis=1))
     found.setflags(write=False)
+    return found
+
+
+def _mirrored(faces: InteriorFaces | SharedFaces, side: int) -> NDArray[np.bool_]:
+    """True (nf,) for elements of a side that are left-handed at a point of their faces."""
+    geometry = InteriorGeometry(faces, rule_of(faces.cell, 1))
+    found = np.zeros(faces.num_elements, dtype=np.bool_)
+    for start, stop in element_blocks(faces.num_elements, faces.map_nodes[side].shape[1]):
+        found[start:stop] = determinants(geometry.jacobians(side, start, stop))[:, 0] < 0.0
     return found
 
 

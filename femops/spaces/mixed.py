@@ -62,9 +62,9 @@ def shared_dofs(spaces: Sequence[Any]) -> list[list[tuple[int, Ints, Ints]]]:
 
 
 def _in_own_order(space: Any, kind: int, width: int, entities: Ints) -> tuple[Ints, Ints]:
-    """Dofs (m, inside) of those entities (n,) that have ``width`` corners, and their places (m,).
+    """Dofs (m, inside) of the entities with ``width`` corners, in each entity's own order.
 
-    The dofs of an entity are in its own order.
+    Also their places (m,) among ``entities`` (n,).
     """
     topology, cell, p = space.mesh.topology, space.mesh.cell, space.order
     codes = [c for c in cell.codes(kind) if len(cell.entities[c][1]) == width]

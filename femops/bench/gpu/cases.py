@@ -128,6 +128,23 @@ VECTORS = tuple(VectorsCase(problem, order) for order in (6, 4, 8) for problem i
 """Cases, the most important first; vectors in and out take 512 MB."""
 
 
+# --- one product ----------------------------------------------------------------------------------
+
+
+def _product(A: Operator) -> NDArray[Any]:
+    """Product (n,) with a random vector, which depends on n alone."""
+    memory, n = A.space.memory, A.shape[1]
+    found: NDArray[Any] = memory.get(A @ memory.put(np.random.default_rng(n).standard_normal(n)))
+    return found
+
+
+def _times(A: Operator, run: Run) -> Times:
+    """Times of a product with ones."""
+    x, out = A.space.zeros(), A.space.zeros()
+    x += 1.0
+    return batch_times(run.device, partial(A.apply, x, out), run.seconds)
+
+
 # --- faces between elements -----------------------------------------------------------------------
 
 
@@ -152,19 +169,13 @@ class FacesCase:
 
     def compared(self, device: Device | None) -> NDArray[Any]:
         """Product (n,) with a random vector on a mesh of a few elements."""
-        A = self.operator((3 * self.order + 1) ** 3, device)
-        memory, n = A.space.memory, A.shape[1]
-        x = memory.put(np.random.default_rng(n).standard_normal(n))
-        found: NDArray[Any] = memory.get(A @ x)
-        return found
+        return _product(self.operator((3 * self.order + 1) ** 3, device))
 
     def rows(self, run: Run) -> list[Row]:
         """Measure a product, and compare one on a small mesh."""
         off = relative_difference(self.compared(run.device), self.compared(None))
         A = self.operator(self.dofs, run.device)
-        x, out = A.space.zeros(), A.space.zeros()
-        x += 1.0
-        times = batch_times(run.device, partial(A.apply, x, out), run.seconds)
+        times = _times(A, run)
         row = {"name": self.name, "problem": self.problem, "mesh": _MESH, "order": self.order}
         row |= {"dofs": A.space.size, "seconds_median": times.median}
         row |= {"seconds_launch": times.launch, "dofs_per_second": A.space.size / times.median}
@@ -206,9 +217,7 @@ class RefinedCase:
     def compared(self, device: Device | None) -> NDArray[Any]:
         """Product with a random vector, and diagonal, (2 n,), on a refined mesh of few elements."""
         A = self.operators((6 * self.order + 1) ** 3, device)[REFINED]
-        memory, n = A.space.memory, A.shape[1]
-        x = memory.put(np.random.default_rng(n).standard_normal(n))
-        return np.concatenate([memory.get(A @ x), memory.get(A.diagonal())])
+        return np.concatenate([_product(A), A.space.memory.get(A.diagonal())])
 
     def rows(self, run: Run) -> list[Row]:
         """Measure products by element, and the diagonal; compare results on a small mesh."""
@@ -262,19 +271,13 @@ class SimplicesCase:
 
     def compared(self, device: Device | None) -> NDArray[Any]:
         """Product (n,) with a random vector on a mesh of a few elements."""
-        A = self.operator((2 * self.order + 1) ** 3, device)
-        memory, n = A.space.memory, A.shape[1]
-        x = memory.put(np.random.default_rng(n).standard_normal(n))
-        found: NDArray[Any] = memory.get(A @ x)
-        return found
+        return _product(self.operator((2 * self.order + 1) ** 3, device))
 
     def rows(self, run: Run) -> list[Row]:
         """Measure a product beside its limit, and compare one on a small mesh."""
         off = relative_difference(self.compared(run.device), self.compared(None))
         A = self.operator(self.dofs, run.device)
-        x, out = A.space.zeros(), A.space.zeros()
-        x += 1.0
-        times = batch_times(run.device, partial(A.apply, x, out), run.seconds)
+        times = _times(A, run)
         (sweep,), demand = A.compiled.sweeps, Demand.of(A)
         function = run.device.function(sweep.kernel.text)
         row = {"name": self.name, "form": self.form, "order": self.order, "curved": self.curved}

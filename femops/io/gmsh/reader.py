@@ -557,9 +557,9 @@ def _mixed_of(content: GmshArrays, shapes: Sequence[str], degree: int) -> MixedM
 
 
 def _stacked(entries: Iterable[_Entries], rows: Sequence[Ints]) -> tuple[_Entries, Ints]:
-    """Entries of several shapes, and their corners (n, most corners), of which the last may be -1.
+    """Entries of several shapes without their nodes, and their corners (n, most corners).
 
-    The entries have no nodes.
+    Rows of elements with fewer corners end with -1.
     """
     blocks = np.concatenate([each.blocks for each in entries])
     most = max(part.shape[1] for part in rows)

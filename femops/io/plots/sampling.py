@@ -107,7 +107,7 @@ class Sampler:
         return polygons.reshape(-1, 3, width), rows[:, sides].reshape(-1, 2, width)
 
     def _of_faces(self, faces: Ints, face: Cell, n: int) -> tuple[Floats, Floats]:
-        """Polygons and lines of those faces of simplices or prisms that have a shape."""
+        """Polygons and lines of the faces of one shape of simplices or prisms."""
         cell, codes = self.mesh.cell, self.mesh.cell.codes_of(face)
         faces = faces[np.isin(faces[:, 1], codes)]
         points = simplices.equispaced(face, n - 1) if face.simplex else _grid(n)
