@@ -63,7 +63,7 @@ def mesh_for(cells: str, order: int, dofs: float, *, curved: bool = False) -> Me
     if cells == "prisms":
         return prisms
     parts = mesh, prisms.parts[0]
-    kept = [part.element_centers()[:, 0] < 0.5 for part in parts]
+    kept = [part.element_centers()[:, 0] < n // 2 / n for part in parts]
     kept[1] = ~kept[1]
     names = [part.cell.plural for part in parts]
     elements, nodes = (

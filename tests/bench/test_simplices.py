@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from femops.bench.simplices import MATRIX, run_simplices
+from femops.bench.simplices import MATRIX, mesh_for, run_simplices
 from femops.errors import OperatorError
 
 
@@ -26,3 +26,11 @@ def test_products_stand_beside_those_of_the_matrix() -> None:
 def test_what_is_not_measured_is_refused(wrong: dict[str, tuple[str, ...]]) -> None:
     with pytest.raises(OperatorError):
         run_simplices(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("curved", [False, True])
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_a_mixed_mesh_fills_the_box(n: int, curved: bool) -> None:
+    mesh = mesh_for("mixed", 1, (n + 1) ** 3, curved=curved)
+    assert [part.num_elements for part in mesh.parts] == [n // 2 * n**2, 2 * (n - n // 2) * n**2]
+    assert curved or mesh.volume() == pytest.approx(1.0)
