@@ -53,7 +53,7 @@ def mesh_for(cells: str, order: int, dofs: float, *, curved: bool = False) -> Me
     One half of a mixed mesh has hexahedra, the other prisms.
     """
     dim = _DIMS[cells]
-    n = max(1, round((dofs ** (1.0 / dim) - 1.0) / order))
+    n = max(1 + (cells == "mixed"), round((dofs ** (1.0 / dim) - 1.0) / order))
     mesh = box((n,) * dim)
     if curved:
         mesh = mesh.curved(2).mapped(lambda x: x + 0.05 / n * np.sin(2 * np.pi * x[::-1]))
