@@ -65,12 +65,14 @@ from femops.solvers import block_diagonal as block_diagonal
 from femops.solvers import block_jacobi as block_jacobi
 from femops.solvers import block_triangular as block_triangular
 from femops.solvers import cg as cg
+from femops.solvers import direct as direct
 from femops.solvers import gmres as gmres
 from femops.solvers import jacobi as jacobi
 from femops.solvers import low_order as low_order
 from femops.solvers import minres as minres
 from femops.solvers import multigrid as multigrid
 from femops.solvers import newton as newton
+from femops.solvers import preconditioner as preconditioner
 from femops.solvers import project as project
 from femops.solvers import runge_kutta as runge_kutta
 from femops.spaces.base import GridFunction as GridFunction

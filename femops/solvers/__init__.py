@@ -9,6 +9,7 @@ from femops.solvers.blocks import (
 )
 from femops.solvers.cg import cg
 from femops.solvers.cg_solver import CGSolver
+from femops.solvers.direct import Direct, direct
 from femops.solvers.gmres import gmres
 from femops.solvers.jacobi import Jacobi, jacobi
 from femops.solvers.linear_problem import Info
@@ -18,13 +19,16 @@ from femops.solvers.multigrid import Multigrid, multigrid
 from femops.solvers.newton import NewtonInfo, newton
 from femops.solvers.projection import project
 from femops.solvers.runge_kutta import runge_kutta
+from femops.solvers.structure import Automatic, preconditioner
 
 __all__ = [
+    "Automatic",
     "BlockDiagonal",
     "BlockJacobi",
     "BlockTriangular",
     "CGSolver",
     "DenseBlocks",
+    "Direct",
     "FactoredBlocks",
     "Info",
     "Jacobi",
@@ -34,12 +38,14 @@ __all__ = [
     "block_jacobi",
     "block_triangular",
     "cg",
+    "direct",
     "gmres",
     "jacobi",
     "low_order",
     "minres",
     "multigrid",
     "newton",
+    "preconditioner",
     "project",
     "runge_kutta",
 ]

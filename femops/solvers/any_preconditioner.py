@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, final
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError
+from femops.operators import Operator
 from femops.parallel.comm import check
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
@@ -31,6 +33,32 @@ def _multiplies(M: Any) -> bool:
 
 AnyPreconditioner = Annotated[Any, Kind(lambda M: M is None or _multiplies(M), _CURE)]
 """A preconditioner of femops or of another library, a matrix, or None."""
+
+NAMED: dict[str, Callable[..., Preconditioner]] = {}
+"""Makers of preconditioners by name. `femops.solvers.structure` fills it."""
+
+NAMES = ("auto", "multigrid", "direct", "jacobi")
+
+_NAMED = f"{', '.join(map(repr, NAMES))}, {_CURE}"
+AnyOrNamed = Annotated[
+    Any, Kind(lambda M: M is None or (isinstance(M, str) and M in NAMES) or _multiplies(M), _NAMED)
+]
+"""As `AnyPreconditioner`, or one of `NAMES`."""
+
+
+def named(M: Any, A: Any, *, positive: bool = True) -> Any:
+    """Make a preconditioner that a user named, of his operator; return others as they are.
+
+    ``positive`` is True for a solver that needs a symmetric positive preconditioner. Collective.
+    """
+    if not isinstance(M, str):
+        return M
+    if not isinstance(A, Operator):
+        raise SolverError(
+            f"M = {M!r} is made of a real operator, and this one is complex: give M, as "
+            "femops.multigrid(A.real)"
+        )
+    return NAMED[M](A, symmetric=positive) if M == "auto" else NAMED[M](A)
 
 
 @final

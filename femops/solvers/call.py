@@ -13,6 +13,7 @@ from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.parallel.comm import check, check_same
+from femops.solvers.any_preconditioner import named
 from femops.solvers.complex_systems import RealSystem, pairs_of
 from femops.solvers.convergence import warn_of, warn_of_setup
 from femops.solvers.linear_problem import Info, LinearProblem, Solver
@@ -69,6 +70,11 @@ class Call:
     method: Method
     others: dict[str, Any] = field(default_factory=dict)  # the same on all ranks
     advice: str = ""  # for solves that have not converged; by default `cause_of` gives it
+
+    def __post_init__(self) -> None:
+        """Make a preconditioner that the user named. Collective."""
+        own = named(self.M, self.A, positive=self.solver != "gmres")
+        object.__setattr__(self, "M", own)
 
     def solve(self, b: Any, x0: Any) -> tuple[NDArray[Any], Info]:
         """Solve for b, or for its columns one after the other. Collective."""

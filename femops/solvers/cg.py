@@ -14,7 +14,7 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.operators.integrals.coefficients import float_type
-from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.any_preconditioner import AnyOrNamed
 from femops.solvers.call import Call, Column, Found, many
 from femops.solvers.cg_bodies import (
     ADVICE,
@@ -59,7 +59,7 @@ def cg(
     rtol: Fraction = 1e-5,
     atol: NotNegative = 0.0,
     maxiter: Count | None = None,
-    M: AnyPreconditioner = None,
+    M: AnyOrNamed = None,
     callback: Callback | None = None,
     merged: bool | None = None,
     history: bool = False,
@@ -95,13 +95,14 @@ def cg(
         a power of two.
     maxiter : int, optional
         Maximum number of iterations. The default is ten times the number of unknowns.
-    M : Preconditioner, LinearOperator or matrix, optional
+    M : Preconditioner, LinearOperator, matrix or name, optional
         Symmetric positive definite preconditioner, an approximate inverse of A. Any object with a
         shape and a product with vectors will do, as for SciPy's solvers. `femops.jacobi` runs in
         the compiled loop, and `femops.multigrid` in its own kernels; with any other M each
         iteration goes through Python. On several ranks M must be made by femops, or be a
         LinearOperator whose product maps the rank's entries of a vector to the rank's entries of
-        the result.
+        the result. A name stands for what is made of A: "auto" (`femops.preconditioner`),
+        "multigrid", "direct" or "jacobi".
     callback : callable, optional
         Called as ``callback(x)`` after each iteration. x is a view of the iterate: do not write to
         it. On the host the view is read-only. A device waits for each call.
@@ -166,9 +167,9 @@ def cg(
         return call.one(b, x0)
     if merged or callback is not None or inner_dtype is not None:
         raise SolverError("b has many columns: leave out callback, merged and inner_dtype")
-    system = RealSystem.of("cg", A, b, x0, M)
+    system = RealSystem.of("cg", A, b, x0, call.M)
     if warn:
-        warn_of_setup(A, M)
+        warn_of_setup(A, call.M)
     call = replace(call, A=system.A, M=system.M, others={})
     alone = system.A.space.any_width or isinstance(system.M, Multigrid)
     several = () if alone else (_MOST_COLUMNS, _block)

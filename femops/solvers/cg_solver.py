@@ -13,7 +13,7 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator, from_pairs
 from femops.parallel.comm import check
-from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.any_preconditioner import AnyOrNamed, named
 from femops.solvers.call import Column, columns_of, joined, many
 from femops.solvers.cg import Driver, solve_all
 from femops.solvers.cg_bodies import group_of
@@ -42,7 +42,7 @@ class CGSolver:
     ----------
     A : Operator or ComplexOperator
         As for `cg`.
-    M : Preconditioner, LinearOperator or matrix, optional
+    M : Preconditioner, LinearOperator, matrix or name, optional
         As for `cg`. The solve is compiled once, and several systems can be solved at once, only
         with `femops.jacobi` or without a preconditioner.
     natural : bool
@@ -67,8 +67,9 @@ class CGSolver:
     """
 
     def __init__(
-        self, A: Operator | ComplexOperator, M: AnyPreconditioner = None, *, natural: bool = False
+        self, A: Operator | ComplexOperator, M: AnyOrNamed = None, *, natural: bool = False
     ) -> None:
+        M = named(M, A)
         self._given, self._natural = (A, M), natural
         self._A, M = real_pair("cg", A, M)
         self._M = checked_preconditioner("cg", self._A, M)

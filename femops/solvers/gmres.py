@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
-from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.any_preconditioner import AnyOrNamed
 from femops.solvers.call import Call
 from femops.solvers.complex_systems import Algebra, RealSystem
 from femops.solvers.linear_problem import Info, LinearProblem, Vector
@@ -30,7 +30,7 @@ def gmres(
     atol: NotNegative = 0.0,
     restart: Annotated[int, whole_numbers(1)] = 60,
     maxiter: Count | None = None,
-    M: AnyPreconditioner = None,
+    M: AnyOrNamed = None,
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
@@ -56,7 +56,7 @@ def gmres(
     maxiter : int, optional
         Maximum number of products with A, all restarts together. The default is ten times the
         number of unknowns. The solve also ends after a restart without progress.
-    M : Preconditioner, LinearOperator or matrix, optional
+    M : Preconditioner, LinearOperator, matrix or name, optional
         Approximate inverse of A. It need not be symmetric. Otherwise as for `cg`.
     callback : callable, optional
         As for `cg`. Each call forms the iterate, which costs one vector update per stored

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
-from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.any_preconditioner import AnyOrNamed
 from femops.solvers.call import Call
 from femops.solvers.complex_systems import RealSystem
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
@@ -39,7 +39,7 @@ def minres(
     rtol: Fraction = 1e-5,
     atol: NotNegative = 0.0,
     maxiter: Count | None = None,
-    M: AnyPreconditioner = None,
+    M: AnyOrNamed = None,
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
@@ -59,7 +59,7 @@ def minres(
     b, x0, rtol, atol, maxiter
         As for `cg`. Columns are solved for one after the other. Done when |b - A x| <= max(rtol
         |b|, atol), computed from x.
-    M : Preconditioner, LinearOperator or matrix, optional
+    M : Preconditioner, LinearOperator, matrix or name, optional
         Symmetric positive definite preconditioner, an approximate inverse of |A|. For an indefinite
         A take `femops.jacobi` or `femops.multigrid` of a similar definite operator, or
         `femops.block_diagonal`. Otherwise as for `cg`.

@@ -124,17 +124,20 @@ def newton(
         residual is below 1e-12, or a step does not halve it.
     maxiter : int
         Maximum number of steps.
-    linear : {"auto", "cg", "minres", "gmres"} or callable
+    linear : {"auto", "cg", "minres", "gmres", "direct"} or callable
         Solver of the linear problem in each step: cg for a positive definite Jacobian, minres for a
         symmetric one, gmres for any. auto takes cg for a symmetric Jacobian, else gmres. minres
-        takes the absolute value of a diagonal preconditioner. A function is called as ``linear(J,
+        takes the absolute value of a diagonal preconditioner. direct is gmres with `femops.direct`,
+        whose factors serve several steps. A function is called as ``linear(J,
         b, rtol)`` with the Jacobian, an operator, and returns x with |b - J x| <= rtol |b|, or (x,
         info) as femops' solvers do.
     level : {"full", "element", "partial", "matrix-free", "auto"}
         What Jacobians store; see `Operator.at_level`.
-    preconditioner : {"jacobi", "multigrid"}, callable, or LinearOperator
-        Preconditioner of the linear problem in each step: the diagonal of the Jacobian, or
-        `femops.multigrid` of a Jacobian, which must be positive definite. A function is called as
+    preconditioner : {"jacobi", "multigrid", "auto", "direct"}, callable, or LinearOperator
+        Preconditioner of the linear problem in each step: the diagonal of the Jacobian;
+        `femops.multigrid` of a Jacobian, which must be positive definite; `femops.preconditioner`,
+        for several fields too; or `femops.direct`. The last two are for gmres. A function is called
+        as
         ``preconditioner(J)`` and returns a preconditioner that `cg` accepts as M. For several
         fields see `block_triangular`. Newton reuses multigrid, or the function's result, until the
         number of linear iterations has doubled. A preconditioner object serves all Jacobians.

@@ -11,20 +11,21 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
-from femops.solvers.any_preconditioner import as_preconditioner
+from femops.solvers.any_preconditioner import as_preconditioner, named
 from femops.solvers.cg import cg
 from femops.solvers.gmres import gmres
 from femops.solvers.inner_products import Sums
-from femops.solvers.jacobi import Jacobi, jacobi
+from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
-from femops.solvers.multigrid import multigrid
 from femops.solvers.preconditioner import Preconditioner
 from femops_common.arguments import check_takes, shown
 
 Vector = NDArray[Any]
-Linear = Literal["auto", "cg", "minres", "gmres"] | Callable[[Operator, Vector, float], Any]
-Preconditioning = Literal["jacobi", "multigrid"] | Callable[[Operator], Any]
+Linear = (
+    Literal["auto", "cg", "minres", "gmres", "direct"] | Callable[[Operator, Vector, float], Any]
+)
+Preconditioning = Literal["jacobi", "multigrid", "auto", "direct"] | Callable[[Operator], Any]
 GAVE_UP = "the linear solver gave up"
 UNSOLVED = "a step's linear problem is not solved"
 _MOST = 3000  # iterations of MINRES or GMRES in a step
@@ -42,6 +43,10 @@ class NewtonSteps:
                 "linear is a function, which has a preconditioner of its own: leave "
                 "preconditioner out"
             )
+        if linear == "direct":
+            if preconditioner not in {"jacobi", "direct"}:
+                raise SolverError("linear='direct' has factors for M: leave preconditioner out")
+            linear, preconditioner = "gmres", "direct"
         if callable(linear):
             check_takes(linear, (None, None, 0.0), partial(_refused, "linear(J, b, rtol)"))
         elif callable(preconditioner):
@@ -73,7 +78,8 @@ class NewtonSteps:
 
     def by_cg(self, J: Operator) -> bool:
         """True if conjugate gradients solve for the step."""
-        return self._linear == "cg" or (self._linear == "auto" and J.symmetric)
+        auto = self._linear == "auto" and J.symmetric and self._preconditioner.positive
+        return self._linear == "cg" or auto
 
     def _krylov(
         self, J: Operator, right: Vector, rtol: float, M: Preconditioner | None
@@ -130,11 +136,12 @@ class _KeptPreconditioner:
     """Preconditioner of the steps. Jacobi's is new in each step, others stay while they work."""
 
     def __init__(self, kind: Preconditioning) -> None:
-        self._make: Callable[[Operator], Any] = multigrid if kind == "multigrid" else jacobi
+        self._make: Callable[[Operator], Any] = partial(named, kind, positive=False)
         if hasattr(kind, "matvec"):  # SciPy's operators can be called: that is a product
             self._make = lambda _: kind
         elif callable(kind):
             self._make = kind
+        self.positive = kind not in {"auto", "direct"}  # as far as its name tells
         self._keeps = kind != "jacobi"
         self._kept: Any = None
         self._new, self._rate = True, 0.0

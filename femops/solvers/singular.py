@@ -33,7 +33,7 @@ def singular_cause(
     Shapes: `b` (size,).
     """
     rng, sums = np.random.default_rng(0), Sums(A.space)
-    found = [(name, v) for name, v in _motions(A) if _vanishes(A, v, sums, rng)]
+    found = null_vectors(A)
     if not found:
         return ""
     names = ", ".join(dict.fromkeys(name for name, _ in found))
@@ -72,10 +72,15 @@ def singular_cause(
     return text
 
 
+def null_vectors(A: Operator) -> list[tuple[str, Vector]]:
+    """Constants and rigid motions (size,) that A takes to zero, with their names. Collective."""
+    rng, sums = np.random.default_rng(0), Sums(A.space)
+    return [(name, v) for name, v in _motions(A) if _vanishes(A, v, sums, rng)]
+
+
 def is_singular(A: Operator) -> bool:
     """True if A takes constants or rigid motions to zero, as far as products tell. Collective."""
-    rng, sums = np.random.default_rng(0), Sums(A.space)
-    return any(_vanishes(A, v, sums, rng) for _, v in _motions(A))
+    return bool(null_vectors(A))
 
 
 def _motions(A: Operator) -> Iterator[tuple[str, Vector]]:
@@ -129,7 +134,14 @@ def _of_bodies(V: Space, held: NDArray[np.int64]) -> Iterator[tuple[str, Vector]
     if V.comm.size > 1 or not len(held):
         return
     body = bodies(V.mesh)
-    of_node = V.restriction.assigned(np.repeat(body[:, np.newaxis], V.restriction.num_nodes, 1))
+    of_node, first = np.zeros(V.ndofs, np.int64), 0
+    for part in V.parts:
+        of_part = body[first : first + part.mesh.num_elements]
+        mine = part.restriction.assigned(
+            np.repeat(of_part[:, np.newaxis] + 1, part.restriction.num_nodes, 1)
+        )
+        of_node, first = np.maximum(of_node, mine), first + len(of_part)
+    of_node -= 1
     free = np.ones((int(body.max(initial=0)) + 1, V.ncomp), dtype=bool)
     free[of_node[held // V.ncomp], held % V.ncomp] = False
     for c in range(V.ncomp):

@@ -76,12 +76,12 @@ def test_the_way_to_products(facts):
 
 
 def test_modules_that_a_host_program_loads(facts):
-    assert facts["modules"] <= 225, facts
+    assert facts["modules"] <= 227, facts
     assert facts["cuda"] == 0, facts
 
 
 def test_lines_of_the_product():
-    assert sum(file.read_text().count("\n") for file in FILES) <= 112_200
+    assert sum(file.read_text().count("\n") for file in FILES) <= 113_000
 
 
 def test_element_values_have_one_door():

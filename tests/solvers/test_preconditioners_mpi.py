@@ -116,7 +116,13 @@ def test_a_vector_that_does_not_fit_on_one_rank_ends_the_solve_on_all(comm, solv
 @pytest.mark.parallel(1, 2, 3)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize(
-    ("solver", "make"), [(femops.minres, diagonal_blocks), (femops.gmres, triangle)]
+    ("solver", "make"),
+    [
+        (femops.minres, diagonal_blocks),
+        (femops.gmres, triangle),
+        (femops.gmres, femops.preconditioner),
+        (femops.gmres, femops.direct),
+    ],
 )
 def test_blocks(comm, solver, make, reproducible):
     """As many iterations on many ranks as on one; on a reproducible mesh the same bits."""

@@ -330,6 +330,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "MultiVector.from_columns": of(femops.MultiVector.from_columns, V, np.zeros((V.size, 2))),
         "minres": of(femops.minres, A, u),
         "gmres": of(femops.gmres, A, u),
+        "direct": of(femops.direct, A),
+        "preconditioner": of(femops.preconditioner, A),
         "read_mesh": of(femops.read_mesh, path),
         "save": of(femops.save, folder / "a.vtu", V, u=u),
         "save_state": of(femops.io.save_state, folder / "b.state", {"u": (V, u)}),
