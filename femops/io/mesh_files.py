@@ -227,7 +227,5 @@ def _split_mixed(mixed: FileArrays, name: str) -> Mesh | MixedMesh:
 
 def _finished(mesh: Mesh | MixedMesh, refine: int, reorder: bool) -> Mesh:
     """Mesh that is refined and ordered. Type checkers take one of several shapes for a `Mesh`."""
-    mesh = mesh.refine(refine)
-    if isinstance(mesh, MixedMesh):
-        return cast(Mesh, mesh.along_curve() if reorder else mesh)
+    mesh = cast(Mesh, mesh).refine(refine)
     return mesh.reordered(femops_meshes.hilbert_order(mesh.element_centers())) if reorder else mesh

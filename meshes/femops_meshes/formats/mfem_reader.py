@@ -28,7 +28,6 @@ from femops_meshes.formats.repair import mended
 from femops_meshes.formats.scanner import Scanner, printable, shorten
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import Mesh
-from femops_meshes.mixed import MixedMesh
 from femops_meshes.names import Names, names_of
 from femops_meshes.refinement import check_fits
 from femops_meshes.topology.entities import (
@@ -840,7 +839,5 @@ def _node_coordinates(
 
 def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = True) -> Mesh:
     """Read a mesh file of MFEM, refine it, and order its elements for speed."""
-    mesh = cast("Mesh | MixedMesh", read_mfem(path)).refine(refine)
-    if isinstance(mesh, MixedMesh):
-        return cast(Mesh, mesh.along_curve() if reorder else mesh)
+    mesh = read_mfem(path).refine(refine)
     return mesh.reordered(hilbert_order(mesh.element_centers())) if reorder else mesh
