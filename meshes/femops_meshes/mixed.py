@@ -85,7 +85,7 @@ class MixedMesh:
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that says where an attribute of meshes of one shape is."""
-            if name[0] != "_" and hasattr(Mesh, name):
+            if name[0] != "_" and (hasattr(Mesh, name) or name in Mesh.__dataclass_fields__):
                 raise AttributeError(
                     f"a mesh of {self.plural} has no {name!r}: mesh.parts are meshes of one shape, "
                     f"which have it, and femops.read_mesh(path, split=True) makes hexahedra of all"
