@@ -167,8 +167,7 @@ def describe(mesh: Mesh | MixedMesh) -> dict[str, Any]:
 
     import femops
     from femops.geometry.bodies import bodies, unjoined_faces
-    from femops.geometry.boundary import parts_of
-    from femops.geometry.boundary import listed_are_inner, outer_faces
+    from femops.geometry.boundary import listed_are_inner, outer_faces, parts_of
     from femops_meshes import MixedMesh
 
     lower, upper = mesh.bounding_box()

@@ -191,7 +191,7 @@ def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
     if split not in (True, False):
         raise MeshArgumentError(f"split is {split!r}: give True or False")
     if not is_mesh_object(path) and begins_like_state(path):
-        return load_mesh(Path(os.fspath(path))).refine(refine)
+        return cast(Mesh, load_mesh(Path(os.fspath(path)))).refine(refine)
     if is_mesh_object(path) or begins_like_gmsh(path):
         from femops.io.gmsh.reader import mesh_from
 

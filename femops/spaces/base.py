@@ -801,8 +801,8 @@ class Space(DomainSpace, ABC):
             n < 2.
         """
         if self.mixed:
-            where, found = zip(*(part.sample(u, n) for part in self.parts), strict=True)
-            return cast("tuple[Floats, Floats]", ([*where], [*found]))
+            sampled = [part.sample(u, n) for part in self.parts]
+            return cast("tuple[Floats, Floats]", tuple(map(list, zip(*sampled, strict=True))))
         cell, count = self.mesh.cell, int(n)
         grid = equispaced(count) if cell.cube else simplices.equispaced(cell, count - 1)
         values = self._at_points(u, grid)

@@ -214,6 +214,16 @@ class MixedMesh:
         names = element_names, boundary_names
         return cls(_joined(parts, boundary, boundary_attributes, names, *rest))
 
+    @classmethod
+    def of_parts(cls, parts: Sequence[Mesh]) -> "MixedMesh":
+        """Make a mesh of parts that have their boundary entries, and vertices of the whole mesh."""
+        found = []
+        for part, joined in zip(parts, _interfaces(parts), strict=True):
+            mesh = replace(part)
+            mesh.__dict__["topology"] = replace(part.topology, joined=joined)
+            found.append(mesh)
+        return cls(tuple(found))
+
     @property
     def dim(self) -> int:
         """Dimension of the elements and of space, 2 or 3."""
@@ -323,7 +333,7 @@ class MixedMesh:
             last = first + part.num_elements
             made.append(part.reordered(order[(order >= first) & (order < last)] - first))
             first = last
-        return _with_interfaces(made)
+        return MixedMesh.of_parts(made)
 
     def bounding_box(self) -> tuple[Floats, Floats]:
         """Smallest and largest coordinates (dim,) of the nodes. Curved sides may bulge further."""
@@ -826,17 +836,7 @@ def _refined(mesh: MixedMesh) -> MixedMesh:
             )
         changes["num_vertices"] = first
         made.append(replace(part, **changes, coarser=None))
-    return _with_interfaces(made)
-
-
-def _with_interfaces(parts: Sequence[Mesh]) -> MixedMesh:
-    """Mesh of parts that have their boundary entries."""
-    found = []
-    for part, joined in zip(parts, _interfaces(parts), strict=True):
-        mesh = replace(part)
-        mesh.__dict__["topology"] = replace(part.topology, joined=joined)
-        found.append(mesh)
-    return MixedMesh(tuple(found))
+    return MixedMesh.of_parts(made)
 
 
 def _halves(part: Mesh) -> dict[str, Any]:
