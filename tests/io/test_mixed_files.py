@@ -8,7 +8,7 @@ import pytest
 import femops
 from femops.io import load_state, save_state, to_pyvista
 from femops_meshes import MeshFormatError, write_mfem
-from support.gmsh_files import document
+from support.gmsh_files import document, run
 
 # a hexahedron, two prisms beside it and two tetrahedra on one of them
 POINTS = np.array(
@@ -89,7 +89,6 @@ def test_corners_of_prisms_in_any_order(tmp_path, way):
     assert measures(femops.read_mesh(written(tmp_path, elements))) == pytest.approx(expected)
 
 
-PERIODIC = "$Periodic\n1\n2 5 4\n4\n2 1\n3 4\n7 3\n6 2\n$EndPeriodic\n"
 BESIDE = [HEX, (4, 9, 3, 2, 3, 7, 9), (4, 9, 3, 2, 6, 7, 9)]
 
 
@@ -117,10 +116,77 @@ def test_refused(tmp_path, elements, message):
     assert "\n" not in str(caught.value)
 
 
-def test_periodic_sides_are_refused(tmp_path):
-    path = written(tmp_path, [HEX, PRISM_1, (3, 5, 5, 2, 3, 7, 6), FACES[0]], more=PERIODIC)
-    with pytest.raises(MeshFormatError, match=r"periodic sides.*split=True"):
-        femops.read_mesh(path)
+_TORUS = """
+import gmsh
+gmsh.initialize(readConfigFiles=False)
+gmsh.option.setNumber("General.Terminal", 0)
+geo, mesh = gmsh.model.geo, gmsh.model.mesh
+p = [[geo.addPoint(x, y, 0, 0.4) for x in (0, 0.5, 1)] for y in (0, 1)]
+rows = [[geo.addLine(*row[k : k + 2]) for k in (0, 1)] for row in p]
+up = [geo.addLine(p[0][k], p[1][k]) for k in range(3)]
+flat = [
+    geo.addPlaneSurface([geo.addCurveLoop([rows[0][k], up[k + 1], -rows[1][k], -up[k]])])
+    for k in (0, 1)
+]
+made = geo.extrude([(2, s) for s in flat], 0, 0, 1, numElements=[3], recombine=True)
+geo.synchronize()
+bodies = [tag for dim, tag in made if dim == 3]
+def side(d, end):
+    box = [0, 0, 0, 1, 1, 1]
+    box[d] = box[d + 3] = end
+    near = [b + (-1e-6 if k < 3 else 1e-6) for k, b in enumerate(box)]
+    return sorted(tag for _, tag in gmsh.model.getEntitiesInBoundingBox(*near, 2))
+for k, body in enumerate(bodies):
+    gmsh.model.addPhysicalGroup(3, [body], k + 1)
+for d in range(3):
+    gmsh.model.addPhysicalGroup(2, side(d, 0) + side(d, 1), 10 + d, "xyz"[d])
+for curve in (up[0], up[1], up[2], rows[0][0], rows[1][0], rows[0][1], rows[1][1]):
+    mesh.setTransfiniteCurve(curve, 4)
+mesh.setTransfiniteSurface(flat[0])
+mesh.setRecombine(2, flat[0])
+mesh.generate(3)
+for d in {along}:
+    shift = [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+    shift[4 * d + 3] = 1
+    mesh.setPeriodic(2, side(d, 1), side(d, 0), shift)
+mesh.setOrder({order})
+gmsh.option.setNumber("Mesh.MshFileVersion", {version})
+gmsh.write({path!r})
+"""
+
+
+@pytest.mark.parametrize(("along", "order", "version"), [((0, 2), 1, 4.1), ((0, 1, 2), 2, 2.2)])
+def test_periodic_hexahedra_and_prisms(tmp_path, along, order, version):
+    """Matrices are those of the box that is not periodic, with the same dofs merged."""
+    path, plain = tmp_path / "a.msh", tmp_path / "plain.msh"
+    run(_TORUS.format(along=along, order=order, version=version, path=str(path)))
+    text = path.read_text()
+    start, end = (text.index(word) for word in ("$Periodic", "$EndPeriodic"))
+    plain.write_text(text[:start] + text[end + len("$EndPeriodic\n") :])
+    mesh, box = femops.read_mesh(path), femops.read_mesh(plain)
+    assert mesh.plural == box.plural == "hexahedra and prisms"
+    assert (mesh.order, mesh.continuous, box.continuous) == (order, False, True)
+    assert mesh.volume() == pytest.approx(1.0)
+    assert set(mesh.boundary_names) == {*"xyz"} - {"xyz"[d] for d in along}
+    assert mesh.num_boundary == np.isin(box.boundary_attributes, [11] * (1 not in along)).sum()
+    mesh.validate()
+    V, W = femops.H1(mesh, 2), femops.H1(box, 2)
+    places = []
+    for space in (V, W):
+        x = space.dof_coordinates()
+        x[:, along] = np.mod(x[:, along] + 1e-9, 1.0)
+        places.append(x.round(6))
+    number = {tuple(x): k for k, x in enumerate(places[0].tolist())}
+    assert len(number) == V.ndofs  # no node has two dofs
+    P = np.zeros((W.ndofs, V.ndofs))
+    P[np.arange(W.ndofs), [number[tuple(x)] for x in places[1].tolist()]] = 1.0
+    for make in (femops.mass, femops.diffusion):
+        due = P.T @ make(W).assemble().toarray() @ P
+        np.testing.assert_allclose(make(V).assemble().toarray(), due, atol=1e-12)
+    D = femops.L2(mesh, 1)  # what leaves an element enters another
+    A = femops.upwind_convection(D, lambda x: np.ones_like(x) * (np.arange(3) != 1)[:, None])
+    u = np.random.default_rng(0).standard_normal(D.size)
+    assert abs(D.interpolate(1.0) @ (A @ u)) < 1e-12
 
 
 @pytest.mark.parametrize("as_vtk", [False, True])
