@@ -132,8 +132,12 @@ _MOST = 2**18
 """Most elements of a mesh: a file of 60 bytes may ask for any number, and each takes time."""
 
 _HEADER = "MFEM INLINE mesh v1.0"
-_DIMENSIONS = {"segment": 1, "quad": 2, "hex": 3}
-_OTHERS = ("tri", "tet", "wedge", "pyramid")
+_DIMENSIONS = {"segment": 1, "quad": 2, "hex": 3, "tri": 2, "tet": 3, "wedge": 3}
+_TURNED = [1, 3, 0, 2, 5, 7, 4, 6]
+"""Corners of a hexahedron that is turned about its third direction: its prisms are then MFEM's."""
+
+_SPLIT_BOXES = {"tri": [1, 0], "tet": [0, 1, 4, 2, 3, 5], "wedge": [0, 1]}
+"""Place, among our parts of a quadrilateral or hexahedron, of each of MFEM's parts, by type."""
 _COUNTS, _SIZES = ("nx", "ny", "nz"), ("sx", "sy", "sz")
 _ATTRIBUTES = {1: (1, 2), 2: (4, 2, 1, 3), 3: (5, 3, 2, 4, 1, 6)}
 """Boundary attributes at the low and high end of each direction."""
@@ -145,7 +149,7 @@ def begins_inline(scanner: Scanner) -> bool:
 
 
 def read_inline(scanner: Scanner) -> Mesh:
-    """Make the mesh that an INLINE file describes."""
+    """Make the mesh that an INLINE file describes. Type checkers take prisms for a `Mesh`."""
     header = scanner.read("the first line")
     if header != _HEADER:
         raise scanner.fail(f'"{shorten(header)}": the version that is read is "{_HEADER}"')
@@ -164,13 +168,27 @@ def read_inline(scanner: Scanner) -> Mesh:
         check_fits((number, 2**dim, dim), f"making {number} elements", "take fewer")
     except MeshArgumentError as error:
         raise MeshArgumentError(f"{scanner.name}: {error}") from error.__cause__
-    cells = mfem_order(counts)
+    split = _SPLIT_BOXES.get(fields["type"])
+    cells = mfem_order(counts) if split is None else _lexicographic(counts)
     mesh = Mesh.assemble(grid.elements(cells), grid.coordinates(cells, 1), grid.num_vertices)
     codes = mesh.topology.boundary_faces[:, 1]
     attributes = np.zeros(len(codes), dtype=np.int64)
     for side, attribute in enumerate(_ATTRIBUTES[dim]):
         attributes[codes // 3 ** (side // 2) % 3 == 2 * (side % 2)] = attribute
-    return mesh.with_attributes(boundary=attributes)
+    mesh = mesh.with_attributes(boundary=attributes)
+    if split is None:
+        return mesh
+    if fields["type"] == "wedge":
+        elements, nodes = mesh.elements[:, _TURNED], mesh.coordinates[:, _TURNED]
+        return cast(Mesh, replace(mesh, elements=elements, coordinates=nodes).prisms())
+    parts = np.arange(len(cells) * len(split)).reshape(-1, len(split))
+    ordered = mesh.simplices().reordered(parts[:, split].ravel())
+    return replace(ordered, file_elements=parts.ravel())
+
+
+def _lexicographic(counts: tuple[int, ...]) -> Ints:
+    """Cells (n, dim) of a grid, x fastest."""
+    return np.ascontiguousarray(np.indices(counts[::-1]).reshape(len(counts), -1)[::-1].T)
 
 
 def _fields(scanner: Scanner) -> dict[str, str]:
@@ -193,15 +211,11 @@ def _fields(scanner: Scanner) -> dict[str, str]:
 
 def _inline_dimension(scanner: Scanner, fields: dict[str, str]) -> int:
     kind = fields.get("type", "")
-    if kind in _OTHERS:
-        raise scanner.fail(
-            f'an INLINE mesh of type "{kind}": supported are segments, squares and cubes, '
-            'that is the types "segment", "quad" and "hex"'
-        )
     if kind not in _DIMENSIONS:
+        known = ", ".join(f'"{name}"' for name in _DIMENSIONS)
+        cure = "mesh without pyramids" if kind == "pyramid" else 'write a line as "type = hex"'
         raise scanner.fail(
-            f'the type of an INLINE mesh is "segment", "quad" or "hex", got "{shorten(kind)}": '
-            'write a line as "type = hex"'
+            f'the type of an INLINE mesh is one of {known}, got "{shorten(kind)}": {cure}'
         )
     return _DIMENSIONS[kind]
 
