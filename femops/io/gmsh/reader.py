@@ -555,10 +555,10 @@ def _mixed_of(content: GmshArrays, shapes: Sequence[str], degree: int) -> MixedM
     links = vertex_links(content, tags[used], content.positions[first[used]])
     if not links:
         return mesh
-    shapes = [(MIXED_SHAPES[name], rows) for name, rows in elements.items()]
-    one = glued(shapes, len(used), [*boundary.values()], links)
-    for name, rows, mine in zip([*boundary], one.boundary, one.kept, strict=True):
-        boundary[name], marks_of[name] = rows, marks_of[name][mine]
+    by_cell = [(MIXED_SHAPES[name], corner) for name, corner in elements.items()]
+    one = glued(by_cell, len(used), [*boundary.values()], links)
+    for name, left, outer in zip([*boundary], one.boundary, one.kept, strict=True):
+        boundary[name], marks_of[name] = left, marks_of[name][outer]
     try:
         return assembled(dict(zip(order, one.elements, strict=True)), one.num_vertices)
     except MeshTopologyError as error:

@@ -6,7 +6,7 @@ import re
 import warnings
 from dataclasses import dataclass, replace
 from math import comb
-from typing import TYPE_CHECKING, NoReturn, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -416,11 +416,10 @@ def read_mixed(path: str | os.PathLike[str]) -> FileArrays | None:
     return FileArrays(elements, boundary, positions, inside, outside)
 
 
-def read_mfem(source: str | os.PathLike[str]) -> Mesh:
+def read_mfem(source: str | os.PathLike[str]) -> Mesh | Any:
     """Read a mesh in MFEM's formats v1.0 to v1.3 and NC v1.0, or the box of an INLINE mesh file.
 
-    A file with prisms, or with elements of several shapes, becomes a `MixedMesh`. Type checkers
-    take it for a `Mesh`.
+    A file with prisms, or with elements of several shapes, becomes a `MixedMesh`.
     """
     if isinstance(source, str) and "\n" in source:
         text, name = source, "mesh text"
@@ -437,7 +436,7 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
             return _build(content)
         from femops_meshes.formats.mfem_mixed import build
 
-        return cast(Mesh, build(content))
+        return build(content)
     except MeshFormatError:
         raise
     except MeshError as error:
@@ -851,7 +850,7 @@ def _node_coordinates(
     return tensor_apply([collection.to_gll()] * dim, nodes[numbers])
 
 
-def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = True) -> Mesh:
+def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = True) -> Mesh | Any:
     """Read a mesh file of MFEM, refine it, and order its elements for speed."""
     mesh = read_mfem(path).refine(refine)
     return mesh.reordered(hilbert_order(mesh.element_centers())) if reorder else mesh
