@@ -7,8 +7,9 @@ import pytest
 
 import femops
 from femops.io import load_state, save_state, to_pyvista
-from femops_meshes import MeshFormatError, write_mfem
+from femops_meshes import MeshFormatError, MeshTopologyError, write_mfem
 from support.gmsh_files import document, run
+from support.mixed_meshes import flat_mesh
 
 # a hexahedron, two prisms beside it and two tetrahedra on one of them
 POINTS = np.array(
@@ -343,8 +344,55 @@ def test_files_of_vtk(tmp_path, degree, order):
     product = femops.Product(u=V, w=W)
     both = meshio.read(femops.save(tmp_path / "c.vtu", product, u=u, w=w))
     assert {*both.point_data} == {"u", "w"}
-    with pytest.raises(MeshFormatError, match="VTK_LAGRANGE"):
-        femops.read_mesh(both)
+    assert measures(femops.read_mesh(read)) == pytest.approx(measures(mesh))
+    with pytest.raises(MeshTopologyError, match="it is not known which cells are joined"):
+        femops.read_mesh(apart)
+    read.cells[1].data = read.cells[1].data[:, :-1]
+    with pytest.raises(MeshFormatError, match=r"VTK_LAGRANGE_WEDGE with .* not read"):
+        femops.read_mesh(read)
+
+
+VTK_MESHES = {
+    "plane": lambda: flat_mesh(curved=4),
+    "space": lambda: curved(3).refine(),
+    "hexahedra": lambda: femops.ball(1, order=3),
+    "tetrahedra": lambda: femops.ball(1, order=5).simplices(),
+    "segments": lambda: femops.box((4,), order=2, mapping=lambda x: x + 0.1 * x**2),
+}
+LAGRANGE = dict(
+    enumerate(("CURVE", "TRIANGLE", "QUADRILATERAL", "TETRAHEDRON", "HEXAHEDRON", "WEDGE"), 68)
+)
+
+
+@pytest.mark.parametrize("name", VTK_MESHES)
+def test_lagrange_cells_of_vtk_are_read(tmp_path, name):
+    """As we write them, and as VTK does: it exchanges two edges of hexahedra."""
+    meshio, pyvista = pytest.importorskip("meshio"), pytest.importorskip("pyvista")
+    mesh = VTK_MESHES[name]()
+    path = femops.save(tmp_path / "a.vtu", mesh)
+    pyvista.read(path).save(tmp_path / "b.vtu")
+    grid = pyvista.read(tmp_path / "b.vtu")  # meshio does not read this version
+    blocks, ends = [], np.cumsum([0, *(grid.get_cell(k).n_points for k in range(grid.n_cells))])
+    for kind in np.unique(grid.celltypes).tolist():
+        of_kind = np.flatnonzero(grid.celltypes == kind)
+        rows = [grid.cell_connectivity[ends[k] : ends[k + 1]] for k in of_kind]
+        blocks.append((f"VTK_LAGRANGE_{LAGRANGE[kind]}", np.array(rows)))
+    marked = mesh.with_attributes(1 + np.arange(mesh.num_elements) % 3)
+    for source in (
+        meshio.read(femops.save(tmp_path / "c.vtu", marked)),
+        meshio.Mesh(np.array(grid.points), blocks),
+    ):
+        read = femops.read_mesh(source, reorder=False)
+        assert (read.order, read.num_elements) == (mesh.order, mesh.num_elements)
+        assert (read.num_vertices, read.num_boundary) == (mesh.num_vertices, mesh.num_boundary)
+        assert read.volume() == pytest.approx(mesh.volume(), rel=1e-12)
+        V, W = femops.H1(mesh, 2), femops.H1(read, 2)
+        values = [femops.integrate(space, lambda x: x[0] ** 2 + x[-1]) for space in (V, W)]
+        assert values[0] == pytest.approx(values[1], rel=1e-12)
+        assert V.ndofs == W.ndofs
+        for tag in np.unique(marked.element_attributes) if source.cell_data else ():
+            x, y = (m.element_centers()[m.element_attributes == tag] for m in (read, marked))
+            np.testing.assert_allclose(np.sort(x[:, 0]), np.sort(y[:, 0]), atol=1e-12)
 
 
 def test_vtk_interpolates_as_we_do(tmp_path):
