@@ -665,6 +665,8 @@ class Space(DomainSpace, ABC):
 
     def from_nodal(self, values: Floats) -> Floats:
         """Return the vector (size,), on the host, of the function with nodal values (size,)."""
+        if self.mixed:  # coefficients are values at nodes
+            return self.memory.get(self.check_vector(values)).copy()
         if self._apart:
             raise SpaceError("dofs with signs have no nodes: give a function to V.interpolate")
         table, hanging = self.l_vec(values), self.restriction.hanging

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import femops
+import femops.eigen
 import femops_meshes
 from femops.errors import OperatorError, SolverError, SpaceError
 from femops_meshes.coordinates.mapping import positions
@@ -239,6 +241,28 @@ def test_multigrid(order):
     assert info.iterations <= 12
     exact, _ = femops.cg(A, b, M=femops.jacobi(A), rtol=1e-12, maxiter=2000)
     np.testing.assert_allclose(u, exact, atol=1e-8 * abs(exact).max())
+
+
+def test_eigenpairs_are_those_of_dense_matrices():
+    V = femops.H1(flat_mesh(), 2)
+    A, M = femops.diffusion(V), femops.mass(V)
+    due = scipy.linalg.eigh(A.assemble().toarray(), M.assemble().toarray(), eigvals_only=True)
+    found = femops.eigen.lobpcg(A, M, k=3, tol=1e-10)  # constants are the first
+    np.testing.assert_allclose(found.values, due[:3], atol=1e-8)
+    x = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [2, 0], [3, 0], [2, 1.0]])
+    two = femops.MixedMesh.from_arrays(
+        x, {"quadrilaterals": [[0, 1, 2, 3]], "triangles": [[4, 5, 6]]}
+    )
+    W = femops.H1(two.refine(2), 2)
+    held = W.boundary_dofs(where=lambda x: x[0] < 1.5)  # of the first body alone
+    A, M = femops.diffusion(W).constrained(held), femops.mass(W)
+    free = np.setdiff1d(np.arange(W.size), held)
+    dense = [B.assemble().toarray()[np.ix_(free, free)] for B in (A, M)]
+    due = scipy.linalg.eigh(*dense, eigvals_only=True)
+    assert abs(due[0]) < 1e-10
+    found = femops.eigen.lobpcg(A, M, k=2, tol=1e-10)
+    np.testing.assert_allclose(found.values, due[:2], atol=1e-8)
+    assert np.array_equal(W.from_nodal(np.arange(W.size * 1.0)), np.arange(W.size))
 
 
 def test_boundaries_by_attribute():
