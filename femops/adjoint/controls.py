@@ -97,7 +97,7 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     for piece in pieces:
         used = name in piece.coefficients or name == MESH
         at_ends = control.space.dim == 1 and not piece.domain.on_elements  # an end is one point
-        if isinstance(piece.quadrature, PointRule) and not control.space.mesh.cell.cube:
+        if isinstance(piece.quadrature, PointRule) and piece.domain.by_tables:
             _check_simplex_rule(control, piece, used=used)
             continue
         q1d = grid_rule(piece.quadrature, f"the control {name}").q1d
@@ -110,9 +110,8 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
 
 
 def _check_simplex_rule(control: Control, piece: Piece, *, used: bool) -> None:
-    """Raise if a rule of triangles or tetrahedra is too coarse for the control."""
-    cell, order = control.space.mesh.cell, control.space.order
-    cell, rule = cell if piece.domain.on_elements else cell.face, piece.quadrature
+    """Raise if a rule of triangles, tetrahedra or prisms is too coarse for the control."""
+    cell, order, rule = piece.domain.cell, control.space.order, piece.quadrature
     if used and rule.count(cell.dim) < (cell.size(order) if order else 1):
         raise OperatorError(
             f"{control.name} has order {order}, an integral {rule.count(cell.dim)} quadrature "
@@ -161,7 +160,7 @@ def _mesh(space: Space) -> Any:
 
 def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, Field) and isinstance(other, Field):
-        return one.space is other.space and np.array_equal(one.vector, other.vector)
+        return one.space.whole is other.space.whole and np.array_equal(one.vector, other.vector)
     if isinstance(one, Field | Sampled) or isinstance(other, Field | Sampled):
         return isinstance(one, Sampled) and isinstance(other, Sampled)  # refused by `_of_points`
     return np.array_equal(one, other)
@@ -185,7 +184,7 @@ def _displacements(pieces: list[Piece], state: Space, space: Space | None) -> Sp
 
 def _of_field(name: str, value: Field, state: Space) -> Control:
     """Control of a field. Its space is that of the field, on the state's device."""
-    space = value.space
+    space = value.space.whole
     vector = value.vector
     if space.device is not state.device:
         made: Any = H1 if isinstance(space, H1) else L2

@@ -22,6 +22,7 @@ from femops.spaces.product import Product
 from femops_common.arguments import checked, number_of, shown
 from femops_kernels.pointwise.qdata import aligned_array
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 
 
 @checked(SpaceError)
@@ -37,7 +38,7 @@ def moved(space: Space, displacement: NDArray[Any]) -> Mesh:
 
     Returns
     -------
-    Mesh
+    Mesh or MixedMesh
         It has the elements, the order of the elements and the names of the old mesh.
 
     Raises
@@ -56,15 +57,24 @@ def moved(space: Space, displacement: NDArray[Any]) -> Mesh:
     >>> mesh.volume()
     1.5
     """
-    mesh = space.mesh
+    mesh = cast("Mesh | MixedMesh", space.mesh)
     if space.ncomp != space.dim:
         raise SpaceError(f"displacements have ncomp={space.dim}, this space has {space.ncomp}")
     if space.comm.size > 1:
         raise SpaceError("ranks share the mesh: move the mesh before femops.distribute")
-    finer = mesh.curved(max(mesh.order, space.order))
-    values = space.element_vector(space.l_vec(displacement), slice(None))
+    finer, l_vec = mesh.curved(max(mesh.order, space.order)), space.l_vec(displacement)
+    if isinstance(finer, MixedMesh):
+        pairs = zip(space.parts, finer.parts, strict=True)
+        nodes = {mesh.cell.plural: _moved_nodes(part, mesh, l_vec) for part, mesh in pairs}
+        return cast(Mesh, finer.with_nodes(nodes))
+    return finer.with_nodes(_moved_nodes(space, finer, l_vec))
+
+
+def _moved_nodes(space: Space, finer: Mesh, l_vec: NDArray[Any]) -> NDArray[np.float64]:
+    """Coordinates of a mesh moved by a field of a space on the same elements."""
+    values = space.element_vector(l_vec, slice(None))
     steps = space.element.values(element_of_maps(finer.coordinates).nodes, values)
-    return finer.with_nodes(finer.coordinates + steps.reshape(finer.coordinates.shape))
+    return np.asarray(finer.coordinates + steps.reshape(finer.coordinates.shape))
 
 
 Vector = NDArray[Any]
@@ -336,8 +346,8 @@ class ControlledMap(Map, ABC, Generic[Given]):
         control, field, memory = self._controls[name], self._fields[name], self.space.memory
         if not isinstance(field, Field):
             return value if control.kind == "constant" else memory.get(value)
-        same = field.space is control.space
-        return GridFunction(field.space, value if same else memory.get(value))
+        space = field.space.whole
+        return GridFunction(space, value if space is control.space else memory.get(value))
 
     def _vectors(self, values: Mapping[str, Vector]) -> dict[str, Vector]:
         """Values of the controls as vectors of their spaces."""

@@ -166,8 +166,8 @@ def describe(mesh: Mesh | MixedMesh) -> dict[str, Any]:
     import numpy as np
 
     import femops
-    from femops.geometry.bodies import bodies, parts_of, unjoined_faces
-    from femops.geometry.boundary import listed_are_inner, outer_faces
+    from femops.geometry.bodies import bodies, unjoined_faces
+    from femops.geometry.boundary import listed_are_inner, outer_faces, parts_of
     from femops_meshes import MixedMesh
 
     lower, upper = mesh.bounding_box()

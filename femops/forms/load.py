@@ -105,11 +105,11 @@ def _over_domain(
     name: str,
 ) -> Floats:
     """Load vector (size,) over one domain."""
-    shape, mesh = _components(V), V.domain.mesh
+    shape = _components(V)
     # vectors are read here, because all ranks take part in reading
     source = None if f is None else FormCoefficient(name, f, (shape, ()) if shape else ((),))
     along = None if flux is None else FormCoefficient("flux", flux, ((*shape, V.dim),))
-    source, along = (None if c is None else c.on_part(mesh).read() for c in (source, along))
+    source, along = (None if c is None else c.on_part(V, geometry).read() for c in (source, along))
     places = V.places(geometry.quadrature)
 
     def integrals(part: _Part) -> tuple[int, Floats]:

@@ -8,7 +8,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from femops.geometry.boundary import outer_faces
+from femops.geometry.boundary import outer_faces, parts_of
 from femops_meshes.coordinates.mapping import face_centers
 from femops_meshes.mesh import Mesh
 from femops_meshes.mixed import MixedMesh
@@ -45,8 +45,3 @@ def unjoined_faces(mesh: Mesh | MixedMesh) -> int:
     lower, upper = mesh.bounding_box()
     distance = cKDTree(centers).query(centers, k=2)[0][:, 1]
     return int(np.count_nonzero(distance <= _NEAR * np.max(upper - lower)))
-
-
-def parts_of(mesh: Mesh | MixedMesh) -> tuple[Mesh, ...]:
-    """Parts of a mesh, each of one shape."""
-    return mesh.parts if isinstance(mesh, MixedMesh) else (mesh,)

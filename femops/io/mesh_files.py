@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, cast, overload
+from typing import Annotated, Any, Literal, cast, overload
 
 import numpy as np
 
@@ -37,11 +37,26 @@ def read_mesh(
     refine: int = 0,
     reorder: bool = True,
     *,
-    split: bool = False,
+    split: Literal[True],
     comm: None = None,
     method: str = "curve",
     reproducible: bool = False,
 ) -> Mesh: ...
+
+
+# A union with Any: the mesh may be a `MixedMesh`, but whoever knows that the elements have one
+# shape need not tell the type checker so.
+@overload
+def read_mesh(
+    path: MeshSource,
+    refine: int = 0,
+    reorder: bool = True,
+    *,
+    split: bool = False,
+    comm: None = None,
+    method: str = "curve",
+    reproducible: bool = False,
+) -> Mesh | Any: ...
 
 
 @overload
@@ -67,14 +82,14 @@ def read_mesh(
     comm: Any = None,
     method: str = "curve",
     reproducible: bool = False,
-) -> Mesh | DistributedMesh:
+) -> Mesh | DistributedMesh | Any:
     """Read a mesh file or take another library's mesh, refine it, and order it for speed.
 
     With a communicator only rank 0 reads the file. It sends each rank its part. The format is
     detected from the content of the file:
 
-    * MFEM mesh v1.0 to v1.3, straight or curved, and MFEM INLINE mesh v1.0 of segments,
-      quadrilaterals or hexahedra;
+    * MFEM mesh v1.0 to v1.3, straight or curved, and MFEM INLINE mesh v1.0, of all shapes but
+      pyramids;
     * MFEM NC mesh v1.0, whose elements are refined locally, in all directions. If elements touch
       others that are two levels smaller, they are refined, with a warning;
     * Gmsh, versions 2.2 and 4.1, ASCII and binary: complete elements of degree 1 to 9, triangles,
@@ -93,8 +108,10 @@ def read_mesh(
     materials and boundary conditions are taken, and the map that ``Curve`` made. Sides that it
     identifies are not glued.
 
-    If the elements are prisms, or have several shapes, the mesh is a `MixedMesh`. Its sides are not
-    glued, and no ranks share it. Elements that a file lists in mirrored order are turned over.
+    If the elements are prisms, or have several shapes, the mesh is a `MixedMesh`, which no ranks
+    share. For type checkers the result is then ``Mesh | Any``: they check what a program does with
+    a `Mesh`, and ``isinstance(mesh, femops.MixedMesh)`` tells them of the other class. Elements
+    that a file lists in mirrored order are turned over.
 
     Parameters
     ----------
@@ -123,8 +140,8 @@ def read_mesh(
         If the file cannot be read.
     MeshFormatError
         If the file is damaged, or has unsupported elements: pyramids, serendipity elements, or a
-        surface in space; or if elements of several shapes have periodic sides.
-        Elements of MFEM that are refined in some directions only are not supported either.
+        surface in space. Elements of MFEM that are refined in some directions only are not
+        supported either.
     CheckpointError
         If a checkpoint has no mesh, or is damaged.
     MeshTopologyError, MeshGeometryError
@@ -191,7 +208,7 @@ def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
     if split not in (True, False):
         raise MeshArgumentError(f"split is {split!r}: give True or False")
     if not is_mesh_object(path) and begins_like_state(path):
-        return load_mesh(Path(os.fspath(path))).refine(refine)
+        return cast(Mesh, load_mesh(Path(os.fspath(path)))).refine(refine)
     if is_mesh_object(path) or begins_like_gmsh(path):
         from femops.io.gmsh.reader import mesh_from
 
@@ -227,7 +244,5 @@ def _split_mixed(mixed: FileArrays, name: str) -> Mesh | MixedMesh:
 
 def _finished(mesh: Mesh | MixedMesh, refine: int, reorder: bool) -> Mesh:
     """Mesh that is refined and ordered. Type checkers take one of several shapes for a `Mesh`."""
-    mesh = mesh.refine(refine)
-    if isinstance(mesh, MixedMesh):
-        return cast(Mesh, mesh.along_curve() if reorder else mesh)
+    mesh = cast(Mesh, mesh).refine(refine)
     return mesh.reordered(femops_meshes.hilbert_order(mesh.element_centers())) if reorder else mesh

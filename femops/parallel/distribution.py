@@ -28,11 +28,26 @@ def box(
     periodic: bool | Iterable[bool] = False,
     mapping: PointMap | None = None,
     order: Degree = 1,
-    cells: Cells | None = None,
+    cells: None = None,
     *,
     comm: None = None,
     reproducible: bool = False,
 ) -> Mesh: ...
+
+
+@overload
+def box(
+    counts: int | Iterable[int],
+    lower: float | Sequence[float] = 0.0,
+    upper: float | Sequence[float] = 1.0,
+    periodic: bool | Iterable[bool] = False,
+    mapping: PointMap | None = None,
+    order: Degree = 1,
+    cells: Cells | None = None,
+    *,
+    comm: None = None,
+    reproducible: bool = False,
+) -> Mesh | Any: ...  # of prisms a `MixedMesh`
 
 
 @overload
@@ -62,7 +77,7 @@ def box(
     *,
     comm: Any = None,
     reproducible: bool = False,
-) -> Mesh | DistributedMesh:
+) -> Mesh | DistributedMesh | Any:
     """Mesh of an interval, rectangle or box by a grid of elements.
 
     With a communicator each rank makes its own part. No rank has the global mesh.

@@ -133,7 +133,7 @@ def simplex_rule_for(cell: Cell, rule: int | Rule, order: int) -> Rule:
 
 
 _MOST_SIMPLEX_ORDER = 8
-_OF_PARTS = "domain", "element", "restriction"
+_OF_PARTS = "basis", "domain", "element", "p1d", "restriction", "tensor"
 """Attributes that a space on a mesh of several shapes leaves to its parts."""
 
 
@@ -168,7 +168,7 @@ class Space(DomainSpace, ABC):
         Whether the mesh has elements of several shapes, or prisms.
     parts : tuple of Space
         On such a mesh a space on each part, whose vectors are those of the whole space; else the
-        space itself. Only parts have `basis`, `p1d`, `restriction`, `values` and `gradient`.
+        space itself. Only parts have `basis`, `p1d`, `quadrature` and `restriction`.
     device : Device or None
         Device that stores the vectors; None for the host.
     memory : Memory
@@ -665,6 +665,8 @@ class Space(DomainSpace, ABC):
 
     def from_nodal(self, values: Floats) -> Floats:
         """Return the vector (size,), on the host, of the function with nodal values (size,)."""
+        if self.mixed:  # coefficients are values at nodes
+            return self.memory.get(self.check_vector(values)).copy()
         if self._apart:
             raise SpaceError("dofs with signs have no nodes: give a function to V.interpolate")
         table, hanging = self.l_vec(values), self.restriction.hanging
@@ -710,6 +712,11 @@ class Space(DomainSpace, ABC):
         BasisError
             If the points of a list are in another dimension.
         """
+        if self.mixed:
+            raise SpaceError(
+                "elements of several shapes have a rule each: take those of V.parts, or give the "
+                "number of points, quadrature=n, where a rule is asked for"
+            )
         cell = self.mesh.cell
         if q1d is None:
             q1d = self.order + (2 if cell.cube else 1 + (self.mesh.order > 1))
@@ -738,16 +745,22 @@ class Space(DomainSpace, ABC):
     def values(self, u: Any, quadrature: int | Rule | None = None) -> Floats:
         """Evaluate u at the quadrature points. Return a q_vec (ne, points[, ncomp]).
 
+        On a mesh of several shapes it is a list of arrays, one for each part.
+
         Raises
         ------
         VectorError, SpaceError
             See `check_vector` and `quadrature`.
         """
+        if self.mixed:
+            return cast(Floats, [part.values(u, quadrature) for part in self.parts])
         rule = self.quadrature(quadrature)
         return self._at_points(u, rule.places)
 
     def gradient(self, u: Any, quadrature: int | Rule | None = None) -> Floats:
         """Gradient (ne, points[, ncomp], dim) of u in space at the quadrature points.
+
+        On a mesh of several shapes it is a list of arrays, one for each part.
 
         Raises
         ------
@@ -756,6 +769,8 @@ class Space(DomainSpace, ABC):
         GeometryError
             If an element is inverted.
         """
+        if self.mixed:
+            return cast(Floats, [part.gradient(u, quadrature) for part in self.parts])
         rule = self.quadrature(quadrature)
         u = self.l_vec(u)
         geometry = Geometry(self.mesh, rule)
@@ -777,17 +792,19 @@ class Space(DomainSpace, ABC):
         values : (ne, points[, ncomp]) float64
             The n**dim points are lexicographic, x fastest. On triangles and tetrahedra they are
             those of `femops_meshes.coordinates.simplices.equispaced`, with n along each edge. The
-            points include the element's corners.
+            points include the element's corners. On a mesh of several shapes both are lists of
+            arrays, one for each part.
 
         Raises
         ------
         VectorError
             See `check_vector`.
         SpaceError
-            n < 2, or the mesh has several shapes.
+            n < 2.
         """
         if self.mixed:
-            raise SpaceError("elements of several shapes have other points each: sample V.parts")
+            sampled = [part.sample(u, n) for part in self.parts]
+            return cast("tuple[Floats, Floats]", tuple(map(list, zip(*sampled, strict=True))))
         cell, count = self.mesh.cell, int(n)
         grid = equispaced(count) if cell.cube else simplices.equispaced(cell, count - 1)
         values = self._at_points(u, grid)

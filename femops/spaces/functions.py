@@ -71,12 +71,21 @@ def evaluate_any(
     return np.array(np.moveaxis(values, -1, 0), order="C")  # never the user's own array
 
 
+def is_by_parts(values: Any, mesh: Any) -> bool:
+    """True for a list of an array of values at points for each part of a mesh of several shapes."""
+    if not isinstance(values, list | tuple) or len(values) != len(getattr(mesh, "parts", ())):
+        return False
+    return all(isinstance(one, np.ndarray) and one.ndim > 1 for one in values)
+
+
 def parts_of(f: Any) -> tuple[Any, Any]:
     """Real and imaginary part of a complex function, number or array. Others: itself, and zero."""
     if callable(f):
         return functools.wraps(f)(lambda *place: np.real(f(*place))), functools.wraps(f)(
             lambda *place: np.imag(f(*place))
         )
+    if isinstance(f, list | tuple) and all(isinstance(one, np.ndarray) for one in f):
+        return [np.real(one) for one in f], [np.imag(one) for one in f]  # lengths may differ
     if isinstance(f, bool | int | float | complex | np.number | np.ndarray | list | tuple):
         return np.real(f), np.imag(f)
     return f, 0.0

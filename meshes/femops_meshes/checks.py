@@ -88,6 +88,17 @@ def corner_array(values: ArrayLike, name: str, widths: tuple[int, ...]) -> Ints:
     return rows.astype(np.int64)
 
 
+def permutation(given: ArrayLike, count: int) -> Ints:
+    """Check a permutation of all elements."""
+    order = np.asarray(given)
+    if order.shape != (count,) or not np.array_equal(np.sort(order), np.arange(count)):
+        raise MeshArgumentError(
+            f"permutation has shape {order.shape}; it must hold each of the {count} element "
+            "numbers once"
+        )
+    return order
+
+
 def simplex_degree(degree: int) -> int:
     """Return the degree of a simplex's coordinates, or raise if there is none such."""
     if degree > MOST_SIMPLEX_DEGREE:

@@ -612,14 +612,7 @@ class Mesh:
             If `permutation` is no permutation of all elements.
         """
         self._check_whole_trees()
-        order = np.asarray(permutation)
-        if order.shape != (self.num_elements,) or not np.array_equal(
-            np.sort(order), np.arange(self.num_elements)
-        ):
-            raise MeshArgumentError(
-                f"permutation has shape {order.shape}; it must hold each of the "
-                f"{self.num_elements} element numbers once"
-            )
+        order = checks.permutation(permutation, self.num_elements)
         mesh = replace(
             self,
             elements=self.elements[order],

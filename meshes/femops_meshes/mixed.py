@@ -1,8 +1,8 @@
 """Meshes of elements of several shapes: a sum of meshes of one shape, which share vertices."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
@@ -12,10 +12,15 @@ from femops_common import html
 from femops_common.arguments import Degree, checked
 from femops_meshes import checks, refinement
 from femops_meshes.coordinates import simplices
-from femops_meshes.coordinates.mapping import equispaced_grid, positions, shared_lattice
+from femops_meshes.coordinates.mapping import (
+    equispaced_grid,
+    face_centers,
+    positions,
+    shared_lattice,
+)
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.mesh import Mesh, PointMap
-from femops_meshes.names import Names, checked_names, listing, names_of
+from femops_meshes.names import Named, Names, listing, named_parts, names_of
 from femops_meshes.topology.entities import (
     HEXAHEDRON,
     PRISM,
@@ -27,7 +32,6 @@ from femops_meshes.topology.entities import (
     quad_orientation,
     swaps,
 )
-from femops_meshes.topology.ordering import hilbert_order
 from femops_meshes.topology.topology import (
     Topology,
     check_dangling,
@@ -81,7 +85,7 @@ class MixedMesh:
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that says where an attribute of meshes of one shape is."""
-            if name[0] != "_" and hasattr(Mesh, name):
+            if name[0] != "_" and (hasattr(Mesh, name) or name in Mesh.__dataclass_fields__):
                 raise AttributeError(
                     f"a mesh of {self.plural} has no {name!r}: mesh.parts are meshes of one shape, "
                     f"which have it, and femops.read_mesh(path, split=True) makes hexahedra of all"
@@ -210,6 +214,16 @@ class MixedMesh:
         names = element_names, boundary_names
         return cls(_joined(parts, boundary, boundary_attributes, names, *rest))
 
+    @classmethod
+    def of_parts(cls, parts: Sequence[Mesh]) -> "MixedMesh":
+        """Make a mesh of parts that have their boundary entries, and vertices of the whole mesh."""
+        found = []
+        for part, joined in zip(parts, _interfaces(parts), strict=True):
+            mesh = replace(part)
+            mesh.__dict__["topology"] = replace(part.topology, joined=joined)
+            found.append(mesh)
+        return cls(tuple(found))
+
     @property
     def dim(self) -> int:
         """Dimension of the elements and of space, 2 or 3."""
@@ -301,11 +315,25 @@ class MixedMesh:
         """
         return shared_lattice([(part.cell, part.elements) for part in self.parts], degree)
 
-    def along_curve(self) -> "MixedMesh":
-        """Return the mesh with the elements of each part in the order of a Hilbert curve."""
-        orders = [hilbert_order(part.element_centers()) for part in self.parts]
-        pairs = zip(self.parts, orders, strict=True)
-        return _with_interfaces([part.reordered(order) for part, order in pairs])
+    @checked(MeshArgumentError)
+    def reordered(self, permutation: ArrayLike) -> "MixedMesh":
+        """Return the mesh with the elements of each part in another order.
+
+        The permutation (ne,) is of all elements, which are counted part by part. The elements of a
+        part come in the order in which the permutation has them: parts stay together.
+
+        Raises
+        ------
+        MeshArgumentError
+            If `permutation` is no permutation of all elements.
+        """
+        order = checks.permutation(permutation, self.num_elements)
+        made, first = [], 0
+        for part in self.parts:
+            last = first + part.num_elements
+            made.append(part.reordered(order[(order >= first) & (order < last)] - first))
+            first = last
+        return MixedMesh.of_parts(made)
 
     def bounding_box(self) -> tuple[Floats, Floats]:
         """Smallest and largest coordinates (dim,) of the nodes. Curved sides may bulge further."""
@@ -342,22 +370,105 @@ class MixedMesh:
         """
         return MixedMesh(tuple(part.mapped(function, order) for part in self.parts))
 
-    def with_names(
-        self, elements: Names | None = None, boundary: Names | None = None
+    def with_nodes(self, coordinates: Mapping[str, ArrayLike]) -> "MixedMesh":
+        """Return the mesh with other coordinates of the elements of some shapes; see `from_arrays`.
+
+        Raises
+        ------
+        MeshGeometryError
+            If elements are inverted.
+        MeshArgumentError
+            If the mesh has no elements of a shape, or coordinates are not real numbers.
+        """
+        known = [part.cell.plural for part in self.parts]
+        unknown = [name for name in coordinates if name not in known]
+        if unknown:
+            raise MeshArgumentError(
+                f"coordinates of {unknown[0]!r}: the mesh has {self.plural}, whose names are "
+                f"{', '.join(known)}"
+            )
+        found = [
+            part.with_nodes(coordinates[name]) if name in coordinates else part
+            for name, part in zip(known, self.parts, strict=True)
+        ]
+        return MixedMesh(tuple(found))
+
+    def with_attributes(
+        self, elements: ArrayLike | None = None, boundary: ArrayLike | None = None
     ) -> "MixedMesh":
-        """Return the mesh with other names for some attributes of its elements, or its boundary.
+        """Return the mesh with other attributes of elements, of boundary entries, or both.
+
+        Parameters
+        ----------
+        elements, boundary
+            Shapes (ne,) and (nb,), part by part: positive whole numbers, without names; None for
+            no change.
+
+        Raises
+        ------
+        MeshTopologyError
+            If their number is wrong or one is not positive.
+        """
+        changes: dict[str, Any] = {}
+        if elements is not None:
+            inside = checks.attribute_array(elements, self.num_elements, "elements")
+            changes |= {"element_attributes": inside, "element_names": {}}
+        if boundary is not None:
+            outside = checks.attribute_array(boundary, self.num_boundary, "boundary")
+            changes |= {"boundary_attributes": outside, "boundary_names": {}}
+        return self._marked(changes)
+
+    @checked(MeshArgumentError)
+    def with_names(
+        self,
+        elements: Mapping[str, Named] | None = None,
+        boundary: Mapping[str, Named] | None = None,
+    ) -> "MixedMesh":
+        """Return the mesh with other names for parts of its elements, or of its boundary, or both.
+
+        See `Mesh.with_names`.
 
         Raises
         ------
         MeshArgumentError
-            If a name stands for no attribute of the mesh.
+            If a name refers to an attribute that the mesh does not have, or a predicate returns
+            something else, chooses nothing, or is true at outer faces that the mesh does not list.
         """
-        changes: dict[str, Names] = {}
+        changes: dict[str, Any] = {}
         if elements is not None:
-            changes["element_names"] = checked_names(elements, self.element_attributes)
+            inside = named_parts(elements, self.element_attributes, self.element_centers)
+            changes |= zip(("element_attributes", "element_names"), inside, strict=True)
         if boundary is not None:
-            changes["boundary_names"] = checked_names(boundary, self.boundary_attributes)
-        return MixedMesh(tuple(part._replaced(**changes) for part in self.parts))
+            outside = named_parts(
+                boundary,
+                self.boundary_attributes,
+                partial(self._face_centers, lambda topology: topology.boundary_faces),
+                partial(self._face_centers, lambda topology: topology.unlisted_faces()),
+            )
+            changes |= zip(("boundary_attributes", "boundary_names"), outside, strict=True)
+        return self._marked(changes)
+
+    def _face_centers(self, faces: Callable[[Topology], Ints]) -> Floats:
+        """Middles (n, dim) of some faces of each part."""
+        return np.concatenate(
+            [face_centers(part.coordinates, faces(part.topology)) for part in self.parts]
+        )
+
+    def _marked(self, changes: Mapping[str, Any]) -> "MixedMesh":
+        """Return the mesh with other attributes, part by part, and other names."""
+        made, first, beside = [], 0, 0
+        for part in self.parts:
+            mine = dict(changes)
+            last, end = first + part.num_elements, beside + part.num_boundary
+            for name, some in (
+                ("element_attributes", slice(first, last)),
+                ("boundary_attributes", slice(beside, end)),
+            ):
+                if name in mine:
+                    mine[name] = mine[name][some]
+            made.append(part._replaced(**mine))
+            first, beside = last, end
+        return MixedMesh(tuple(made))
 
     @checked(MeshArgumentError)
     def refine(self, times: int = 1) -> "MixedMesh":
@@ -725,17 +836,7 @@ def _refined(mesh: MixedMesh) -> MixedMesh:
             )
         changes["num_vertices"] = first
         made.append(replace(part, **changes, coarser=None))
-    return _with_interfaces(made)
-
-
-def _with_interfaces(parts: Sequence[Mesh]) -> MixedMesh:
-    """Mesh of parts that have their boundary entries."""
-    found = []
-    for part, joined in zip(parts, _interfaces(parts), strict=True):
-        mesh = replace(part)
-        mesh.__dict__["topology"] = replace(part.topology, joined=joined)
-        found.append(mesh)
-    return MixedMesh(tuple(found))
+    return MixedMesh.of_parts(made)
 
 
 def _halves(part: Mesh) -> dict[str, Any]:

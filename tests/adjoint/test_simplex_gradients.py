@@ -1,13 +1,16 @@
-"""Gradients on triangles and tetrahedra, beside differences."""
+"""Gradients on triangles, tetrahedra and several shapes, beside differences."""
 
 import numpy as np
 import pytest
 
 import femops
 from femops.errors import OperatorError
+from support.mixed_meshes import MIXED_MESHES
 from support.simplex_meshes import SIMPLEX_MESHES
 
 NAMES = ["curved triangles", "tetrahedra", "curved tetrahedra"]
+FLAT, ALL = "curved squares and triangles", "curved hexahedra, prisms, tetrahedra"
+MESHES = {name: SIMPLEX_MESHES[name] for name in NAMES} | MIXED_MESHES
 STEP = 1e-5
 
 
@@ -27,9 +30,9 @@ def problem(mesh, kappa, c):
     return goal, F, u
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, ALL])
 def test_by_a_field_a_constant_and_the_nodes(name):
-    mesh = SIMPLEX_MESHES[name]()
+    mesh = MESHES[name]()
     K = femops.H1(mesh, 1)
     kappa = K.interpolate(lambda x: 1 + x[0] ** 2)
     goal, F, u = problem(mesh, kappa, 1.3)
@@ -50,9 +53,9 @@ def test_by_a_field_a_constant_and_the_nodes(name):
         assert slope == pytest.approx(due, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, FLAT])
 def test_by_loads_and_boundary_values(name):
-    V = femops.H1(SIMPLEX_MESHES[name](), 2)
+    V = femops.H1(MESHES[name](), 2)
     A = femops.diffusion(V).constrained(V.boundary_dofs())
     values, b = V.interpolate(lambda x: x[0]), femops.load(V, 1.0)
     goal = femops.functional(lambda u: u**2, V)
@@ -70,9 +73,9 @@ def test_by_loads_and_boundary_values(name):
         assert found[by] @ step == pytest.approx((ends[0] - ends[1]) / (2 * STEP), rel=1e-6)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "prisms"])
 def test_goals_on_the_boundary(name):
-    mesh = SIMPLEX_MESHES[name]()
+    mesh = MESHES[name]()
     V, K = femops.H1(mesh, 2), femops.H1(mesh, 1)
     u, kappa = (W.interpolate(lambda x: 1 + x[0] ** 2) for W in (V, K))
     step = np.random.default_rng(0).standard_normal(K.size)
@@ -92,6 +95,30 @@ def test_goals_on_the_boundary(name):
     moved = X.interpolate(lambda x: 0.5 * np.sin(2 * x[::-1] + x[:1]))
     ends = [goal(0.0, femops.H1(femops.adjoint.moved(X, t * moved), 2))(u) for t in (STEP, -STEP)]
     assert by_nodes["mesh"] @ moved == pytest.approx((ends[0] - ends[1]) / (2 * STEP), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", [FLAT, ALL])
+def test_volumes_and_jumps_by_the_nodes(name):
+    """The derivative of a volume, and of jumps across faces between all shapes."""
+    mesh = MESHES[name]()
+    dim, rng = mesh.dim, np.random.default_rng(3)
+    V = femops.L2(mesh, 1)
+    u, M = rng.standard_normal(V.size), rng.standard_normal((dim, dim))
+    found = femops.gradient(femops.functional(lambda u: 1.0 + 0.0 * u, V), u=u, wrt="mesh")
+    X = found.spaces["mesh"]
+    assert found["mesh"] @ X.interpolate(lambda x: M @ x) == pytest.approx(
+        np.trace(M) * mesh.volume(), rel=1e-12
+    )
+    step = X.interpolate(lambda x: 0.5 * np.sin(2 * x[::-1] + x[:1]))
+
+    def jumps(mesh):
+        return femops.functional(
+            lambda u, n: u.jump**2 + u.jump.grad[0] * n[1], femops.L2(mesh, 1), faces="interior"
+        )
+
+    slope = femops.gradient(jumps(mesh), u=u, wrt="mesh")["mesh"] @ step
+    ends = [jumps(femops.adjoint.moved(X, t * step))(u) for t in (STEP, -STEP)]
+    assert slope == pytest.approx((ends[0] - ends[1]) / (2 * STEP), rel=1e-6)
 
 
 def test_a_rule_too_coarse_for_the_control():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import femops
+import femops.eigen
 import femops_meshes
 from femops.errors import OperatorError, SolverError, SpaceError
 from femops_meshes.coordinates.mapping import positions
-from support.mixed_meshes import mixed_mesh
+from support.mixed_meshes import flat_mesh, mixed_mesh
 
 SHAPES = ("hexahedra", "prisms"), ("prisms", "tetrahedra"), ("prisms",), ()
 
@@ -174,6 +176,60 @@ def test_coefficients_and_projections():
     )
 
 
+@pytest.mark.parametrize("mesh", [mixed_mesh(1, curved=2), flat_mesh()], ids=["space", "plane"])
+def test_values_at_points_are_a_list_with_an_array_for_each_part(mesh):
+    V, W = femops.H1(mesh, 2), femops.H1(mesh, 1, ncomp=mesh.dim)
+    u = V.interpolate(lambda x: 2.0 + x[0] * x[1])
+    values, field = V.values(u), femops.GridFunction(V, u)
+    points = [femops.geometry.Geometry(p.mesh, p.quadrature()) for p in V.parts]
+    assert all(
+        one.shape == (part.mesh.num_elements, geometry.num_points)
+        for one, part, geometry in zip(values, V.parts, points, strict=True)
+    )
+    A, b = femops.mass(V, rho=field), femops.load(V, field)
+    assert np.array_equal(femops.mass(V, rho=values) @ u, A @ u)
+    assert np.array_equal(femops.load(V, tuple(values)), b)
+    squares = femops.mass(V).update(rho=[one**2 for one in values])
+    flux = femops.form(lambda u, k: {"grad": k @ u.grad}, V, k=[_eye(mesh.dim, v) for v in values])
+    np.testing.assert_allclose(flux @ u, femops.diffusion(V, kappa=field) @ u, atol=1e-12)
+    assert u @ (squares @ V.interpolate(1.0)) == pytest.approx(u @ (A @ u), rel=1e-12)
+    twisted = [(1.0 + 2.0j) * one for one in values]
+    C = femops.form(lambda u, k: {"value": k * u}, V, k=twisted, dtype=complex)
+    np.testing.assert_allclose(C @ u.astype(complex), (1.0 + 2.0j) * (A @ u), atol=1e-13)
+    turned = femops.form(lambda u, k: {"value": k * u}, V, k=lambda x: 1j * x[0], dtype=complex)
+    real = femops.mass(V, rho=lambda x: x[0] + 10.0)
+    np.testing.assert_allclose(
+        (turned @ u.astype(complex)).imag, real @ u - 10.0 * (femops.mass(V) @ u), atol=1e-12
+    )
+    slopes = W.gradient(W.interpolate(lambda x: 3.0 * x[::-1]))
+    if mesh.order == 1:
+        np.testing.assert_allclose(np.concatenate(slopes, axis=None).reshape(-1, 2, 2)[:, 0, 1], 3)
+    where, found = V.sample(u, 4)
+    for x, one, (_, alone) in zip(where, found, (p.sample(u, 4) for p in V.parts), strict=True):
+        assert np.array_equal(one, alone)
+        if mesh.order == 1:
+            np.testing.assert_allclose(one, 2.0 + x[..., 0] * x[..., 1], atol=1e-12)
+    for bad in (values[0], values[:1], [1.0, 2.0, 3.0, 4.0]):
+        with pytest.raises(
+            OperatorError, match="list of the values at the quadrature points of ea"
+        ):
+            femops.mass(V, rho=bad)
+    with pytest.raises(OperatorError, match="values at the quadrature points, "):
+        femops.mass(V, rho=[one[:, 1:] for one in values])
+    with pytest.raises(OperatorError, match="a function of x, or a field"):
+        femops.boundary_mass(V, np.ones((4, 4)))
+    with pytest.raises(SpaceError, match="a rule each"):
+        V.quadrature(4)
+    for name in ("basis", "p1d"):
+        with pytest.raises(AttributeError, match=r"V\.parts"):
+            getattr(V, name)
+
+
+def _eye(dim, values):
+    """Matrices: the unit matrix times each value."""
+    return values[..., np.newaxis, np.newaxis] * np.eye(dim)
+
+
 @pytest.mark.parametrize("order", [1, 2, 4])
 def test_multigrid(order):
     mesh = mixed_mesh(4 if order < 4 else 2, seed=1)
@@ -185,6 +241,28 @@ def test_multigrid(order):
     assert info.iterations <= 12
     exact, _ = femops.cg(A, b, M=femops.jacobi(A), rtol=1e-12, maxiter=2000)
     np.testing.assert_allclose(u, exact, atol=1e-8 * abs(exact).max())
+
+
+def test_eigenpairs_are_those_of_dense_matrices():
+    V = femops.H1(flat_mesh(), 2)
+    A, M = femops.diffusion(V), femops.mass(V)
+    due = scipy.linalg.eigh(A.assemble().toarray(), M.assemble().toarray(), eigvals_only=True)
+    found = femops.eigen.lobpcg(A, M, k=3, tol=1e-10)  # constants are the first
+    np.testing.assert_allclose(found.values, due[:3], atol=1e-8)
+    x = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [2, 0], [3, 0], [2, 1.0]])
+    two = femops.MixedMesh.from_arrays(
+        x, {"quadrilaterals": [[0, 1, 2, 3]], "triangles": [[4, 5, 6]]}
+    )
+    W = femops.H1(two.refine(2), 2)
+    held = W.boundary_dofs(where=lambda x: x[0] < 1.5)  # of the first body alone
+    A, M = femops.diffusion(W).constrained(held), femops.mass(W)
+    free = np.setdiff1d(np.arange(W.size), held)
+    dense = [B.assemble().toarray()[np.ix_(free, free)] for B in (A, M)]
+    due = scipy.linalg.eigh(*dense, eigvals_only=True)
+    assert abs(due[0]) < 1e-10
+    found = femops.eigen.lobpcg(A, M, k=2, tol=1e-10)
+    np.testing.assert_allclose(found.values, due[:2], atol=1e-8)
+    assert np.array_equal(W.from_nodal(np.arange(W.size * 1.0)), np.arange(W.size))
 
 
 def test_boundaries_by_attribute():

@@ -7,8 +7,9 @@ import pytest
 
 import femops
 from femops.io import load_state, save_state, to_pyvista
-from femops_meshes import MeshFormatError, write_mfem
-from support.gmsh_files import document
+from femops_meshes import MeshFormatError, MeshTopologyError, write_mfem
+from support.gmsh_files import document, run
+from support.mixed_meshes import flat_mesh
 
 # a hexahedron, two prisms beside it and two tetrahedra on one of them
 POINTS = np.array(
@@ -89,7 +90,6 @@ def test_corners_of_prisms_in_any_order(tmp_path, way):
     assert measures(femops.read_mesh(written(tmp_path, elements))) == pytest.approx(expected)
 
 
-PERIODIC = "$Periodic\n1\n2 5 4\n4\n2 1\n3 4\n7 3\n6 2\n$EndPeriodic\n"
 BESIDE = [HEX, (4, 9, 3, 2, 3, 7, 9), (4, 9, 3, 2, 6, 7, 9)]
 
 
@@ -117,10 +117,77 @@ def test_refused(tmp_path, elements, message):
     assert "\n" not in str(caught.value)
 
 
-def test_periodic_sides_are_refused(tmp_path):
-    path = written(tmp_path, [HEX, PRISM_1, (3, 5, 5, 2, 3, 7, 6), FACES[0]], more=PERIODIC)
-    with pytest.raises(MeshFormatError, match=r"periodic sides.*split=True"):
-        femops.read_mesh(path)
+_TORUS = """
+import gmsh
+gmsh.initialize(readConfigFiles=False)
+gmsh.option.setNumber("General.Terminal", 0)
+geo, mesh = gmsh.model.geo, gmsh.model.mesh
+p = [[geo.addPoint(x, y, 0, 0.4) for x in (0, 0.5, 1)] for y in (0, 1)]
+rows = [[geo.addLine(*row[k : k + 2]) for k in (0, 1)] for row in p]
+up = [geo.addLine(p[0][k], p[1][k]) for k in range(3)]
+flat = [
+    geo.addPlaneSurface([geo.addCurveLoop([rows[0][k], up[k + 1], -rows[1][k], -up[k]])])
+    for k in (0, 1)
+]
+made = geo.extrude([(2, s) for s in flat], 0, 0, 1, numElements=[3], recombine=True)
+geo.synchronize()
+bodies = [tag for dim, tag in made if dim == 3]
+def side(d, end):
+    box = [0, 0, 0, 1, 1, 1]
+    box[d] = box[d + 3] = end
+    near = [b + (-1e-6 if k < 3 else 1e-6) for k, b in enumerate(box)]
+    return sorted(tag for _, tag in gmsh.model.getEntitiesInBoundingBox(*near, 2))
+for k, body in enumerate(bodies):
+    gmsh.model.addPhysicalGroup(3, [body], k + 1)
+for d in range(3):
+    gmsh.model.addPhysicalGroup(2, side(d, 0) + side(d, 1), 10 + d, "xyz"[d])
+for curve in (up[0], up[1], up[2], rows[0][0], rows[1][0], rows[0][1], rows[1][1]):
+    mesh.setTransfiniteCurve(curve, 4)
+mesh.setTransfiniteSurface(flat[0])
+mesh.setRecombine(2, flat[0])
+mesh.generate(3)
+for d in {along}:
+    shift = [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+    shift[4 * d + 3] = 1
+    mesh.setPeriodic(2, side(d, 1), side(d, 0), shift)
+mesh.setOrder({order})
+gmsh.option.setNumber("Mesh.MshFileVersion", {version})
+gmsh.write({path!r})
+"""
+
+
+@pytest.mark.parametrize(("along", "order", "version"), [((0, 2), 1, 4.1), ((0, 1, 2), 2, 2.2)])
+def test_periodic_hexahedra_and_prisms(tmp_path, along, order, version):
+    """Matrices are those of the box that is not periodic, with the same dofs merged."""
+    path, plain = tmp_path / "a.msh", tmp_path / "plain.msh"
+    run(_TORUS.format(along=along, order=order, version=version, path=str(path)))
+    text = path.read_text()
+    start, end = (text.index(word) for word in ("$Periodic", "$EndPeriodic"))
+    plain.write_text(text[:start] + text[end + len("$EndPeriodic\n") :])
+    mesh, box = femops.read_mesh(path), femops.read_mesh(plain)
+    assert mesh.plural == box.plural == "hexahedra and prisms"
+    assert (mesh.order, mesh.continuous, box.continuous) == (order, False, True)
+    assert mesh.volume() == pytest.approx(1.0)
+    assert set(mesh.boundary_names) == {*"xyz"} - {"xyz"[d] for d in along}
+    assert mesh.num_boundary == np.isin(box.boundary_attributes, [11] * (1 not in along)).sum()
+    mesh.validate()
+    V, W = femops.H1(mesh, 2), femops.H1(box, 2)
+    places = []
+    for space in (V, W):
+        x = space.dof_coordinates()
+        x[:, along] = np.mod(x[:, along] + 1e-9, 1.0)
+        places.append(x.round(6))
+    number = {tuple(x): k for k, x in enumerate(places[0].tolist())}
+    assert len(number) == V.ndofs  # no node has two dofs
+    P = np.zeros((W.ndofs, V.ndofs))
+    P[np.arange(W.ndofs), [number[tuple(x)] for x in places[1].tolist()]] = 1.0
+    for make in (femops.mass, femops.diffusion):
+        due = P.T @ make(W).assemble().toarray() @ P
+        np.testing.assert_allclose(make(V).assemble().toarray(), due, atol=1e-12)
+    D = femops.L2(mesh, 1)  # what leaves an element enters another
+    A = femops.upwind_convection(D, lambda x: np.ones_like(x) * (np.arange(3) != 1)[:, None])
+    u = np.random.default_rng(0).standard_normal(D.size)
+    assert abs(D.interpolate(1.0) @ (A @ u)) < 1e-12
 
 
 @pytest.mark.parametrize("as_vtk", [False, True])
@@ -277,8 +344,55 @@ def test_files_of_vtk(tmp_path, degree, order):
     product = femops.Product(u=V, w=W)
     both = meshio.read(femops.save(tmp_path / "c.vtu", product, u=u, w=w))
     assert {*both.point_data} == {"u", "w"}
-    with pytest.raises(MeshFormatError, match="VTK_LAGRANGE"):
-        femops.read_mesh(both)
+    assert measures(femops.read_mesh(read)) == pytest.approx(measures(mesh))
+    with pytest.raises(MeshTopologyError, match="it is not known which cells are joined"):
+        femops.read_mesh(apart)
+    read.cells[1].data = read.cells[1].data[:, :-1]
+    with pytest.raises(MeshFormatError, match=r"VTK_LAGRANGE_WEDGE with .* not read"):
+        femops.read_mesh(read)
+
+
+VTK_MESHES = {
+    "plane": lambda: flat_mesh(curved=4),
+    "space": lambda: curved(3).refine(),
+    "hexahedra": lambda: femops.ball(1, order=3),
+    "tetrahedra": lambda: femops.ball(1, order=5).simplices(),
+    "segments": lambda: femops.box((4,), order=2, mapping=lambda x: x + 0.1 * x**2),
+}
+LAGRANGE = dict(
+    enumerate(("CURVE", "TRIANGLE", "QUADRILATERAL", "TETRAHEDRON", "HEXAHEDRON", "WEDGE"), 68)
+)
+
+
+@pytest.mark.parametrize("name", VTK_MESHES)
+def test_lagrange_cells_of_vtk_are_read(tmp_path, name):
+    """As we write them, and as VTK does: it exchanges two edges of hexahedra."""
+    meshio, pyvista = pytest.importorskip("meshio"), pytest.importorskip("pyvista")
+    mesh = VTK_MESHES[name]()
+    path = femops.save(tmp_path / "a.vtu", mesh)
+    pyvista.read(path).save(tmp_path / "b.vtu")
+    grid = pyvista.read(tmp_path / "b.vtu")  # meshio does not read this version
+    blocks, ends = [], np.cumsum([0, *(grid.get_cell(k).n_points for k in range(grid.n_cells))])
+    for kind in np.unique(grid.celltypes).tolist():
+        of_kind = np.flatnonzero(grid.celltypes == kind)
+        rows = [grid.cell_connectivity[ends[k] : ends[k + 1]] for k in of_kind]
+        blocks.append((f"VTK_LAGRANGE_{LAGRANGE[kind]}", np.array(rows)))
+    marked = mesh.with_attributes(1 + np.arange(mesh.num_elements) % 3)
+    for source in (
+        meshio.read(femops.save(tmp_path / "c.vtu", marked)),
+        meshio.Mesh(np.array(grid.points), blocks),
+    ):
+        read = femops.read_mesh(source, reorder=False)
+        assert (read.order, read.num_elements) == (mesh.order, mesh.num_elements)
+        assert (read.num_vertices, read.num_boundary) == (mesh.num_vertices, mesh.num_boundary)
+        assert read.volume() == pytest.approx(mesh.volume(), rel=1e-12)
+        V, W = femops.H1(mesh, 2), femops.H1(read, 2)
+        values = [femops.integrate(space, lambda x: x[0] ** 2 + x[-1]) for space in (V, W)]
+        assert values[0] == pytest.approx(values[1], rel=1e-12)
+        assert V.ndofs == W.ndofs
+        for tag in np.unique(marked.element_attributes) if source.cell_data else ():
+            x, y = (m.element_centers()[m.element_attributes == tag] for m in (read, marked))
+            np.testing.assert_allclose(np.sort(x[:, 0]), np.sort(y[:, 0]), atol=1e-12)
 
 
 def test_vtk_interpolates_as_we_do(tmp_path):
@@ -346,8 +460,6 @@ def test_probes_and_states(tmp_path):
     assert np.array_equal(load_state(path, {"u": V}).vectors["u"], u)
     with pytest.raises(femops.errors.CheckpointError, match="on another mesh"):
         load_state(path, {"u": finer})
-    with pytest.raises(femops.errors.CheckpointError, match="keeps no mesh of hexahedra, prisms"):
-        save_state(tmp_path / "b.state", {"u": (V, u)}, keep_mesh=True)
 
 
 def test_what_takes_one_shape_alone(tmp_path):
@@ -363,7 +475,6 @@ def test_what_takes_one_shape_alone(tmp_path):
         (lambda: femops.partition(mesh, 2), "not taken here yet"),
         (lambda: femops.save(tmp_path / "u.gf", V, u=V.zeros()), "cannot hold fields on hexahedra"),
         (V.file_dofs, "not known on elements of several shapes"),
-        (lambda: V.sample(V.zeros(), 3), r"V\.parts"),
     ]:
         with pytest.raises((femops.errors.FemopsError, femops.errors.MeshError), match=message):
             call()

@@ -6,6 +6,7 @@ import pytest
 import femops
 from femops.errors import CheckpointError
 from support.cases.rank_states import bits, same
+from support.mixed_meshes import MIXED_MESHES, mixed_mesh
 from support.simplex_meshes import SIMPLEX_MESHES, renumbered
 
 
@@ -42,6 +43,37 @@ def test_a_kept_mesh_comes_back(tmp_path, name):
     assert again.boundary_names == mesh.boundary_names
     again.validate()
     same(femops.io.load_state(path, {"u": femops.H1(again, 3)}).vectors["u"], u)
+
+
+MIXED = MIXED_MESHES | {
+    "refined": lambda: mixed_mesh(1, seed=3).refine(),
+    "prisms of a box": lambda: femops.box((2, 1, 2), cells="prisms"),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_a_kept_mesh_of_several_shapes_comes_back(tmp_path, name):
+    mesh = MIXED[name]().with_names({"all": 1}, {"low": lambda x: x[-1] < 0.5})
+    mesh = mesh.reordered(np.random.default_rng(0).permutation(mesh.num_elements))
+    V, D = femops.H1(mesh, 3), femops.L2(mesh, 1, ncomp=2)
+    u, d = bits(V.shape, "f8"), bits(D.shape, "f4")
+    path = femops.io.save_state(tmp_path / "a.state", {"u": (V, u), "d": (D, d)}, keep_mesh=True)
+    again = femops.read_mesh(path)
+    assert [part.cell for part in again.parts] == [part.cell for part in mesh.parts]
+    for one, other in zip(again.parts, mesh.parts, strict=True):
+        for kept in ("elements", "coordinates", "element_attributes", "file_elements"):
+            np.testing.assert_array_equal(getattr(one, kept), getattr(other, kept))
+        order = np.lexsort(other.topology.boundary_faces.T[::-1])
+        np.testing.assert_array_equal(one.boundary, other.boundary[order])
+        np.testing.assert_array_equal(one.boundary_attributes, other.boundary_attributes[order])
+        np.testing.assert_array_equal(one.topology.joined, other.topology.joined)
+    assert again.boundary_names == mesh.boundary_names
+    again.validate()
+    spaces = {"u": femops.H1(again, 3), "d": femops.L2(again, 1, ncomp=2)}
+    state = femops.io.load_state(path, spaces)
+    same(state.vectors["u"], u)
+    same(state.vectors["d"], d)
+    assert femops.read_mesh(path, refine=1).num_elements == mesh.refine().num_elements
 
 
 def test_a_vector_of_other_cells_does_not_fit(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 import femops
 from femops.errors import FemopsError, FileError, GeometryError, SpaceError, VectorError
-from femops.io.vtk.vtu import vtk_order
+from femops.io.vtk.nodes import vtk_order
 from femops_meshes.coordinates.mapping import gauss_lobatto, lagrange_matrix, tensor_apply
 from support.vtk import needs_vtk, read_vtk
 

@@ -18,8 +18,8 @@ NORMALS = {  # of the attributes 1, 2, ...
 }
 
 
-def text(counts, sizes=(1.0, 1.0, 1.0)):
-    lines = ["MFEM INLINE mesh v1.0", "", "# a box", f"type = {KINDS[len(counts)]}"]
+def text(counts, sizes=(1.0, 1.0, 1.0), kind=None):
+    lines = ["MFEM INLINE mesh v1.0", "", "# a box", f"type = {kind or KINDS[len(counts)]}"]
     lines += [f"n{x} = {n}" for x, n in zip("xyz", counts, strict=False)]
     lines += [f"s{x} = {s!r}" for x, s in zip("xyz"[: len(counts)], sizes, strict=False)]
     return "\n".join(lines) + "\n"
@@ -59,6 +59,33 @@ def test_elements_are_in_mfem_s_order(dim):
     assert found.hexdigest()[:16] == digits
 
 
+# the same of PyMFEM 4.10.0.1, of sorted vertices, and of faces in ascending order with attributes
+SPLIT = {
+    "tri": (2, "6076ad52e8dc1bd0"),
+    "tet": (3, "18376807bd95c336"),
+    "wedge": (3, "bb780ba671f326c8"),
+}
+
+
+@pytest.mark.parametrize("kind", SPLIT)
+def test_triangles_tetrahedra_and_prisms_are_mfem_s(kind):
+    (dim, digits), found = SPLIT[kind], hashlib.sha256()
+    for counts in product((1, 2, 3), repeat=dim):
+        mesh = read_mfem(text(counts, (1.5, 0.25, 3.0), kind))
+        assert mesh.volume() == pytest.approx(np.prod([1.5, 0.25, 3.0][:dim]))
+        (part,) = getattr(mesh, "parts", (mesh,))
+        faces = [
+            (*sorted(v for v in row if v >= 0), tag)
+            for row, tag in zip(
+                part.boundary.tolist(), part.boundary_attributes.tolist(), strict=True
+            )
+        ]
+        rows = [*np.sort(part.elements, axis=1).tolist(), *sorted(faces)]
+        found.update(repr([[*map(int, row)] for row in rows]).encode())
+        assert np.array_equal(part.file_elements, np.arange(len(part.elements)))
+    assert found.hexdigest()[:16] == digits
+
+
 @pytest.mark.parametrize("counts", [(33, 20), (9, 30, 14), (1, 7, 1), (40, 1, 1), (2, 1, 9)])
 def test_the_curve_passes_each_cell_once(counts):
     cells = mfem_order(counts)
@@ -69,8 +96,8 @@ def test_refused(tmp_path):
     path = tmp_path / "a.mesh"
     for old, new, message in (
         ("INLINE mesh v1.0", "INLINE mesh v2.0", 'the version that is read is "MFEM INLINE'),
-        ("type = hex", "type = tet", 'of type "tet": supported are segments, squares and cubes'),
-        ("type = hex", "type = hexagon", 'is "segment", "quad" or "hex", got "hexagon"'),
+        ("type = hex", "type = pyramid", '"tet", "wedge", got "pyramid": mesh without pyramids'),
+        ("type = hex", "type = hexagon", 'is one of "segment", .*, got "hexagon"'),
         ("type = hex", "", 'got "": write a line as'),
         ("ny = 2\n", "", 'of type "hex" needs "ny = ...": the file has none'),
         ("sz = 1.0\n", "", 'needs "sz'),

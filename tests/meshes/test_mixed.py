@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import femops
 from femops.element import LagrangeElement, turned_to
 from femops_meshes import (
     MeshArgumentError,
     MeshGeometryError,
     MeshTopologyError,
     MixedMesh,
+    hilbert_order,
 )
 from femops_meshes.coordinates import simplices
 from femops_meshes.topology.entities import PRISM, QUADRILATERAL, SEGMENT, TRIANGLE
@@ -124,6 +126,44 @@ def test_maps_move_all_parts():
     moved = straight.mapped(bulged)
     assert moved.order == 1
     assert moved.volume() != straight.volume()
+
+
+def test_names_order_and_nodes():
+    """What meshes of one shape have, for all parts together."""
+    mesh = mixed_mesh(2, seed=1)
+    named = mesh.with_names(
+        {"left": lambda x: x[0] < 1, "low": lambda x: x[2] < 1},
+        {"sole": lambda x: x[2] < 1e-9, "all": 1},
+    )
+    for part in named.parts:
+        centers, left = part.element_centers(), named.element_names["left"]
+        assert np.array_equal(np.isin(part.element_attributes, left), centers[:, 0] < 1)
+    area = femops.integrate(femops.H1(named, 1), 1.0, boundary="sole")
+    assert area == pytest.approx(2.0)
+    changed = named.with_attributes(np.arange(1, named.num_elements + 1))
+    assert not changed.element_names
+    assert changed.boundary_names == named.boundary_names
+    numbers = np.concatenate([part.element_attributes for part in changed.parts])
+    assert np.array_equal(numbers, np.arange(1, named.num_elements + 1))
+
+    order = hilbert_order(mesh.element_centers())
+    along, first = changed.reordered(order), 0
+    for old, part in zip(mesh.parts, along.parts, strict=True):
+        mine = order[(order >= first) & (order < first + old.num_elements)] - first
+        assert np.array_equal(part.coordinates, old.coordinates[mine])
+        assert np.array_equal(part.element_attributes, first + 1 + mine)
+        first += old.num_elements
+    along.validate()
+    assert np.sum([len(part.topology.joined) for part in along.parts]) == 24
+    with pytest.raises(MeshArgumentError, match="each of the"):
+        mesh.reordered(order[1:])
+
+    nodes = {part.cell.plural: 2.0 * part.coordinates for part in mesh.parts[1:]}
+    apart = mesh.with_nodes(nodes)  # the hexahedra stay behind
+    assert apart.volume() == pytest.approx(17.0)
+    assert not apart.continuous
+    with pytest.raises(MeshArgumentError, match="coordinates of 'pyramids': the mesh has hexahedr"):
+        mesh.with_nodes({"pyramids": nodes["prisms"]})
 
 
 def _named(name):

@@ -1,4 +1,4 @@
-"""Meshes of hexahedra, prisms and tetrahedra, with vertices and corners in random order."""
+"""Meshes of several shapes; in space with vertices and corners in random order."""
 
 from __future__ import annotations
 
@@ -61,6 +61,21 @@ def mixed_mesh(n: int = 2, seed: int = 0, *, shapes: tuple[str, ...] = (), curve
         found[name] = rows
     mesh = MixedMesh.from_arrays(x[order], found)
     return mesh.mapped(bulged, curved) if curved else mesh
+
+
+def flat_mesh(n: int = 1, *, curved: int = 0) -> Any:
+    """Quadrilaterals, and to the right of them triangles, of n refinements."""
+    x = np.array([[0, 0], [1, 0], [2, 0.2], [0, 1], [1, 1.1], [2, 1.0]])
+    shapes = {"quadrilaterals": [[0, 1, 3, 4]], "triangles": [[1, 2, 4], [2, 5, 4]]}
+    mesh = MixedMesh.from_arrays(x, shapes).refine(n)
+    return mesh.mapped(lambda x: x + 0.06 * np.sin(2.0 * x[::-1]), curved) if curved else mesh
+
+
+MIXED_MESHES = {
+    "prisms": lambda: mixed_mesh(1, seed=2, shapes=("prisms",)),
+    "curved squares and triangles": lambda: flat_mesh(curved=2),
+    "curved hexahedra, prisms, tetrahedra": lambda: mixed_mesh(1, seed=1, curved=2),
+}
 
 
 def bulged(x: Floats) -> Floats:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from reprlib import repr as shown
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry.boundary import parts_of
 from femops.parallel.mesh import checksum
-from femops_meshes import Mesh, checks
+from femops_meshes import Mesh, MixedMesh, checks
 from femops_meshes.errors import MeshTopologyError
 from femops_meshes.forest import Entities, Forest, whole_trees
 from femops_meshes.formats.scanner import printable
+from femops_meshes.mixed import SHAPES
 from femops_meshes.names import Names
 from femops_meshes.topology.entities import (
     CUBES,
@@ -83,6 +84,9 @@ TYPES = {"roots": "<i8", "leaves": "<i8", "boundary": "<i8", "nodes": "<f8"}
 - boundary (nb, 3 + corners): element, code of the face, attribute and vertices of each
   boundary entry: those of a file may begin at any corner, and look inwards;
 - nodes (ne, nodes * dim): coordinates.
+
+A mesh of several shapes has these tables for each part, whose names begin with the part's cells.
+Roots are then the vertices of the elements, and leaves are as for triangles.
 """
 
 
@@ -102,16 +106,17 @@ class KeptMesh:
         expect(isinstance(given, dict), shown(given))
         parts = [given.get(key) for key in ("tables", "element_names", "boundary_names")]
         expect(all(isinstance(part, dict) for part in parts), "a mesh without tables or names")
-        expect([*parts[0]] == [*TYPES], "other tables of a mesh")
+        shapes = [name.removesuffix(" roots") for name in parts[0] if name.endswith(" roots")]
+        expect([*parts[0]] == _names_of_tables(shapes), "other tables of a mesh")
         tables = {}
         for name, facts in parts[0].items():
             expect(isinstance(facts, dict), shown(facts))
-            numbers = [facts.get(key) for key in ("dofs", "ncomp", "rows")]
-            least = (0 if name == "boundary" else 1), 1, 1
+            numbers, kind = [facts.get(key) for key in ("dofs", "ncomp", "rows")], own_name(name)
+            least = (0 if kind == "boundary" else 1), 1, 1
             for number, smallest in zip(numbers, least, strict=True):
                 good = type(number) is int and smallest <= number < 2**63
                 expect(good, f"a table of the mesh with {shown(number)}")
-            table = tables[name] = Table(numbers[0], numbers[1], TYPES[name], numbers[2])
+            table = tables[name] = Table(numbers[0], numbers[1], TYPES[kind], numbers[2])
             expect(table.rows * table.row <= _LARGEST_BLOCK, "a table of the mesh in large blocks")
         checksum, local = given.get("checksum"), given.get("local")
         expect(
@@ -121,13 +126,23 @@ class KeptMesh:
         expect(isinstance(local, bool), f"local {shown(local)}")
         inside, outside = (_names(part) for part in parts[1:])
         found = cls(checksum, local, (inside, outside), tables)
-        known = tables["roots"].ncomp in _CELLS
-        expect(known and found.degree, "a mesh with rows of other lengths")
-        expect(not (local and found.cell.simplex), "halves of simplices")
-        side = 3 + len(found.cell.entities[found.cell.face_codes[0]][1])
-        expect(tables["leaves"].ncomp == 4 and tables["boundary"].ncomp == side, "other rows")
-        expect(tables["leaves"].dofs == tables["nodes"].dofs, "elements without nodes")
+        known = bool(shapes) or tables["roots"].ncomp in _CELLS
+        expect(known and all(map(_degree, *found._cells())), "a mesh with rows of other lengths")
+        for cell, rows in zip(*found._cells(), strict=True):
+            expect(not local or (cell.cube and not shapes), f"halves of {cell.plural}")
+            side, roots = 3 + cell.most_face_corners, len(cell.entities)
+            widths = [cell.num_corners if shapes else roots, 4, side]
+            expect(widths == [rows[n].ncomp for n in [*TYPES][:3]], "other rows")
+            counts = {rows[n].dofs for n in (["roots"] if shapes else []) + ["leaves", "nodes"]}
+            expect(len(counts) == 1, "elements without nodes")
         return found
+
+    def _cells(self) -> tuple[list[Cell], list[Mapping[str, Any]]]:
+        """Reference cell, and tables by their own names, of each part; see `of_parts`."""
+        parts = of_parts(self.tables)
+        if "roots" in self.tables:
+            return [_CELLS[self.tables["roots"].ncomp]], [*parts.values()]
+        return [SHAPES[shape] for shape in parts], [*parts.values()]
 
     def as_dict(self, offsets: Mapping[str, int]) -> dict[str, Any]:
         """The JSON object, with positions of the tables."""
@@ -140,38 +155,61 @@ class KeptMesh:
         return {"checksum": self.checksum, "local": self.local, **names, "tables": tables}
 
     @property
-    def cell(self) -> Cell:
-        """Reference cell of the elements."""
-        return _CELLS[self.tables["roots"].ncomp]
+    def mixed(self) -> bool:
+        """True if the mesh has elements of several shapes, or prisms."""
+        return "roots" not in self.tables
 
-    @cached_property
-    def degree(self) -> int:
-        """Degree of the coordinates; 0 if the rows have another length."""
-        wanted = self.tables["nodes"].ncomp
-        degrees = range(1, LARGEST_DEGREE + 1)
-        cell = self.cell
-        return next((g for g in degrees if cell.size(g) * cell.dim == wanted), 0)
+    @property
+    def version(self) -> int:
+        """Format of a file with the mesh."""
+        return 3 if self.mixed else 2
 
-    def mesh(self, tables: Mapping[str, Array]) -> Mesh:
+    def mesh(self, tables: Mapping[str, Array]) -> Mesh | MixedMesh:
         """Make the mesh from its tables. Raise a MeshError if they are not those of a mesh."""
-        cell, (root, level, path, attributes) = self.cell, tables["leaves"].T.copy()
-        base = _base(cell, tables["roots"])
-        _check_leaves(cell.dim, len(base.corners), root, level, path)
-        forest = None if cell.simplex else Forest(base, root, level.astype(np.int8), path)
-        if forest is None:
-            if level.any() or (np.diff(base.corners, axis=1) <= 0).any():
-                raise MeshTopologyError(f"{cell.plural} are halves, or vertices do not ascend")
-        elif forest.unbalanced().any():
-            raise MeshTopologyError("elements that touch each other differ by more than one level")
+        mesh: Mesh | MixedMesh
+        if self.mixed:
+            mesh = self._of_several_shapes(of_parts(tables))
+        else:
+            mesh = self._of_one_shape(tables)
+        found = f"{checksum_of(mesh):016x}"
+        if found != self.checksum:
+            raise MeshTopologyError(f"the mesh has the checksum {found}, {self.checksum} is due")
+        return mesh
+
+    def _of_several_shapes(self, parts: Mapping[str, Mapping[str, Array]]) -> MixedMesh:
+        """Make a mesh of several shapes from the tables of its parts."""
+        roots = [part["roots"] for part in parts.values()]
+        used = np.unique(np.concatenate([rows.ravel() for rows in roots]))
+        if used[0] < 0 or used[-1] != len(used) - 1:
+            raise MeshTopologyError("vertices have numbers too small or too large")
+        made = []
+        for (shape, part), corners in zip(parts.items(), roots, strict=True):
+            cell, (place, level, path, attributes) = SHAPES[shape], part["leaves"].T.copy()
+            ascending = np.sort(corners, axis=1)
+            if (cell.simplex and not np.array_equal(ascending, corners)) or (
+                not np.diff(ascending, axis=1).all() or level.any() or path.any()
+            ):
+                raise MeshTopologyError(f"{shape} are halves, or have vertices of others")
+            made.append(self._part(cell, corners, len(used), place, attributes, part))
+        return MixedMesh.of_parts(made)
+
+    def _part(
+        self,
+        cell: Cell,
+        elements: Ints,
+        num_vertices: int,
+        places: Ints,
+        attributes: Ints,
+        tables: Mapping[str, Array],
+        forest: Forest | None = None,
+    ) -> Mesh:
+        """Make a mesh of one shape from its elements, nodes and boundary entries."""
         sides, marks = tables["boundary"][:, :2].copy(), tables["boundary"][:, 2]
-        count = len(root)
+        count = len(elements)
         if not (
             np.isin(sides[:, 1], cell.face_codes) & (sides[:, 0] >= 0) & (sides[:, 0] < count)
         ).all():
             raise MeshTopologyError("boundary entries are at no faces of elements")
-        elements, num_vertices = base.corners, base.num_entities[0]
-        if forest is not None:
-            elements, num_vertices = forest.elements
         coordinates = tables["nodes"].reshape(count, -1, cell.dim)
         checks.magnitude(coordinates)  # a halved element may be inverted, where its parent was not
         boundary = tables["boundary"][:, 3:].copy()
@@ -185,16 +223,69 @@ class KeptMesh:
             boundary,
             checks.attribute_array(marks, len(marks), "boundary_attributes"),
             num_vertices,
-            root if forest is None else forest.file_elements,
+            places,
             *self.names,
-            forest=forest if self.local else None,
+            forest=forest,
         )
-        if self.local:
+        if forest is not None:
             mesh.__dict__["_sides"] = sides  # cached_property keeps its value here
-        found = f"{checksum(mesh, np.arange(count), np.arange(num_vertices)):016x}"
-        if found != self.checksum:
-            raise MeshTopologyError(f"the mesh has the checksum {found}, {self.checksum} is due")
         return mesh
+
+    def _of_one_shape(self, tables: Mapping[str, Array]) -> Mesh:
+        """Make a mesh of one shape from its tables."""
+        (cell,), _ = self._cells()
+        root, level, path, attributes = tables["leaves"].T.copy()
+        base = _base(cell, tables["roots"])
+        _check_leaves(cell.dim, len(base.corners), root, level, path)
+        forest = None if cell.simplex else Forest(base, root, level.astype(np.int8), path)
+        if forest is None:
+            if level.any() or (np.diff(base.corners, axis=1) <= 0).any():
+                raise MeshTopologyError(f"{cell.plural} are halves, or vertices do not ascend")
+        elif forest.unbalanced().any():
+            raise MeshTopologyError("elements that touch each other differ by more than one level")
+        elements, num_vertices, places = base.corners, base.num_entities[0], root
+        if forest is not None:
+            (elements, num_vertices), places = forest.elements, forest.file_elements
+        kept = forest if self.local else None
+        return self._part(cell, elements, num_vertices, places, attributes, tables, kept)
+
+
+def of_parts(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Tables by their own names, by the cells of each part; "" for a mesh of one shape."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, table in tables.items():
+        shape, _, own = name.rpartition(" ")
+        found.setdefault(shape, {})[own] = table
+    return found
+
+
+def own_name(name: str) -> str:
+    """Name of a table in `TYPES`."""
+    return name.rpartition(" ")[2]
+
+
+def _names_of_tables(shapes: Sequence[str]) -> list[str]:
+    """Names of all tables of a mesh with some shapes, or with one."""
+    if not shapes:
+        return [*TYPES]
+    good = [shape for shape in SHAPES if shape in shapes]
+    dims = {SHAPES[shape].dim for shape in good}
+    return [f"{shape} {name}" for shape in good for name in TYPES] if len(dims) == 1 else []
+
+
+def _degree(cell: Cell, tables: Mapping[str, Any]) -> int:
+    """Degree of the coordinates; 0 if the rows have another length."""
+    wanted, degrees = tables["nodes"].ncomp, range(1, LARGEST_DEGREE + 1)
+    return next((g for g in degrees if cell.size(g) * cell.dim == wanted), 0)
+
+
+def checksum_of(mesh: Mesh | MixedMesh) -> int:
+    """Checksum of a mesh that ranks do not share."""
+    total, first, vertices = 0, 0, np.arange(mesh.num_vertices)
+    for part in parts_of(mesh):
+        total += checksum(part, first + np.arange(part.num_elements), vertices)
+        first += part.num_elements
+    return total % 2**64
 
 
 _CELLS = {len(cell.entities): cell for cells in (CUBES, SIMPLICES) for cell in cells.values()}
@@ -214,13 +305,21 @@ def _names(given: Any) -> Names:
     return found
 
 
-def tables_of(mesh: Mesh) -> dict[str, Array]:
+def tables_of(mesh: Mesh | MixedMesh) -> dict[str, Array]:
     """Tables of a whole mesh; see `TYPES`. Boundary entries are sorted by element and face."""
+    if not isinstance(mesh, MixedMesh):
+        return _tables_of_one(mesh, alone=True)
+    parts = {part.cell.plural: _tables_of_one(part, alone=False) for part in mesh.parts}
+    return {f"{shape} {n}": table for shape, tables in parts.items() for n, table in tables.items()}
+
+
+def _tables_of_one(mesh: Mesh, *, alone: bool) -> dict[str, Array]:
+    """Tables of a mesh of one shape, or of a part of a mesh."""
     forest, sides = mesh.forest, mesh.topology.boundary_faces
     zeros = np.zeros(mesh.num_elements, dtype=np.int64)
-    roots: Ints = mesh.topology.entity
+    roots: Ints = mesh.topology.entity if alone else mesh.elements
     columns: tuple[Array, ...] = mesh.file_elements, zeros, zeros
-    if not mesh.cell.simplex:
+    if alone and not mesh.cell.simplex:
         if forest is None:
             forest = whole_trees(mesh.elements, mesh.topology, None, mesh.file_elements)
         roots, columns = forest.base.entity, (forest.root, forest.level, forest.path)

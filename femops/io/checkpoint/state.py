@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from reprlib import repr as shown
-from typing import Any, BinaryIO, cast, final
+from typing import Any, BinaryIO, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,13 @@ from femops.io.checkpoint.kept_mesh import (
     KeptMesh,
     Rows,
     Table,
+    checksum_of,
     expect,
+    own_name,
     tables_of,
 )
 from femops.numbering import touch_order
 from femops.parallel.comm import Communicator, Serial, check, check_same
-from femops.parallel.mesh import checksum
 from femops.parallel.scattering import gathered_mesh
 from femops.parallel.serial_order import SerialOrder, moved
 from femops.spaces.base import Space
@@ -40,15 +41,15 @@ from femops.spaces.restriction import Vector
 from femops.spaces.vectors import any_vector, has_complex
 from femops_common.arguments import checked, type_name
 from femops_kernels.exclusive import Derived
-from femops_meshes import Mesh
+from femops_meshes import Mesh, MixedMesh
 from femops_meshes.errors import MeshError
 from femops_meshes.formats.temporary import regular, unlinked
 
 Array = NDArray[Any]
 Sums = NDArray[np.uint32]
 
-MAGIC, VERSION = b"\x89FEMOPS\n", 2
-"""First bytes, and the highest format. Files without a mesh have format 1."""
+MAGIC, VERSION = b"\x89FEMOPS\n", 3
+"""First bytes, and the highest format: 1 without a mesh, 2 with one of one shape, 3 with others."""
 
 _PREFIX = struct.Struct("<8sI")
 """Magic; checksum of the bytes after this prefix, up to the end of the text."""
@@ -179,7 +180,7 @@ class Contents:
     def head(self, sums: Sequence[Sums]) -> bytes:
         """Bytes that precede the data."""
         table = b"".join(part.astype("<u4").tobytes() for part in sums)
-        version = 1 if self.mesh is None else VERSION
+        version = 1 if self.mesh is None else self.mesh.version
         rest = _REST.pack(version, len(self.text), zlib.crc32(table)) + self.text
         return _PREFIX.pack(MAGIC, zlib.crc32(rest)) + rest + table
 
@@ -212,6 +213,10 @@ def _offsets(tables: Mapping[str, Rows]) -> dict[str, int]:
 def block_rows(ncomp: int, dtype: np.dtype[Any]) -> int:
     """Number of rows of a block, at least one."""
     return max(1, BLOCK // (ncomp * dtype.itemsize))
+
+
+def _rows_of_block(table: Array) -> int:
+    return block_rows(table.shape[1], table.dtype)
 
 
 def write_rows(file: BinaryIO, contents: Contents, name: str, first: int, rows: Array) -> Sums:
@@ -628,7 +633,7 @@ def begins_like_state(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def load_mesh(path: Path) -> Mesh:
+def load_mesh(path: Path) -> Mesh | MixedMesh:
     """Read the mesh that a checkpoint keeps, for `femops.read_mesh`."""
     with ExitStack() as stack, _reading(path):
         file = stack.enter_context(open(path, "rb", opener=regular))
@@ -692,12 +697,6 @@ def _kept_mesh(
     if not meshes:
         return None, {}
     (number, V), *_ = meshes.items()
-    with check(comm):
-        if V.mixed:
-            raise CheckpointError(
-                f"a file keeps no mesh of {cast(Any, V.mesh).plural}: leave out keep_mesh=True, "
-                "and write the mesh to a file by femops.save('part.mesh', mesh)"
-            )
     whole = V.mesh if V.distributed is None else gathered_mesh(V.distributed.part, comm)
     found: tuple[KeptMesh | None, dict[str, Array]] = None, {}
     with check(comm):
@@ -709,13 +708,11 @@ def _kept_mesh(
                 )
             tables = tables_of(whole)
             rows = {
-                name: Table(
-                    len(one), one.shape[1], TYPES[name], block_rows(one.shape[1], one.dtype)
-                )
+                name: Table(len(one), one.shape[1], TYPES[own_name(name)], _rows_of_block(one))
                 for name, one in tables.items()
             }
             names = whole.element_names, whole.boundary_names
-            local = whole.forest is not None
+            local = not V.mixed and whole.forest is not None
             found = KeptMesh(f"{number:016x}", local, names, rows), tables
     return comm.broadcast(found[0]), found[1]
 
@@ -724,16 +721,7 @@ def _checksum(space: Space) -> int:
     """Checksum of the global mesh."""
     if space.distributed is not None:
         return space.distributed.checksum
-    mesh = space.mesh
-
-    def make() -> int:
-        total, first, vertices = 0, 0, np.arange(mesh.num_vertices)
-        for part in (one.mesh for one in space.parts):
-            total += checksum(part, first + np.arange(part.num_elements), vertices)
-            first += part.num_elements
-        return total % 2**64
-
-    return _CHECKSUMS.get(mesh, make)
+    return _CHECKSUMS.get(space.mesh, lambda: checksum_of(space.mesh))
 
 
 def _order(space: Space) -> SerialOrder:

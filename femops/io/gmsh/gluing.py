@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -14,11 +15,12 @@ from scipy.spatial import cKDTree
 from femops.io.gmsh.file import GmshArrays
 from femops.io.gmsh.periodic import Link
 from femops_meshes import MeshTopologyError, Topology
-from femops_meshes.checks import compress_vertices
 from femops_meshes.topology.entities import Cell
+from femops_meshes.topology.topology import group_rows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 _NEAR = 1e-6
@@ -85,44 +87,67 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
     return pairs
 
 
+Shapes = Sequence[tuple[Cell, Ints]]
+"""Cells of a mesh, with the vertex numbers (n, corners) of the elements of each."""
+
+
 @final
 @dataclass(frozen=True)
 class Glued:
     """Glued mesh: vertex numbers of the elements, and the boundary entries that remain."""
 
-    elements: Ints  # shape (ne, corners)
+    elements: list[Ints]  # shapes (n, corners), for each shape of elements
     num_vertices: int  # number of vertices after gluing
-    boundary: Ints  # shape (n, corners): boundary entries that are not glued
-    kept: NDArray[np.bool_]  # shape (nb,): True for each boundary entry that is not glued
+    boundary: list[Ints]  # shapes (n, corners): boundary entries that are not glued
+    kept: list[Flags]  # shapes (nb,): True for each boundary entry that is not glued
 
 
 def glued(
-    elements: Ints, num_vertices: int, boundary: Ints, links: list[Link], cell: Cell
+    shapes: Shapes, num_vertices: int, boundary: Sequence[Ints], links: Sequence[Link]
 ) -> Glued:
     """Merge all vertices that a link joins, or a chain of links through several sides."""
-    before = Topology.build(elements, num_vertices, boundary, cell)
     pairs = np.concatenate([link.nodes for link in links])
     classes, lowest = _classes(num_vertices, pairs)
     first = np.full(classes, num_vertices, dtype=np.int64)
     np.minimum.at(first, lowest, np.arange(num_vertices))
-    joined, used = compress_vertices(first[lowest][elements])
-    entries = np.searchsorted(used, first[lowest][boundary]).reshape(boundary.shape)
+    merged = first[lowest]
+    used = np.unique(np.concatenate([merged[corners].ravel() for _, corners in shapes]))
+    place, count = np.searchsorted(used, merged), len(used)
+    after = [(cell, place[corners]) for cell, corners in shapes]
     try:
-        after = Topology.build(joined, len(used), entries, cell)
+        for cell, corners in after:
+            Topology.build(corners, count, cell=cell)
     except MeshTopologyError as error:
         raise MeshTopologyError(f"once its periodic sides are glued, {error}") from error.__cause__
-    for kind in range(1, before.dim):
-        _check_kind(before, after, elements, links, kind)
-    inside = _two_sided(after)
-    kept = _two_sided(before) == inside
-    return Glued(joined, len(used), entries[kept], kept)
+    for kind in range(1, shapes[0][0].dim):
+        for rows in _corners(shapes, kind).values():
+            _check_kind(rows, place[rows], num_vertices, links, kind, shapes[0][0].dim)
+    kept = [
+        _two_sided(shapes, num_vertices, rows) == _two_sided(after, count, place[rows])
+        for rows in boundary
+    ]
+    entries = [place[rows[mine]] for rows, mine in zip(boundary, kept, strict=True)]
+    return Glued([corners for _, corners in after], count, entries, kept)
 
 
-def _two_sided(topology: Topology) -> NDArray[np.bool_]:
+def _corners(shapes: Shapes, kind: int) -> dict[int, Ints]:
+    """Vertices (n, corners) of the edges or faces of all elements, by their number of corners."""
+    found: dict[int, list[Ints]] = {}
+    for cell, elements in shapes:
+        for code in cell.codes(kind):
+            local = list(cell.entities[code][1])
+            found.setdefault(len(local), []).append(elements[:, local])
+    return {width: np.concatenate(rows) for width, rows in found.items()}
+
+
+def _two_sided(shapes: Shapes, num_vertices: int, boundary: Ints) -> Flags:
     """True for each boundary entry whose face has elements on both sides."""
-    element, code = topology.boundary_faces.T
-    inside: NDArray[np.bool_] = topology.faces[topology.entity[element, code], 1] >= 0
-    return inside
+    rows = _corners(shapes, shapes[0][0].dim - 1).get(boundary.shape[1], boundary[:0])
+    both = np.concatenate([rows, boundary])
+    both = np.repeat(both, 2, axis=1) if both.shape[1] == 1 else both  # points
+    number, count = group_rows(both, num_vertices)
+    elements = np.bincount(number[: len(rows)], minlength=count)
+    return np.asarray(elements[number[len(rows) :]] > 1)
 
 
 def _classes(count: int, pairs: Ints) -> tuple[int, Ints]:
@@ -133,17 +158,19 @@ def _classes(count: int, pairs: Ints) -> tuple[int, Ints]:
 
 
 def _check_kind(
-    before: Topology, after: Topology, elements: Ints, links: list[Link], kind: int
+    before: Ints, after: Ints, num_vertices: int, links: Sequence[Link], kind: int, dim: int
 ) -> None:
-    """Raise if edges or faces were merged that no link maps to each other."""
-    codes = list(before.cell.codes(kind))
-    corners = elements[:, [before.cell.entities[code][1] for code in codes]]
-    rows = np.empty((before.num_entities[kind], corners.shape[-1]), dtype=np.int64)
-    rows[before.entity[:, codes]] = np.sort(corners, axis=-1)
-    outside = before.faces[:, 1] < 0 if kind == before.dim - 1 else None
+    """Raise if edges or faces of elements were merged that no link maps to each other.
+
+    Shapes: `before`, `after` (n, corners), of an edge or face in each of its elements.
+    """
+    number, count = group_rows(before, num_vertices)
+    rows = np.empty((count, before.shape[1]), dtype=np.int64)
+    rows[number] = np.sort(before, axis=1)
+    outside = np.bincount(number) < 2 if kind == dim - 1 else None
     pairs = [np.zeros((0, 2), dtype=np.int64)]
     for link in links:
-        mapped, there = images(rows, link.nodes, before.num_entities[0])
+        mapped, there = images(rows, link.nodes, num_vertices)
         if outside is not None and link.dim == kind and (outside[mapped] & (there < 0)).any():
             lost = mapped[outside[mapped] & (there < 0)]
             raise MeshTopologyError(
@@ -152,12 +179,13 @@ def _check_kind(
                 "generated"
             )
         pairs.append(np.stack([mapped, there], axis=1)[there >= 0])
-    wanted, _ = _classes(len(rows), np.concatenate(pairs))
-    if after.num_entities[kind] != wanted:
+    wanted, _ = _classes(count, np.concatenate(pairs))
+    found = group_rows(after, num_vertices)[1]
+    if found != wanted:
         names = {1: "edges", 2: "faces"}[kind]
         raise MeshTopologyError(
             f"once its periodic sides are glued, {names} that are not one have the same vertices "
-            f"({after.num_entities[kind]} {names} where {wanted} should be): a periodic direction "
+            f"({found} {names} where {wanted} should be): a periodic direction "
             "needs at least 3 elements, everywhere"
         )
 

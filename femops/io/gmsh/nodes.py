@@ -29,7 +29,7 @@ class Kind:
     shape: str
 
 
-_COMPLETE = {
+COMPLETE = {
     "Line": (1, 8, 26, 27, 28, 62, 63, 64, 65, 66),
     "Triangle": (2, 9, 21, 23, 25, 42, 43, 44, 45, 46),
     "Quadrilateral": (3, 10, 36, 37, 38, 47, 48, 49, 50, 51),
@@ -76,7 +76,7 @@ def _complete_size(shape: str, degree: int) -> int:
 
 def _kinds() -> Iterator[tuple[int, Kind]]:
     yield 15, Kind(0, 0, 1, "Point")
-    for shape, numbers in _COMPLETE.items():
+    for shape, numbers in COMPLETE.items():
         for p, number in enumerate(numbers, 1):
             yield number, Kind(_DIMS.get(shape, 3), p, _complete_size(shape, p), shape)
     for (shape, lowest), numbers in _INCOMPLETE.items():
@@ -89,7 +89,7 @@ KINDS = dict(_kinds())
 """Gmsh's types of elements by number."""
 
 ELEMENTS = {
-    dim: {number: p for p, number in enumerate(_COMPLETE[shape], 1)}
+    dim: {number: p for p, number in enumerate(COMPLETE[shape], 1)}
     for dim, shape in {1: "Line", 2: "Quadrilateral", 3: "Hexahedron"}.items()
 }
 """Degree by Gmsh's type number, of lines, quadrangles and hexahedra."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.io.gmsh.file import Cells, GmshArrays, arrays_of, read_arrays
+from femops.io.gmsh.lagrange import WORDS, check_joined, in_gmsh_order, lagrange_type
 from femops.io.gmsh.nodes import KINDS
 from femops.io.gmsh.reader import SHAPES
 from femops_meshes import MeshError, MeshFormatError
@@ -26,7 +27,7 @@ from femops_meshes.formats.temporary import temporary_file
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_TAGS = ("gmsh:physical", "medit:ref", "cell_tags")
+_TAGS = ("gmsh:physical", "medit:ref", "cell_tags", "attribute")
 """Data of meshio's cells that are attributes; the first that a mesh has is taken."""
 
 _SHAPES = {
@@ -160,6 +161,8 @@ def _meshio_arrays(source: Any) -> GmshArrays:
     positions = np.zeros((len(points), 3))
     positions[:, : points.shape[1]] = points
     blocks = [_block(block.type, np.asarray(block.data), positions) for block in source.cells]
+    if any(block.type in WORDS for block in source.cells):
+        check_joined(blocks, positions)
     data = next((source.cell_data[name] for name in _TAGS if name in source.cell_data), None)
     names: dict[tuple[int, int], str] = {}
     cells: list[Cells] = []
@@ -188,22 +191,19 @@ def _block(name: str, nodes: Ints, positions: Floats) -> tuple[int, Ints]:
     """Gmsh's type of a block of cells, and their nodes (n, k) in Gmsh's order."""
     word = re.sub(r"\d+$", "", name)
     size = nodes.shape[1] if nodes.ndim == 2 else 0
-    key = _SHAPES.get(word, ""), size
-    if key not in _NUMBERS:
-        advice = "give it cells as meshio names them for Gmsh, such as quad, quad9 or hexahedron27"
-        if name.startswith("VTK_"):
-            advice = (
-                "a file of VTK does not tell how they are joined; read the mesh from a .mesh or "
-                ".msh file, as femops.save('name.mesh', mesh) writes it"
-            )
+    key, of_vtk = (_SHAPES.get(word, ""), size), lagrange_type(name, size)
+    if key not in _NUMBERS and of_vtk is None:
         raise MeshFormatError(
             f"the meshio.Mesh has cells of type {printable(name)} with {size} points, which are "
-            f"not read: {advice}"
+            "not read: give it cells as meshio names them for Gmsh, such as quad, quad9 or "
+            "hexahedron27, or complete Lagrange cells of VTK"
         )
     with np.errstate(invalid="ignore"):
         whole = nodes.astype(np.int64)
     if (whole != nodes).any():
         raise ValueError("cells with numbers of points that are not whole")
+    if of_vtk is not None:
+        return of_vtk, in_gmsh_order(of_vtk, whole, positions)
     order = _ORDERS.get(key, slice(None))
     if key == ("Prism", 18) and _as_vtk(whole, positions):
         order = _VTK_PRISM

@@ -479,11 +479,11 @@ def mesh_of(content: GmshArrays) -> Mesh | MixedMesh:
     checks.folds(corners, coordinates, topology)
     links = vertex_links(content, tags[used], content.positions[first[used]])
     if links:
-        one = glued(corners, vertices, sides, links, cell)
-        corners, sides, vertices = one.elements, one.boundary, one.num_vertices
+        one = glued([(cell, corners)], vertices, [sides], links)
+        (corners,), (sides,), vertices = one.elements, one.boundary, one.num_vertices
         if cell.simplex:
             corners, coordinates = simplices.ascending(corners, coordinates)
-        tagged = tagged[one.kept]
+        tagged = tagged[one.kept[0]]
         boundary, _ = _with_exterior(corners, vertices, sides, cell)
     numbers = np.full(len(boundary), outside.without)
     numbers[: len(tagged)] = tagged
@@ -503,12 +503,6 @@ def _mixed_of(content: GmshArrays, shapes: Sequence[str], degree: int) -> MixedM
     numbers = [corners for corners, _ in made.values()]
     kept, inside = _attributes(content, dim, *_stacked(cells.values(), numbers), once=True)
     used = np.unique(np.concatenate([rows.ravel() for rows in numbers]))
-    if vertex_links(content, tags[used], content.positions[first[used]]):
-        raise MeshFormatError(
-            "it has periodic sides, which are glued on meshes of one shape alone: leave out "
-            "prisms and the other shape, or split all elements by femops.read_mesh(path, "
-            "split=True)"
-        )
     corners, nodes, attributes, labels = {}, {}, {}, {}
     for s, mine, marks in _parted(cells, kept, inside.numbers):
         name = _CELLS[s].plural
@@ -533,18 +527,23 @@ def _mixed_of(content: GmshArrays, shapes: Sequence[str], degree: int) -> MixedM
         boundary[name] = compress_boundary(rows[kinds.index(s)][mine], used)
         marks_of[name] = marks
     order = sorted(corners, key=[*MIXED_SHAPES].index)
-    mesh = MixedMesh.assemble(
-        {name: corners[name] for name in order},
-        nodes,
-        len(used),
-        attributes,
-        boundary,
-        marks_of,
-        inside.names,
-        outside.names,
-        exterior=outside.without,
-        labels=(labels, content.counted),
-    )
+
+    def assembled(elements: dict[str, Ints], vertices: int) -> MixedMesh:
+        return MixedMesh.assemble(
+            elements,
+            nodes,
+            vertices,
+            attributes,
+            boundary,
+            marks_of,
+            inside.names,
+            outside.names,
+            exterior=outside.without,
+            labels=(labels, content.counted),
+        )
+
+    elements = {name: corners[name] for name in order}
+    mesh = assembled(elements, len(used))
     for part in mesh.parts:
         _check_joined(part.coordinates, part.topology)
         checks.folds(part.elements, part.coordinates, part.topology)
@@ -553,7 +552,17 @@ def _mixed_of(content: GmshArrays, shapes: Sequence[str], degree: int) -> MixedM
             "elements of different shapes have other nodes on a common face or edge: give them the "
             "same nodes"
         )
-    return mesh
+    links = vertex_links(content, tags[used], content.positions[first[used]])
+    if not links:
+        return mesh
+    by_cell = [(MIXED_SHAPES[name], corner) for name, corner in elements.items()]
+    one = glued(by_cell, len(used), [*boundary.values()], links)
+    for name, left, outer in zip([*boundary], one.boundary, one.kept, strict=True):
+        boundary[name], marks_of[name] = left, marks_of[name][outer]
+    try:
+        return assembled(dict(zip(order, one.elements, strict=True)), one.num_vertices)
+    except MeshTopologyError as error:
+        raise MeshTopologyError(f"once its periodic sides are glued, {error}") from error.__cause__
 
 
 def _stacked(entries: Iterable[_Entries], rows: Sequence[Ints]) -> tuple[_Entries, Ints]:

@@ -17,11 +17,11 @@ from femops.operators.integrals.history import History
 from femops.operators.integrals.state import Field, Sampled, frozen
 from femops.pointwise.trace import OPTIONS, CoefficientShape, vector_hint
 from femops.spaces.base import GridFunction
-from femops.spaces.functions import called, columns, evaluate_any, place_of
+from femops.spaces.domain_space import DomainSpace
+from femops.spaces.functions import called, columns, evaluate_any, is_by_parts, place_of
 from femops.spaces.restriction import FLOAT_TYPES, refuse_unreadable
 from femops_common.arguments import dtype_of, plain_numbers, shown
 from femops_common.hints import did_you_mean
-from femops_meshes.mesh import Mesh
 
 
 def float_type(dtype: DTypeLike) -> np.dtype[Any]:
@@ -138,13 +138,26 @@ class FormCoefficient:
         """Copy of the coefficient with a new value from the user."""
         return replace(self, value=value, kept=False, of_function=False, history=None)
 
-    def on_part(self, mesh: Mesh) -> FormCoefficient:
-        """Copy for a part of a mesh of several shapes: a field's part takes the field's place."""
-        if isinstance(self.value, GridFunction):
-            for part in self.value.space.parts:
-                if part.mesh is mesh and part is not self.value.space:
-                    return replace(self, value=GridFunction(part, self.value.vector))
-        return self
+    def on_part(self, space: DomainSpace, geometry: DomainGeometry) -> FormCoefficient:
+        """Copy for a part of a mesh of several shapes: its part of a field, or its array."""
+        whole, value = space.volume.whole, self.value
+        if not whole.mixed or isinstance(value, Mapping) or callable(value):
+            return self
+        if isinstance(value, GridFunction):
+            for part in value.space.parts:
+                if part.mesh is space.volume.mesh:
+                    return replace(self, value=GridFunction(part, value.vector))
+            return self
+        inside, parts = space.domain.on_elements, whole.parts
+        if inside and is_by_parts(value, whole.mesh):
+            return replace(self, value=value[parts.index(space.volume)])
+        if (inside and len(parts) == 1) or self.is_constant(geometry):
+            return self
+        lists = "a field, or a list of the values at the quadrature points of each of its parts"
+        raise OperatorError(
+            f"{self.name} has shape {_shape(value, self.name)}: on a mesh of {whole.mesh.plural} "
+            f"give a number, a function of x, or {lists if inside else 'a field'}"
+        )
 
     def read(self, *, on_sides: bool = False) -> FormCoefficient:
         """Copy of the coefficient with a `Field`, which copies the vector, for a GridFunction.

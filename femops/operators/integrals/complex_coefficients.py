@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
+from femops.geometry.boundary import parts_of
 from femops.parallel.comm import Communicator, check
 from femops.spaces.base import GridFunction
-from femops.spaces.functions import called, takes_normals
+from femops.spaces.functions import called, is_by_parts, takes_normals
 from femops.spaces.restriction import refuse_unreadable
 from femops_common.arguments import array_of
 from femops_meshes.mesh import Mesh
@@ -34,17 +35,20 @@ def paired(name: str, value: Any, mesh: Mesh, comm: Communicator | None) -> tupl
             if not comm.max(int(mine)):
                 return _checked_real(name, value), False
         return _pairs_of(name, value), True
-    array = _numbers(name, value)
-    if comm is not None and array.dtype.kind != "c":
+    by_parts = is_by_parts(value, mesh)
+    arrays = [_numbers(name, one) for one in (value if by_parts else [value])]
+    if comm is not None and all(array.dtype.kind != "c" for array in arrays):
         return value, False
-    return np.stack([array.real, array.imag], axis=-1), True
+    pairs = [np.stack([array.real, array.imag], axis=-1) for array in arrays]
+    return pairs if by_parts else pairs[0], True
 
 
 def _is_complex_inside(name: str, function: Function, mesh: Mesh) -> bool:
     """True if a function of x, or of x and the normal, has complex values in the first element."""
     if not mesh.num_elements:
         return False
-    x = mesh.coordinates[0].reshape(-1, mesh.dim).mean(axis=0)[:, np.newaxis]
+    nodes = parts_of(mesh)[0].coordinates[0]
+    x = nodes.reshape(-1, mesh.dim).mean(axis=0)[:, np.newaxis]
     place = (x, np.eye(mesh.dim)[:, :1]) if takes_normals(function) else (x,)
     with np.errstate(all="ignore"):
         return np.iscomplexobj(_values(name, called(function, place, name, OperatorError), 1))

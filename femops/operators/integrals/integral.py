@@ -75,7 +75,7 @@ class Integral:
 
     def _copied(self, given: FormCoefficient) -> FormCoefficient:
         """The form's copy of a coefficient. Collective: all ranks raise if one does."""
-        given = given.on_part(self.domain.mesh)
+        given = given.on_part(self.fields.first, self.geometry)
         given = given.read(on_sides=self.domain.two_sided)  # exchanges values between ranks
         with check(self.fields.whole.comm):
             return given.keep(self.geometry)

@@ -75,6 +75,10 @@ def foreign_format(path: Path, data: bytes) -> str:
         return text + f"let Gmsh convert it, as by gmsh {file} -save -o {stem}.msh"
     if name in _SURFACES:
         return text + "it holds a surface alone; let Gmsh mesh its inside with hexahedra"
+    if name == "VTK":
+        return text + (
+            f"read it by meshio (pip install meshio): femops.read_mesh(meshio.read({file!r}))"
+        )
     return (
         text + "convert it by meshio (pip install meshio): meshio convert --output-format gmsh22 "
         f"--ascii {file} {stem}.msh"

@@ -6,7 +6,7 @@ import re
 import warnings
 from dataclasses import dataclass, replace
 from math import comb
-from typing import TYPE_CHECKING, NoReturn, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from femops_meshes.formats.repair import mended
 from femops_meshes.formats.scanner import Scanner, printable, shorten
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import Mesh
-from femops_meshes.mixed import MixedMesh
 from femops_meshes.names import Names, names_of
 from femops_meshes.refinement import check_fits
 from femops_meshes.topology.entities import (
@@ -133,8 +132,12 @@ _MOST = 2**18
 """Most elements of a mesh: a file of 60 bytes may ask for any number, and each takes time."""
 
 _HEADER = "MFEM INLINE mesh v1.0"
-_DIMENSIONS = {"segment": 1, "quad": 2, "hex": 3}
-_OTHERS = ("tri", "tet", "wedge", "pyramid")
+_DIMENSIONS = {"segment": 1, "quad": 2, "hex": 3, "tri": 2, "tet": 3, "wedge": 3}
+_TURNED = [1, 3, 0, 2, 5, 7, 4, 6]
+"""Corners of a hexahedron that is turned about its third direction: its prisms are then MFEM's."""
+
+_SPLIT_BOXES = {"tri": [1, 0], "tet": [0, 1, 4, 2, 3, 5], "wedge": [0, 1]}
+"""Place, among our parts of a quadrilateral or hexahedron, of each of MFEM's parts, by type."""
 _COUNTS, _SIZES = ("nx", "ny", "nz"), ("sx", "sy", "sz")
 _ATTRIBUTES = {1: (1, 2), 2: (4, 2, 1, 3), 3: (5, 3, 2, 4, 1, 6)}
 """Boundary attributes at the low and high end of each direction."""
@@ -146,7 +149,7 @@ def begins_inline(scanner: Scanner) -> bool:
 
 
 def read_inline(scanner: Scanner) -> Mesh:
-    """Make the mesh that an INLINE file describes."""
+    """Make the mesh that an INLINE file describes. Type checkers take prisms for a `Mesh`."""
     header = scanner.read("the first line")
     if header != _HEADER:
         raise scanner.fail(f'"{shorten(header)}": the version that is read is "{_HEADER}"')
@@ -165,13 +168,27 @@ def read_inline(scanner: Scanner) -> Mesh:
         check_fits((number, 2**dim, dim), f"making {number} elements", "take fewer")
     except MeshArgumentError as error:
         raise MeshArgumentError(f"{scanner.name}: {error}") from error.__cause__
-    cells = mfem_order(counts)
+    split = _SPLIT_BOXES.get(fields["type"])
+    cells = mfem_order(counts) if split is None else _lexicographic(counts)
     mesh = Mesh.assemble(grid.elements(cells), grid.coordinates(cells, 1), grid.num_vertices)
     codes = mesh.topology.boundary_faces[:, 1]
     attributes = np.zeros(len(codes), dtype=np.int64)
     for side, attribute in enumerate(_ATTRIBUTES[dim]):
         attributes[codes // 3 ** (side // 2) % 3 == 2 * (side % 2)] = attribute
-    return mesh.with_attributes(boundary=attributes)
+    mesh = mesh.with_attributes(boundary=attributes)
+    if split is None:
+        return mesh
+    if fields["type"] == "wedge":
+        elements, nodes = mesh.elements[:, _TURNED], mesh.coordinates[:, _TURNED]
+        return cast(Mesh, replace(mesh, elements=elements, coordinates=nodes).prisms())
+    parts = np.arange(len(cells) * len(split)).reshape(-1, len(split))
+    ordered = mesh.simplices().reordered(parts[:, split].ravel())
+    return replace(ordered, file_elements=parts.ravel())
+
+
+def _lexicographic(counts: tuple[int, ...]) -> Ints:
+    """Cells (n, dim) of a grid, x fastest."""
+    return np.ascontiguousarray(np.indices(counts[::-1]).reshape(len(counts), -1)[::-1].T)
 
 
 def _fields(scanner: Scanner) -> dict[str, str]:
@@ -194,15 +211,11 @@ def _fields(scanner: Scanner) -> dict[str, str]:
 
 def _inline_dimension(scanner: Scanner, fields: dict[str, str]) -> int:
     kind = fields.get("type", "")
-    if kind in _OTHERS:
-        raise scanner.fail(
-            f'an INLINE mesh of type "{kind}": supported are segments, squares and cubes, '
-            'that is the types "segment", "quad" and "hex"'
-        )
     if kind not in _DIMENSIONS:
+        known = ", ".join(f'"{name}"' for name in _DIMENSIONS)
+        cure = "mesh without pyramids" if kind == "pyramid" else 'write a line as "type = hex"'
         raise scanner.fail(
-            f'the type of an INLINE mesh is "segment", "quad" or "hex", got "{shorten(kind)}": '
-            'write a line as "type = hex"'
+            f'the type of an INLINE mesh is one of {known}, got "{shorten(kind)}": {cure}'
         )
     return _DIMENSIONS[kind]
 
@@ -403,11 +416,10 @@ def read_mixed(path: str | os.PathLike[str]) -> FileArrays | None:
     return FileArrays(elements, boundary, positions, inside, outside)
 
 
-def read_mfem(source: str | os.PathLike[str]) -> Mesh:
+def read_mfem(source: str | os.PathLike[str]) -> Mesh | Any:
     """Read a mesh in MFEM's formats v1.0 to v1.3 and NC v1.0, or the box of an INLINE mesh file.
 
-    A file with prisms, or with elements of several shapes, becomes a `MixedMesh`. Type checkers
-    take it for a `Mesh`.
+    A file with prisms, or with elements of several shapes, becomes a `MixedMesh`.
     """
     if isinstance(source, str) and "\n" in source:
         text, name = source, "mesh text"
@@ -424,7 +436,7 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
             return _build(content)
         from femops_meshes.formats.mfem_mixed import build
 
-        return cast(Mesh, build(content))
+        return build(content)
     except MeshFormatError:
         raise
     except MeshError as error:
@@ -838,9 +850,7 @@ def _node_coordinates(
     return tensor_apply([collection.to_gll()] * dim, nodes[numbers])
 
 
-def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = True) -> Mesh:
+def read_mesh(path: str | os.PathLike[str], refine: int = 0, reorder: bool = True) -> Mesh | Any:
     """Read a mesh file of MFEM, refine it, and order its elements for speed."""
-    mesh = cast("Mesh | MixedMesh", read_mfem(path)).refine(refine)
-    if isinstance(mesh, MixedMesh):
-        return cast(Mesh, mesh.along_curve() if reorder else mesh)
+    mesh = read_mfem(path).refine(refine)
     return mesh.reordered(hilbert_order(mesh.element_centers())) if reorder else mesh

@@ -1,5 +1,7 @@
 """Meshes of round and re-entrant domains, with elements ordered along a Hilbert curve."""
 
+from typing import Any, overload
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -146,6 +148,28 @@ def ball(n: int = 2, radius: float = 1.0, order: Degree = 3, cells: Cells | None
     return mesh.simplices() if split else mesh
 
 
+@overload
+def cylinder(
+    n: int = 2,
+    layers: int = 4,
+    radius: float = 1.0,
+    height: float = 2.0,
+    order: Degree = 3,
+    cells: None = None,
+) -> Mesh: ...
+
+
+@overload
+def cylinder(
+    n: int = 2,
+    layers: int = 4,
+    radius: float = 1.0,
+    height: float = 2.0,
+    order: Degree = 3,
+    cells: Cells | None = None,
+) -> Mesh | Any: ...  # of prisms a `MixedMesh`
+
+
 @checked(MeshArgumentError)
 def cylinder(
     n: int = 2,
@@ -154,7 +178,7 @@ def cylinder(
     height: float = 2.0,
     order: Degree = 3,
     cells: Cells | None = None,
-) -> Mesh:
+) -> Mesh | Any:
     """Mesh of a cylinder around the z axis, from z = 0 to z = height: an extruded `disc`.
 
     Parameters
