@@ -21,6 +21,7 @@ from femops_meshes.formats.scanner import printable
 from femops_meshes.names import Names
 from femops_meshes.topology.entities import (
     CUBES,
+    MOST_SIMPLEX_DEGREE,
     SIMPLICES,
     Cell,
     outward_corners,
@@ -148,8 +149,8 @@ class KeptMesh:
     def degree(self) -> int:
         """Degree of the coordinates; 0 if the rows have another length."""
         wanted = self.tables["nodes"].ncomp
-        degrees = range(1, LARGEST_DEGREE + 1)
         cell = self.cell
+        degrees = range(1, (LARGEST_DEGREE if cell.cube else MOST_SIMPLEX_DEGREE) + 1)
         return next((g for g in degrees if cell.size(g) * cell.dim == wanted), 0)
 
     def mesh(self, tables: Mapping[str, Array]) -> Mesh:
