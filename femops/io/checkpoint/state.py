@@ -31,7 +31,7 @@ from femops.io.checkpoint.kept_mesh import (
 )
 from femops.numbering import touch_order
 from femops.parallel.comm import Communicator, Serial, check, check_same
-from femops.parallel.mesh import checksum
+from femops.parallel.mesh import whole_checksum
 from femops.parallel.scattering import gathered_mesh
 from femops.parallel.serial_order import SerialOrder, moved
 from femops.spaces.base import Space
@@ -725,15 +725,7 @@ def _checksum(space: Space) -> int:
     if space.distributed is not None:
         return space.distributed.checksum
     mesh = space.mesh
-
-    def make() -> int:
-        total, first, vertices = 0, 0, np.arange(mesh.num_vertices)
-        for part in (one.mesh for one in space.parts):
-            total += checksum(part, first + np.arange(part.num_elements), vertices)
-            first += part.num_elements
-        return total % 2**64
-
-    return _CHECKSUMS.get(mesh, make)
+    return _CHECKSUMS.get(mesh, lambda: whole_checksum(mesh))
 
 
 def _order(space: Space) -> SerialOrder:
