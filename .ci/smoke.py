@@ -52,6 +52,11 @@ if find_spec("pyamg"):
         sys.exit("multigrid with PyAMG does not work")
 if find_spec("h5py"):
     femops.save(Path("u.vtkhdf"), V, u=b)
+if find_spec("basix"):
+    for cells in ("tetrahedra", "prisms"):
+        V = femops.H1(femops.box((3, 3, 3), cells=cells), 2)
+        if not abs(np.sum(femops.mass(V) @ np.ones(V.size)) - 1) < 1e-12:
+            sys.exit(f"the volume of a unit cube of {cells} is not 1")
 if "\nlevel :" not in (inspect.getdoc(femops.diffusion) or ""):
     sys.exit("help(femops.diffusion) does not show the options")
 if not result["l2_error"] < 2e-3:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from femops import DistributedMesh, Mesh
+    from femops.cli.problems.manufactured import AnyMesh
     from femops.parallel import Communicator
 
 PACKAGES = ("numpy", "scipy", "llvmlite", "pyamg")
@@ -35,7 +35,7 @@ OUTPUTS = (
 def record_of(
     command: list[str],
     options: Mapping[str, Any],
-    mesh: Mesh | DistributedMesh,
+    mesh: AnyMesh,
     comm: Communicator,
     result: int,
     files: Mapping[str, str] | None = None,
@@ -84,15 +84,11 @@ def file_hashes(**paths: Path | str | None) -> dict[str, str]:
     return found
 
 
-def _checksum(mesh: Mesh | DistributedMesh) -> int:
-    import numpy as np
-
+def _checksum(mesh: AnyMesh) -> int:
     from femops.parallel import DistributedMesh
-    from femops.parallel.mesh import checksum
+    from femops.parallel.mesh import whole_checksum
 
-    if isinstance(mesh, DistributedMesh):
-        return mesh.checksum
-    return checksum(mesh, np.arange(mesh.num_elements), np.arange(mesh.num_vertices))
+    return mesh.checksum if isinstance(mesh, DistributedMesh) else whole_checksum(mesh)
 
 
 def version_of(package: str) -> str | None:

@@ -1,6 +1,6 @@
 """Meshes of elements of several shapes: a sum of meshes of one shape, which share vertices."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -103,8 +103,8 @@ class MixedMesh:
         boundary_attributes: Mapping[str, ArrayLike] | None = None,
         coordinates: Mapping[str, ArrayLike] | None = None,
         corner_order: Literal["lexicographic", "vtk"] = "lexicographic",
-        element_names: Names | None = None,
-        boundary_names: Names | None = None,
+        element_names: Mapping[str, int | Iterable[int]] | None = None,
+        boundary_names: Mapping[str, int | Iterable[int]] | None = None,
     ) -> "MixedMesh":
         """Make a mesh from arrays for each shape, which are copied and checked.
 
@@ -117,7 +117,8 @@ class MixedMesh:
             3), or "hexahedra" (n, 8), "prisms" (n, 6) and "tetrahedra" (n, 4). Corners of a prism
             are those of its triangle at the low end, then those above them.
         element_attributes, boundary_attributes
-            Positive whole numbers, for each shape; by default 1.
+            Positive whole numbers, for each shape; by default 1. Those of the boundary need
+            `boundary`.
         boundary
             Vertex numbers of faces by shape: "segments" (n, 2), or "quadrilaterals" (n, 4) and
             "triangles" (n, 3); None for all outer faces. A face between two parts belongs to the
@@ -128,7 +129,7 @@ class MixedMesh:
             "lexicographic" (x fastest) or "vtk" for hexahedra and quadrilaterals; see
             `Mesh.from_arrays`.
         element_names, boundary_names
-            Attributes by name, {name: (number, ...)}.
+            Attributes by name; see `MixedMesh.with_names`.
 
         Raises
         ------
@@ -138,13 +139,16 @@ class MixedMesh:
         MeshGeometryError
             If coordinates are not finite, or elements are inverted or overlap.
         MeshArgumentError
-            If shapes have unknown names, or vertices and coordinates are both missing.
+            If shapes have unknown names, or ones that the elements or the boundary do not have,
+            vertices and coordinates are both missing, or a name stands for no attribute.
         """
         if corner_order not in ("lexicographic", "vtk"):
             raise MeshArgumentError(
                 f'corner_order is "lexicographic" or "vtk", got {corner_order!r}'
             )
         _check_shapes(elements)
+        _check_keys(elements, element_attributes=element_attributes, coordinates=coordinates)
+        _check_keys(boundary or {}, boundary_attributes=boundary_attributes)
         corners: dict[str, Ints] = {}
         nodes: dict[str, Floats] = {}
         for name in sorted(elements, key=[*SHAPES].index):
@@ -168,9 +172,9 @@ class MixedMesh:
             dict(element_attributes or {}),
             faces,
             dict(boundary_attributes or {}),
-            element_names or {},
-            boundary_names or {},
-        )
+            {},
+            {},
+        ).with_names(element_names, boundary_names)
         for part in mesh.parts if coordinates is None else ():
             checks.folds(part.elements, part.coordinates, part.topology)
         return mesh
@@ -428,6 +432,9 @@ class MixedMesh:
 
         See `Mesh.with_names`.
 
+        Each name stands for one or several attributes, as in ``{"walls": (1, 4)}``. None keeps the
+        names that there are.
+
         Raises
         ------
         MeshArgumentError
@@ -539,6 +546,16 @@ def _check_shapes(elements: Mapping[str, Any]) -> None:
         raise MeshArgumentError(f"{what}: give them by name, of {', '.join(SHAPES)}{cure}")
     if len({SHAPES[name].dim for name in elements}) > 1:
         raise MeshArgumentError(f"elements of several dimensions: {', '.join(elements)}")
+
+
+def _check_keys(shapes: Mapping[str, Any], **given: Mapping[str, Any] | None) -> None:
+    """Raise if arrays are given for a shape that is not there, which would be left out."""
+    for what, arrays in given.items():
+        unknown = [name for name in arrays or () if name not in shapes]
+        if unknown:
+            raise MeshArgumentError(
+                f"{what} have the shape {unknown[0]!r}: there are {', '.join(shapes) or 'none'}"
+            )
 
 
 def _faces(boundary: Mapping[str, ArrayLike], used: Ints, around: bool) -> dict[str, Ints]:

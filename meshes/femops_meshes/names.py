@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_common.arguments import array_of, as_list, call_with_arrays, check_takes
+from femops_common.arguments import array_of, as_list, call_with_arrays, check_takes, shown
 from femops_meshes.errors import MeshArgumentError
 
 Names = Mapping[str, tuple[int, ...]]
@@ -112,14 +112,15 @@ def checked_names(names: Mapping[str, int | Iterable[int]], attributes: ArrayLik
     known = set(np.unique(attributes).tolist())
     result = {}
     for name, numbers in names.items():
-        group = sorted(set(numbers if isinstance(numbers, Iterable) else [numbers]))
-        if not isinstance(name, str) or not name or not group or not known.issuperset(group):
+        given = list(numbers) if isinstance(numbers, Iterable) else [numbers]
+        listed = bool(given) and all(map(np.isscalar, given)) and known.issuperset(given)
+        if not isinstance(name, str) or not name or not listed:
             listing = ", ".join(map(str, sorted(known))) or "none"
             raise MeshArgumentError(
-                f"name {name!r} stands for {group}: take a text that is not empty and attributes "
-                f"of the mesh, which has {listing}"
+                f"name {name!r} stands for {shown((*given,))}: take a text that is not empty and "
+                f"attributes of the mesh, which has {listing}"
             )
-        result[name] = tuple(int(number) for number in group)
+        result[name] = tuple(int(number) for number in sorted({*given}))
     return result
 
 

@@ -1,4 +1,6 @@
-"""Commands with files of triangles and tetrahedra."""
+"""Commands with files of triangles, tetrahedra and of several shapes."""
+
+import json
 
 import pytest
 
@@ -40,3 +42,21 @@ def test_gas_dynamics_refuses_them(run, cells, command):
     code, _, err = run(*command, "--mesh", "part.mesh")
     assert code == 1
     assert f"does not take {cells} yet" in err or "exists in dimension" in err
+
+
+@pytest.mark.parametrize("problem", ["poisson", "stokes"])
+def test_equations_are_solved_on_several_shapes(run, problem):
+    """Halves of elements of order 3 leave a sixteenth of the error to the exact solution."""
+    corners = [(i, j) for j in range(2) for i in range(3)]
+    elements = {"quadrilaterals": [[0, 1, 3, 4]], "triangles": [[1, 2, 4], [2, 5, 4]]}
+    femops.save("part.mesh", femops.MixedMesh.from_arrays(corners, elements))
+    found = []
+    for refine in (1, 2):
+        code, out, err = run(
+            "solve", problem, "part.mesh", "--order", 3, "--refine", refine, "--json"
+        )
+        assert code == 0, err
+        found.append(json.loads(out))
+    coarse, fine = (one["l2_error"] for one in found)
+    assert coarse > 8 * fine
+    assert found[0]["run"]["mesh"] != found[1]["run"]["mesh"]

@@ -1,10 +1,14 @@
 """Checkpoints of vectors, and meshes, of triangles and tetrahedra."""
 
+import json
+
 import numpy as np
 import pytest
 
 import femops
 from femops.errors import CheckpointError
+from femops.io.checkpoint.kept_mesh import KeptMesh
+from femops.io.checkpoint.state import _FIXED, _PREFIX, _REST
 from support.cases.rank_states import bits, same
 from support.mixed_meshes import MIXED_MESHES, mixed_mesh
 from support.simplex_meshes import SIMPLEX_MESHES, renumbered
@@ -84,3 +88,16 @@ def test_a_vector_of_other_cells_does_not_fit(tmp_path):
     for other in (cubes, renumbered(mesh)):
         with pytest.raises(CheckpointError, match="on another mesh"):
             femops.io.load_state(path, {"u": femops.H1(other, 2)})
+
+
+def test_no_degree_is_kept_that_triangles_do_not_have(tmp_path):
+    """36 nodes are those of degree 7, and also those of a square of degree 5."""
+    V = femops.H1(femops.box((2, 2), cells="triangles"), 1)
+    path = femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros())}, keep_mesh=True)
+    data = path.read_bytes()
+    _, length, _ = _REST.unpack(data[_PREFIX.size : _FIXED])
+    described = json.loads(data[_FIXED : _FIXED + length])["mesh"]
+    assert KeptMesh.parsed(described).degree == 1
+    described["tables"]["nodes"]["ncomp"] = 2 * 36
+    with pytest.raises(ValueError, match="rows of other lengths"):
+        KeptMesh.parsed(described)

@@ -3,7 +3,7 @@
 import os
 import re
 import tracemalloc
-from itertools import product
+from itertools import combinations, islice, product
 from time import process_time
 
 import numpy as np
@@ -301,6 +301,25 @@ def test_absurd_counts_allocate_nothing(tmp_path):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 2e6
+
+
+def test_nodes_that_are_missing_take_no_memory(tmp_path):
+    """Hexahedra and a tetrahedron of degree 6, in 8 kB; their nodes would take 800 kB."""
+    path, rows = tmp_path / "a.mesh", [*islice(combinations(range(14), 8), 300)]
+    lines = [f"1 5 {' '.join(map(str, row))}" for row in rows]
+    path.write_text(
+        f"MFEM mesh v1.0\n\ndimension\n3\n\nelements\n{len(rows) + 1}\n"
+        + "\n".join([*lines, "1 4 0 1 2 3"])
+        + "\n\nboundary\n0\n\nvertices\n14\n\nnodes\nFiniteElementSpace\n"
+        "FiniteElementCollection: H1_3D_P6\nVDim: 3\nOrdering: 1\n\n1 2 3\n"
+    )
+    tracemalloc.start()
+    try:
+        with pytest.raises(MeshFormatError, match="need 112530 numbers"):
+            read_mesh(path)
+        assert tracemalloc.get_traced_memory()[1] < 2e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.fixture(scope="module")

@@ -201,6 +201,17 @@ def _named(name):
         ),
         "no edges": lambda: mixed_mesh(1).topology,
         "times": lambda: mixed_mesh(1).refine(-1),
+        "no such shape": lambda: MixedMesh.from_arrays(
+            x, {"prisms": prisms}, coordinates={"prism": x[prisms] ** 2}
+        ),
+        "no such faces": lambda: MixedMesh.from_arrays(
+            x, {"prisms": prisms}, boundary_attributes={"triangles": [1, 2]}
+        ),
+        "no such attribute": lambda: MixedMesh.from_arrays(
+            x, {"prisms": prisms}, element_names={"all": 1, "none": 2}
+        ),
+        "no number": lambda: mixed_mesh(1).with_names(boundary={"all": [[1]]}),
+        "no names": lambda: mixed_mesh(1).with_names(["all"]),
         "tets": lambda: MixedMesh.from_arrays(None, {"tetrahedra": tets}),
     }[name]
 
@@ -222,6 +233,11 @@ def _named(name):
         ("overlap", MeshGeometryError, "same side"),
         ("no edges", AttributeError, "mesh.parts"),
         ("times", MeshArgumentError, "times"),
+        ("no such shape", MeshArgumentError, "coordinates have the shape 'prism'"),
+        ("no such faces", MeshArgumentError, "boundary_attributes have .*: there are none"),
+        ("no such attribute", MeshArgumentError, "'none' stands for .*2"),
+        ("no number", MeshArgumentError, "'all' stands for"),
+        ("no names", MeshArgumentError, "give a dict"),
         ("tets", MeshArgumentError, "neither"),
     ],
 )

@@ -115,6 +115,14 @@ def test_bad_owners():
             Partition.of(box((3, 2)), owner, 2)
 
 
+@pytest.mark.parametrize("order", [0, 65, 10**8, 2**70, 1.5, "2"])
+def test_bad_orders(order):
+    cut = partition(box((3, 2)), 2)
+    for count in (cut.owned_dofs, cut.shared_dofs, cut.exchange):
+        with pytest.raises(MeshArgumentError, match="order is"):
+            count(order)
+
+
 # --- METIS ----------------------------------------------------------------------------------------
 
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from femops.errors import SpaceError
 from femops.parallel import DistributedMesh
 from femops.spaces.h1_l2 import H1, Space
-from femops_meshes import Mesh
+from femops_meshes import Mesh, MixedMesh
 from femops_meshes.coordinates.mapping import positions
 
 Floats = NDArray[np.float64]
-AnyMesh = Mesh | DistributedMesh
+AnyMesh = Mesh | MixedMesh | DistributedMesh
 
 
 @final
@@ -132,7 +132,7 @@ class Field:
 
 def bounding_box(mesh: AnyMesh) -> tuple[Floats, Floats]:
     """Smallest and largest coordinates (dim,) of all nodes of the global mesh. Collective."""
-    if isinstance(mesh, Mesh):
+    if not isinstance(mesh, DistributedMesh):
         return mesh.bounding_box()
     lower, upper = mesh.mesh.bounding_box()
     return -mesh.comm.max(-lower), mesh.comm.max(upper)
@@ -141,9 +141,10 @@ def bounding_box(mesh: AnyMesh) -> tuple[Floats, Floats]:
 def _periods(mesh: AnyMesh, least: float) -> Floats:
     """Smallest distance (dim,) above `least` between positions of a node; inf if there is none."""
     periods = np.full(mesh.dim, np.inf)
-    if isinstance(mesh, Mesh) and mesh.continuous:
+    # no file has a mesh of several shapes with glued sides
+    if isinstance(mesh, MixedMesh) or (isinstance(mesh, Mesh) and mesh.continuous):
         return periods
-    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
+    own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
     space = H1(mesh, own.order)
     x = positions(own.coordinates, space.element.nodes)
     for d, along in enumerate(space.dof_coordinates().T.copy()):

@@ -41,7 +41,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _Local = tuple[tuple[int, ...], ...]
 
-_CELLS = {2: TRIANGLE, 3: QUADRILATERAL, 4: TETRAHEDRON, 5: HEXAHEDRON, 6: PRISM}
+CELLS = {2: TRIANGLE, 3: QUADRILATERAL, 4: TETRAHEDRON, 5: HEXAHEDRON, 6: PRISM}
 """Cell of each of MFEM's geometry numbers."""
 
 _FACES = {1: "segments", 2: "triangles", 3: "quadrilaterals"}
@@ -175,11 +175,11 @@ class SeveralShapes:
 
 def build(content: SeveralShapes) -> MixedMesh:
     """Mesh of several shapes. Mirrored elements are turned over."""
-    cells = {_CELLS[g]: rows for g, (_, rows) in content.elements.items()}
+    cells = {CELLS[g]: rows for g, (_, rows) in content.elements.items()}
     numbers = np.concatenate([rows.ravel() for rows in cells.values()])
     check_dangling(numbers[:, np.newaxis], content.num_vertices)
     used = np.unique(numbers)
-    places = {_CELLS[g]: found for g, found in content.places.items()}
+    places = {CELLS[g]: found for g, found in content.places.items()}
     nodes = _coordinates(content, cells, places, used)
     corners = {}
     for cell, rows in cells.items():
@@ -189,14 +189,14 @@ def build(content: SeveralShapes) -> MixedMesh:
             mine, nodes[cell], _ = mended(mine, nodes[cell])
         corners[cell.plural] = mine
     faces = {
-        _FACES[g]: checks.compress_boundary(_turned(_CELLS[g], rows) if g > 1 else rows, used)
+        _FACES[g]: checks.compress_boundary(_turned(CELLS[g], rows) if g > 1 else rows, used)
         for g, (_, rows) in content.boundary.items()
     }
     mesh = MixedMesh.assemble(
         {name: corners[name] for name in SHAPES if name in corners},
         {cell.plural: x for cell, x in nodes.items()},
         len(used),
-        {_CELLS[g].plural: tags for g, (tags, _) in content.elements.items()},
+        {CELLS[g].plural: tags for g, (tags, _) in content.elements.items()},
         faces,
         {_FACES[g]: tags for g, (tags, _) in content.boundary.items()},
         *content.names,

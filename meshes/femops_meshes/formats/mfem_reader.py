@@ -4,6 +4,7 @@ import math
 import os
 import re
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import comb
 from typing import TYPE_CHECKING, Any, NoReturn, cast, final
@@ -33,9 +34,7 @@ from femops_meshes.refinement import check_fits
 from femops_meshes.topology.entities import (
     CUBES,
     MOST_SIMPLEX_DEGREE,
-    PRISM,
     SIMPLICES,
-    TRIANGLE,
     VTK_CORNERS,
     Cell,
     outward_corners,
@@ -460,7 +459,7 @@ def _parse(scanner: Scanner) -> "_Content | SeveralShapes":
     count = _vertex_count(scanner)
     positions: Floats | tuple[Collection, Floats]
     if scanner.peek() == "nodes":
-        positions = _nodes(scanner, cell, len(elements))
+        positions = _nodes(scanner, {cell: len(elements)})
     else:
         positions = _vertices(scanner, dim, count)
     scanner.end(end_tag)
@@ -482,7 +481,7 @@ def _parse_shapes(
     scanner: Scanner, rows: list[list[str]], dim: int, end_tag: str, *, named: bool
 ) -> "SeveralShapes":
     """Read what follows the elements (their words) of a file with several shapes."""
-    from femops_meshes.formats.mfem_mixed import SeveralShapes
+    from femops_meshes.formats.mfem_mixed import CELLS, SeveralShapes
 
     where = f"{scanner.name} (elements end at line {scanner.line})"
     kinds = np.array([int(row[1]) for row in rows])
@@ -500,7 +499,8 @@ def _parse_shapes(
     count = _vertex_count(scanner)
     positions: Floats | tuple[int, Floats]
     if scanner.peek() == "nodes":
-        collection, values = _nodes(scanner, PRISM if dim == 3 else TRIANGLE, 0)
+        counts = {CELLS[geometry]: len(found) for geometry, found in places.items()}
+        collection, values = _nodes(scanner, counts)
         positions = collection.degree, values
         same = collection.basis == "equispaced" and collection.degree < 3  # points of Gauss-Lobatto
         if not collection.continuous or (collection.basis != "gll" and not same):
@@ -529,7 +529,7 @@ def _read_trees(scanner: Scanner, text: str) -> Mesh:
             scanner.keyword("coordinates")
             count = scanner.integer(scanner.read(what), f"the number of {what}", 0)
     dim, leaves = content.dim, int((content.nodes[:, 0] >= 0).sum())
-    positions = _nodes(scanner, CUBES[dim], leaves) if curved else _vertices(scanner, dim, count)
+    positions = _nodes(scanner, {CUBES[dim]: leaves}) if curved else _vertices(scanner, dim, count)
     # older files end without a line of their own
     scanner.end("" if content.legacy and scanner.peek() != _END_TAG else _END_TAG)
     try:
@@ -728,8 +728,9 @@ def _vertices(scanner: Scanner, dim: int, count: int) -> Floats:
     return scanner.floats(count * dim, f"{count} vertices").reshape(count, dim)
 
 
-def _nodes(scanner: Scanner, cell: Cell, num_elements: int) -> tuple[Collection, Floats]:
-    """Read the collection and its coefficients (ndofs, dim)."""
+def _nodes(scanner: Scanner, counts: Mapping[Cell, int]) -> tuple[Collection, Floats]:
+    """Read the collection and its coefficients (ndofs, dim), for numbers of elements by shape."""
+    cell = next((one for one in counts if not one.cube), next(iter(counts)))
     dim = cell.dim
     scanner.keyword("nodes")
     scanner.keyword("FiniteElementSpace")
@@ -752,8 +753,11 @@ def _nodes(scanner: Scanner, cell: Cell, num_elements: int) -> tuple[Collection,
         )
     ordering = scanner.integer(scanner.label("Ordering"), "Ordering", 0, 1)
     p = collection.degree
-    least = num_elements * (cell.inside_kind(dim, p) if collection.continuous else cell.size(p))
-    scanner.room(least * dim, f"nodes of {num_elements} elements of degree {p}")
+    least = sum(
+        count * (one.inside_kind(dim, p) if collection.continuous else one.size(p))
+        for one, count in counts.items()
+    )
+    scanner.room(least * dim, f"nodes of {sum(counts.values())} elements of degree {p}")
     values = scanner.remaining_floats(f'coordinates in "{collection.name}"', _END_TAG)
     if len(values) % dim:
         raise scanner.fail(

@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_common.arguments import checked
+from femops_common.arguments import Degree, checked
 from femops_meshes import checks
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh
@@ -155,15 +155,18 @@ class Partition:
         np.subtract.at(owned, self.copies[:, 1], np.pad(self.copies[:, 2:], [(0, 0), (0, 1)]))
         return owned
 
-    def owned_dofs(self, order: int) -> Ints:
+    @checked(MeshArgumentError)
+    def owned_dofs(self, order: Degree) -> Ints:
         """Number (size,) of dofs of an H1 space of this order that belong to each part."""
         return self.owned @ self._inside(order, self.owned.shape[1])
 
-    def shared_dofs(self, order: int) -> Ints:
+    @checked(MeshArgumentError)
+    def shared_dofs(self, order: Degree) -> Ints:
         """Number (size,) of dofs of an H1 space that each part shares with other parts."""
         return self.shared @ self._inside(order, self.shared.shape[1])
 
-    def exchange(self, order: int) -> tuple[int, int]:
+    @checked(MeshArgumentError)
+    def exchange(self, order: Degree) -> tuple[int, int]:
         """Least traffic that sends all dofs of an H1 space to the parts that touch them.
 
         Returns
@@ -177,8 +180,9 @@ class Partition:
 
     def _inside(self, order: int, kinds: int) -> Ints:
         """Number of dofs inside an entity, for each of the first ``kinds`` dimensions."""
-        p = checks.whole(order, "order")
-        return np.array([self.cell.inside_kind(kind, p) for kind in range(kinds)], dtype=np.int64)
+        return np.array(
+            [self.cell.inside_kind(kind, order) for kind in range(kinds)], dtype=np.int64
+        )
 
     def __repr__(self) -> str:
         return (
