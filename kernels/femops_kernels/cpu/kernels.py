@@ -450,11 +450,12 @@ class TableKernel(OperatorKernel):
         """Tables of fields ("IN"), or of test functions, and of their factors."""
         if not self.spec.factored:
             return _tiled(way, sides, valued, sloped)
-        factors = [side.factors for side in sides if side.factors is not None]
+        factored = [side.factors for side in sides if side.factors is not None]
         return {
             f"TABLES_{way}": (Tiles((), 1),) * len(sides),
             f"CHAINS_{way}": (None,) * len(sides),
-            **_in_factors(way, factors, valued, sloped),
+            **{"LAYERS": factors.line.shape[1] for factors in factored},
+            **_in_factors(way, factored, valued, sloped),
         }
 
 
@@ -484,7 +485,6 @@ def _in_factors(
         kinds = [*((table, False) for table in flat), *[(factors.base[0], True)] * sloped]
         tables.append(tuple((_in_tiles(_used_rows(table), way), turned) for table, turned in kinds))
     return {
-        "LAYERS": sides[0].line.shape[1] if sides else 1,
         f"NODES_{way}": tuple(factors.nodes for factors in sides),
         f"LINES_{way}": tuple(lines),
         f"FACTORS_{way}": tuple(tables),

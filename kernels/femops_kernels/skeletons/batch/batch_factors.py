@@ -64,7 +64,7 @@ def to_layers(matrix, count, lines, layers):
 
 
 @traced
-def to_points(tiles, matrix, layers, target):
+def layers_to_points(tiles, matrix, layers, target):
     """Multiply all layers by a table of the base. Other points are zero."""
     for k in range(matrix.shape[0]):
         at = target + k * BASE * LANE_BYTES
@@ -76,34 +76,45 @@ def to_points(tiles, matrix, layers, target):
 
 
 @inner
+def to_points(along, slopes, kinds, count, lines, layers, into):
+    """Compute values and derivatives of one component at the points."""
+    sloped = layers + LAYER_LANES * LANE_BYTES
+    to_layers(along, count, lines, layers)
+    if GRAD_IN:
+        to_layers(slopes, count, lines, sloped)
+    for kind, (tiles, turned) in enumerate(kinds):
+        matrix, source = (slopes, sloped) if turned else (along, layers)
+        layers_to_points(tiles, matrix, source, into + kind * POINTS * LANE_BYTES)
+
+
+@inner
+def gathered(places, side, order, nodes, lines, c):
+    """Put the nodes of a component into the order of products of functions."""
+    if by_pieces(side):
+        for place, node in enumerate(order):
+            store(LANE, lines, place, load(LANE, nodes, c * side.num_nodes + node))
+    else:
+        line = gather_nodes(LANE, side.runs, side.ncomp, places, 0, 0, c)
+        store_line(LANE, lines, 0, 1, tuple([line[node] for node in order]))
+
+
+@inner
 def fields_at_points(x, nodes, into):
     """Compute values and derivatives of all fields at the points."""
     lines, layers = nodes + MOST_GATHERED * LANE_BYTES, nodes + MOST_NODES_OF_SIDE * LANE_BYTES
-    sloped = layers + LAYER_LANES * LANE_BYTES
     given = zip(SOURCES, NODES_IN, LINES_IN, FACTORS_IN, strict=True)
     for side, order, (along, slopes), kinds in given:
         places, size = places_of(x, side), side.num_nodes
-        count = size // along.shape[1]
         if by_pieces(side):
             gather_runs(places, side, nodes, size, size)
         for c in range(side.ncomp * bool(KINDS_IN)):
-            if by_pieces(side):
-                for place, node in enumerate(order):
-                    store(LANE, lines, place, load(LANE, nodes, c * size + node))
-            else:
-                line = gather_nodes(LANE, side.runs, side.ncomp, places, 0, 0, c)
-                store_line(LANE, lines, 0, 1, tuple([line[node] for node in order]))
-            to_layers(along, count, lines, layers)
-            if GRAD_IN:
-                to_layers(slopes, count, lines, sloped)
+            gathered(places, side, order, nodes, lines, c)
             own = into + (side.first + c) * SPAN_IN * LANE_BYTES
-            for kind, (tiles, turned) in enumerate(kinds):
-                matrix, source = (slopes, sloped) if turned else (along, layers)
-                to_points(tiles, matrix, source, own + kind * POINTS * LANE_BYTES)
+            to_points(along, slopes, kinds, size // along.shape[1], lines, layers, own)
 
 
 @traced
-def from_points(tiles, matrix, count, source, layers, added):
+def points_to_layers(tiles, matrix, count, source, layers, added):
     """Multiply the points of all layers by a transposed table of the base."""
     for k in range(matrix.shape[1]):
         at = layers + k * count * LANE_BYTES
@@ -122,27 +133,38 @@ def from_layers(along, slopes, count, layers, lines):
 
 
 @inner
+def from_points(along, slopes, kinds, count, out, layers, lines):
+    """Integrate one component of a test function: transpose of `to_points`."""
+    sloped = layers + LAYER_LANES * LANE_BYTES
+    for kind, (tiles, turned) in enumerate(kinds):
+        matrix, target = (slopes, sloped) if turned else (along, layers)
+        begin, added = out + kind * POINTS * LANE_BYTES, kind > 0 and not turned
+        points_to_layers(tiles, matrix, count, begin, target, added)
+    from_layers(along, slopes, count, layers, lines)
+
+
+@inner
+def scattered(places, side, order, nodes, lines, c):
+    """Put results into the order of nodes: add them to y, or leave them for `scatter_runs`."""
+    if added_by_pieces(side):
+        for place, node in enumerate(order):
+            store(LANE, nodes, c * side.num_nodes + node, load(LANE, lines, place))
+    else:
+        line = tuple([load(LANE, lines, order.index(node)) for node in range(side.num_nodes)])
+        scatter_nodes(LANE, side.runs, side.ncomp, places, 0, 0, c, line)
+
+
+@inner
 def add_to_tests(y, nodes, out):
     """Integrate all test functions, and add the results to y: transpose of `fields_at_points`."""
     lines, layers = nodes + MOST_GATHERED * LANE_BYTES, nodes + MOST_NODES_OF_SIDE * LANE_BYTES
-    sloped = layers + LAYER_LANES * LANE_BYTES
     given = zip(TARGETS, NODES_OUT, LINES_OUT, FACTORS_OUT, strict=True)
     for side, order, (along, slopes), kinds in given:
         places, size = target_of(y, side), side.num_nodes
-        count = size // along.shape[0]
         for c in range(side.ncomp):
             own = out + (side.first + c) * SPAN_OUT * LANE_BYTES
-            for kind, (tiles, turned) in enumerate(kinds):
-                matrix, target = (slopes, sloped) if turned else (along, layers)
-                begin, added = own + kind * POINTS * LANE_BYTES, kind > 0 and not turned
-                from_points(tiles, matrix, count, begin, target, added)
-            from_layers(along, slopes, count, layers, lines)
-            if added_by_pieces(side):
-                for place, node in enumerate(order):
-                    store(LANE, nodes, c * size + node, load(LANE, lines, place))
-            else:
-                line = tuple([load(LANE, lines, order.index(node)) for node in range(size)])
-                scatter_nodes(LANE, side.runs, side.ncomp, places, 0, 0, c, line)
+            from_points(along, slopes, kinds, size // along.shape[0], own, layers, lines)
+            scattered(places, side, order, nodes, lines, c)
         if added_by_pieces(side):
             scatter_runs(places, side, nodes, size, size)
 
