@@ -378,11 +378,12 @@ def rule_of(cell: Cell, n: int) -> Rule:
             f"quadrature={n} on {cell.plural} is a rule of {n}**{cell.dim} points: give at most "
             f"{_MOST_SIMPLEX_POINTS}, for degree {2 * _MOST_SIMPLEX_POINTS - 1}"
         )
-    return _points_of(cell, 2 * n - 1)
+    return rule_to_degree(cell, 2 * n - 1)
 
 
 @lru_cache(maxsize=128)
-def _points_of(cell: Cell, degree: int) -> PointRule:
+def rule_to_degree(cell: Cell, degree: int) -> PointRule:
+    """Rule of a cell that is no cube, with positive weights, exact to a degree."""
     points, weights = simplices.rule(cell, degree)
     name, prism = f"{cell.name}, degree {degree}", cell.shape == "prism"
     rule = PointRule(points, weights * cell.volume, name, simplex=cell.simplex, prism=prism)
@@ -405,7 +406,7 @@ def simplex_rule(
     BasisError
         dim is not 2 or 3, or the degree is not a whole number from 0 to 40.
     """
-    return _points_of(SIMPLICES[int(dim)], int(degree))
+    return rule_to_degree(SIMPLICES[int(dim)], int(degree))
 
 
 @lru_cache(maxsize=128)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from femops.basis import Basis1D
 from femops.errors import SpaceError
 from femops_kernels.simd.runs import DofRuns
+from femops_kernels.spec import Factors
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import table_of_lines, tensor_apply
 from femops_meshes.topology.entities import CUBES, Cell, cell_and_degree
@@ -300,6 +301,20 @@ def slope_factors(element: Element, points: Grid) -> tuple[Floats, Floats] | Non
     if 5 * modes * (count + size) > 4 * count * size:
         return None
     return values, simplices.slope_tables(element.cell, element.order)
+
+
+def factors_of(element: Element, points: Grid) -> Factors | None:
+    """Factors of `table_of`, if the functions of the element are products, and so are the points.
+
+    None for grids too, whose points a kernel multiplies by one 1-D matrix for each direction.
+    """
+    if not isinstance(element, LagrangeElement) or element.axes != tuple(range(element.dim)):
+        return None
+    found = simplices.factors(element.cell, element.order, np.asarray(points))
+    if found is None:
+        return None
+    (base, line), (of, along) = found
+    return Factors(base, line, tuple(np.lexsort((along, of)).tolist()))
 
 
 def halves_of(element: Element) -> Floats:

@@ -157,6 +157,27 @@ class MapMatrices:
 
 @final
 @dataclass(frozen=True, eq=False)
+class Factors:
+    """Tables of two factors, if the functions of an element are products, and so are its points.
+
+    A prism has a triangle as base, and a segment as line. The points of the base are fastest.
+    """
+
+    base: Floats  # (dim, points, functions): values, then derivatives along each direction
+    line: Floats  # (2, points, functions): values, then derivatives along the last direction
+    # node of the element for each product of functions, that of the line fastest
+    nodes: tuple[int, ...]
+
+    def multiply_adds(self, *, valued: bool, sloped: bool) -> int:
+        """Number of multiply-adds from the nodes to values, and derivatives, at the points."""
+        _, layers, along = self.line.shape
+        dim, points, functions = self.base.shape
+        lines = functions * layers * along * (1 + sloped)
+        return int(lines + layers * points * functions * (valued + dim * sloped))
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Side:
     """Field or test function of a kernel: components, dofs, and values at quadrature points."""
 
@@ -171,6 +192,7 @@ class Side:
     # (points, modes) and (dim, modes, functions): factors of the table's derivatives, which are
     # combinations of fewer functions. None if the table takes less work.
     slopes: tuple[Floats, Floats] | None = None
+    factors: Factors | None = None  # of the table, if there are any
     sizes: tuple[int, ...] = ()  # nodes of each run of a simplex, see `DofRuns.sizes`
     # (2, nodes): values and inward derivatives of the basis at the end of the last direction where
     # faces lie. Both are zero but for the first ``layers`` nodes. None unless elements are faces on
@@ -279,6 +301,11 @@ class PointSpec(KernelSpec):
     def tabulated(self) -> bool:
         """True if the functions of a field or a test function are no products."""
         return any(side.table is not None for side in (*self.sources, *self.targets))
+
+    @property
+    def factored(self) -> bool:
+        """True if the tables of all fields and test functions have factors."""
+        return all(side.factors is not None for side in (*self.sources, *self.targets))
 
     @property
     def q1d(self) -> int:
@@ -512,7 +539,9 @@ def _table_flops(spec: PointSpec) -> int:
             assert side.table is not None
             direct = side.slopes is None
             products = spec.q1d * side.num_nodes * (valued + spec.dim * (sloped and direct))
-            if side.slopes is not None and sloped:
+            if spec.factored and side.factors is not None:
+                products = side.factors.multiply_adds(valued=valued, sloped=sloped)
+            elif side.slopes is not None and sloped:
                 products += spec.dim * side.slopes[0].shape[1] * (spec.q1d + side.num_nodes)
             flops += side.ncomp * 2 * products
     return flops

@@ -115,7 +115,9 @@ def summed_matrices(
 ) -> csr_array:
     """Sum element matrices into a matrix in compressed rows, with sorted indices.
 
-    The entries are sorted by columns, then by rows. Both conversions take linear time.
+    The matrix is R^T E: rows of E are those of the element matrices, and R has the row of each.
+    SciPy's product sums a row in the order of the elements. Only R is transposed, which has an
+    entry for n of E.
 
     Shapes: `values` (ne, m, n), `rows`, `columns` (ne, m).
     """
@@ -123,11 +125,11 @@ def summed_matrices(
     kind: Any = np.int32 if max(values.size, *shape) < 2**31 else np.int64
     at = np.repeat(columns.astype(kind), m, axis=0).reshape(-1)
     starts = np.arange(0, values.size + 1, n, dtype=kind)
-    columnwise = csr_array((values.reshape(-1), at, starts), shape=(ne * m, shape[1])).tocsc()
-    rows_of = rows.astype(kind).reshape(-1)[columnwise.indices]
-    summed = csc_array((columnwise.data, rows_of, columnwise.indptr), shape=shape)
-    matrix = csr_array(summed.tocsr())
-    matrix.sum_duplicates()
+    entries = csr_array((values.reshape(-1), at, starts), shape=(ne * m, shape[1]))
+    ones, each = np.ones(ne * m, values.dtype), np.arange(ne * m + 1, dtype=kind)
+    rows_of = csc_array((ones, rows.astype(kind).reshape(-1), each), shape=(shape[0], ne * m))
+    matrix = csr_array(rows_of.tocsr() @ entries)
+    matrix.sort_indices()
     return matrix
 
 

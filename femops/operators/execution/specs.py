@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import PointRule, Quadrature1D, Rule, grid_rule, simplex_rule
-from femops.element import slope_factors, table_of
+from femops.basis import PointRule, Quadrature1D, Rule, grid_rule, rule_to_degree
+from femops.element import factors_of, slope_factors, table_of
 from femops.errors import OperatorError
 from femops.geometry.domain import element_blocks
 from femops.geometry.jacobians import LegendreGeometry
@@ -25,6 +24,7 @@ from femops.spaces.domain_space import DomainSpace
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
 from femops_kernels.spec import (
+    Factors,
     KernelSpec,
     MapMatrices,
     MatrixSpec,
@@ -37,6 +37,7 @@ from femops_kernels.spec import (
 )
 from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.mapping import lagrange_derivative_matrix
+from femops_meshes.topology.entities import Cell
 
 Floats = NDArray[np.float64]
 
@@ -47,10 +48,11 @@ def side_of(space: DomainSpace, rule: Rule | None = None, *, tabulated: bool = F
     With ``tabulated`` the values are a table, for functions that are no products, or a list.
     """
     bases: tuple[Floats, ...] = ()
-    table, slopes = None, None
+    table, slopes, factors = None, None, None
     if rule is not None and tabulated:
         places = space.places(rule)
         table, slopes = table_of(space.element, places), slope_factors(space.element, places)
+        factors = factors_of(space.element, places)
     elif rule is not None:
         bases = tuple(space.tensor.matrices(rule.places))
     end, layers = None, 0
@@ -63,6 +65,7 @@ def side_of(space: DomainSpace, rule: Rule | None = None, *, tabulated: bool = F
         bases=bases,
         table=table,
         slopes=slopes,
+        factors=factors,
         end=end,
         layers=layers,
         broken=space.volume.element.broken or space.element.size == 1,
@@ -235,10 +238,11 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[KernelSpec, Data
 
 
 def _in_modes(term: KernelTerm) -> tuple[PointSpec, Data] | None:
-    """Specification and data of a term on affine simplices whose D is constant in each element.
+    """Specification and data of a term on affine elements whose D is constant in each element.
 
     Its integrals are sums of products of coefficients in an orthonormal basis. They take the place
-    of values at the points of a rule that is exact for these products, and are fewer.
+    of values at the points of a rule that is exact for these products, and are fewer. Those of a
+    prism are products, as its functions.
     """
     numbers, code = term.qfunction.numbers, term.qfunction.code
     if numbers.point or numbers.mapped or not numbers.weight or not term.domain.on_elements:
@@ -247,30 +251,48 @@ def _in_modes(term: KernelTerm) -> tuple[PointSpec, Data] | None:
     spaces = [*term.fields.spaces.values(), *term.tests.spaces.values()]
     order = max(space.order for space in spaces)
     exact = isinstance(rule, PointRule) and rule.degree >= 2 * order
-    if not (cell.simplex and exact) or term.minima or term.sums:
+    if cell.cube or not exact or term.minima or term.sums:
         return None
-    degree = order - (not (code.value_in or code.value_out))
-    fine = simplex_rule(cell.dim, 2 * order)
-    modes = simplices.modes(cell, degree, fine.points)  # orthonormal for weights that sum to 1
-    change = modes.T * (fine.weights * math.factorial(cell.dim))
-    made = {
-        space: np.einsum("mq,kqn->kmn", change, table_of(space.element, fine.points))
-        for space in {*spaces}
-    }
-    for table in made.values():
-        table[np.abs(table) < 1e-14] = 0.0
+    # derivatives of a simplex's functions have a lower degree, those of products in one factor only
+    degree = order - (cell.simplex and not (code.value_in or code.value_out))
+    fine = rule_to_degree(cell, 2 * order).points
+    changes = [_to_modes(each, degree, 2 * order) for each in cell.factors]
+    change = changes[0]
+    for then in changes[1:]:
+        change = np.asarray(np.kron(then, change), dtype=np.float64)
+    tables, factors = dict[DomainSpace, Floats](), dict[DomainSpace, Factors | None]()
+    for space in {*spaces}:
+        found = factors_of(space.element, fine)
+        tables[space] = _products(change, table_of(space.element, fine))
+        factors[space] = found and replace(
+            found, base=_products(changes[0], found.base), line=_products(changes[1], found.line)
+        )
     spec = point_spec(term)
     sources, targets = (
         tuple(
-            replace(side, table=made[space], slopes=None)
+            replace(side, table=tables[space], slopes=None, factors=factors[space])
             for space, side in zip(given.spaces.values(), among, strict=True)
         )
         for given, among in ((term.fields, spec.sources), (term.tests, spec.targets))
     )
-    weights = np.full(len(change), 1.0 / math.factorial(cell.dim))
+    weights = np.full(len(change), cell.volume)
     points = np.zeros((len(term.data.elements), len(change), 0, term.width), term.dtype)
     spec = replace(spec, sources=sources, targets=targets, weights=weights)
     return spec, replace(term.data, points=points)
+
+
+def _to_modes(cell: Cell, degree: int, exact: int) -> Floats:
+    """Matrix (modes, points) from values at the points of a rule to orthonormal coefficients."""
+    rule = rule_to_degree(cell, exact)
+    modes = simplices.modes(cell, degree, rule.points)  # orthonormal for weights that sum to 1
+    return np.asarray(modes.T * (rule.weights * round(1.0 / cell.volume)))
+
+
+def _products(change: Floats, tables: Floats) -> Floats:
+    """Products of a matrix with tables (kinds, points, functions), without round-off."""
+    found = np.asarray(np.einsum("mq,kqn->kmn", change, tables))
+    found[np.abs(found) < 1e-14] = 0.0
+    return found
 
 
 def _slots(qfunction: QFunction) -> tuple[list[int], bool]:

@@ -20,6 +20,7 @@ from femops_kernels.simd.matrix import Matrix1D, Tiles
 from femops_kernels.simd.runs import DofRuns
 from femops_kernels.simd.sides import ElementSide
 from femops_kernels.spec import (
+    Factors,
     KernelSpec,
     MatrixSpec,
     PointSpec,
@@ -347,8 +348,11 @@ class FillKernel(SweepKernel):
         filled = {"FILLED": self.numbers, "FILLED_LANE": lane, "FILLED_BYTES": lane.nbytes}
         given = self.spec, self.sources, self.targets, self.width
         if self.spec.tabulated:
-            constants = TableKernel(*given).constants() | {"TABLES_OUT": (), "CHAINS_OUT": ()}
-            names = *_AROUND_TABLES, "batch_table", "batch_table_fill"
+            kernel = TableKernel(*given)
+            constants = kernel.constants() | {"TABLES_OUT": (), "CHAINS_OUT": ()}
+            if self.spec.factored:
+                constants |= {"NODES_OUT": (), "LINES_OUT": (), "FACTORS_OUT": ()}
+            names = *_AROUND_TABLES, *kernel.batch, "batch_table_fill"
         else:
             constants = Kernel(*given).constants()
             names = *_AROUND, "batch", "batch_fill"
@@ -392,18 +396,26 @@ class SeparableKernel(OperatorKernel):
 @final
 @dataclass(frozen=True, eq=False)
 class TableKernel(OperatorKernel):
-    """Kernel of a `PointSpec` by tables; its source is ``skeletons/batch/batch_table.py``."""
+    """Kernel of a `PointSpec` by tables; its source is ``skeletons/batch/batch_table.py``.
+
+    Where tables have factors, those of ``batch_factors.py`` take their place.
+    """
 
     spec: PointSpec
 
     @property
     def parts(self) -> Parts:
-        skeletons = self.skeletons(*_AROUND_TABLES, "batch_table")
+        skeletons = self.skeletons(*_AROUND_TABLES, *self.batch)
         return skeletons, self.constants(), self.spec.qfunction.text
 
     @cached_property
     def multivector(self) -> CompiledKernel:
-        return self.vector_module(("batch_table",), self.constants(), self.spec.qfunction.text)
+        return self.vector_module(self.batch, self.constants(), self.spec.qfunction.text)
+
+    @property
+    def batch(self) -> tuple[str, ...]:
+        """Names of the skeletons of the work on a batch."""
+        return ("batch_table", *["batch_factors"] * self.spec.factored)
 
     def constants(self) -> dict[str, object]:
         """Values of the names in ``skeletons/chunk/defaults.py``."""
@@ -428,8 +440,22 @@ class TableKernel(OperatorKernel):
             "GRAD_OUT": code.gradient_out,
             "PREFETCH": code.numbers.mapped,
             "FAR": _MODES_AHEAD,
-            **_tiled("IN", spec.sources, code.value_in, code.gradient_in),
-            **_tiled("OUT", spec.targets, code.value_out, code.gradient_out),
+            **self._tables("IN", spec.sources, code.value_in, code.gradient_in),
+            **self._tables("OUT", spec.targets, code.value_out, code.gradient_out),
+        }
+
+    def _tables(
+        self, way: str, sides: Sequence[Side], valued: bool, sloped: bool
+    ) -> dict[str, object]:
+        """Tables of fields ("IN"), or of test functions, and of their factors."""
+        if not self.spec.factored:
+            return _tiled(way, sides, valued, sloped)
+        factored = [side.factors for side in sides if side.factors is not None]
+        return {
+            f"TABLES_{way}": (Tiles((), 1),) * len(sides),
+            f"CHAINS_{way}": (None,) * len(sides),
+            **{"LAYERS": factors.line.shape[1] for factors in factored},
+            **_in_factors(way, factored, valued, sloped),
         }
 
 
@@ -444,6 +470,31 @@ def _tiled(way: str, sides: Sequence[Side], valued: bool, sloped: bool) -> dict[
         tables.append(_in_tiles(table[0 if valued else 1 : None if direct else 1], way))
         chains.append(factors and (_in_tiles(factors[1], way), _in_tiles(factors[0], way)))
     return {f"TABLES_{way}": tuple(tables), f"CHAINS_{way}": tuple(chains)}
+
+
+def _in_factors(
+    way: str, sides: Sequence[Factors], valued: bool, sloped: bool
+) -> dict[str, object]:
+    """Factors of the tables of fields ("IN"), or of test functions; see ``batch_factors.py``."""
+    lines, tables = [], []
+    for factors in sides:
+        value, slope = factors.line[0], _used_rows(factors.line[1])
+        pair = (value, slope) if way == "IN" else (value.T, slope.T)
+        lines.append(tuple(Matrix1D(matrix) for matrix in pair))
+        flat = factors.base[0 if valued else 1 : None if sloped else 1]
+        kinds = [*((table, False) for table in flat), *[(factors.base[0], True)] * sloped]
+        tables.append(tuple((_in_tiles(_used_rows(table), way), turned) for table, turned in kinds))
+    return {
+        f"NODES_{way}": tuple(factors.nodes for factors in sides),
+        f"LINES_{way}": tuple(lines),
+        f"FACTORS_{way}": tuple(tables),
+    }
+
+
+def _used_rows(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The table without its last rows of zeros, but for the first row."""
+    used = np.flatnonzero(table.any(axis=1))
+    return table[: used[-1] + 1 if len(used) else 1]
 
 
 def _in_tiles(table: NDArray[np.float64], way: str) -> Tiles:

@@ -182,6 +182,24 @@ def tables(cell: Cell, degree: int, points: Floats) -> Floats:
     return _kept(cell, degree, given.shape, given.tobytes())
 
 
+def factors(
+    cell: Cell, degree: int, points: Floats
+) -> tuple[tuple[Floats, Floats], tuple[Ints, Ints]] | None:
+    """Factors of `tables` at points that are products, those of a prism's triangle fastest.
+
+    They are the tables of the triangle (3, n, size) and of the segment (2, n, size), and the node
+    of each for each node of the prism. None for other cells, and for points that are no products.
+    """
+    if cell.shape != "prism":
+        return None
+    count = int(np.argmax(points[:, 2] != points[0, 2])) or len(points)
+    flat, line = points[:count, :2], points[::count, 2:]
+    both = np.tile(flat, (len(line), 1)), np.repeat(line, count, axis=0)
+    if len(points) != len(both[0]) or not np.array_equal(points, np.hstack(both)):
+        return None
+    return (tables(TRIANGLE, degree, flat), tables(SEGMENT, degree, line)), _factors(degree)
+
+
 def modes(cell: Cell, degree: int, points: Floats) -> Floats:
     """Values (n, size) of polynomials that are orthonormal for a mean over the cell, by degree."""
     basix = _basix()

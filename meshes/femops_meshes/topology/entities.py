@@ -132,6 +132,11 @@ class Cell:
         """True for triangles and tetrahedra, whose vertices ascend."""
         return self.shape == "simplex"
 
+    @property
+    def factors(self) -> tuple["Cell", ...]:
+        """Cells of which it is the product: a triangle and a segment, or else itself."""
+        return (TRIANGLE, SEGMENT) if self.shape == "prism" else (self,)
+
     @cached_property
     def corners(self) -> Floats:
         """Reference coordinates (corners, dim); those of squares and cubes are lexicographic."""
