@@ -1,4 +1,4 @@
-"""Meshes of hexahedra, prisms and tetrahedra, with vertices and corners in random order."""
+"""Meshes of several shapes, with vertices and corners in random order, and dense sums on them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry import Geometry
 from femops_meshes.mixed import MixedMesh
 
 Ints = NDArray[np.int64]
@@ -72,3 +73,42 @@ def bulged(x: Floats) -> Floats:
             x[2] + 0.05 * x[0] * x[1],
         ]
     )
+
+
+def plane(degree: int = 1) -> Any:
+    """Four quadrilaterals beside eight triangles, bent if the degree is higher than 1."""
+    x = np.array([[0, 0], [1, 0], [2, 0.2], [0, 1], [1, 1.1], [2, 1.0]])
+    shapes = {"quadrilaterals": [[0, 1, 3, 4]], "triangles": [[1, 2, 4], [2, 5, 4]]}
+    mesh = MixedMesh.from_arrays(x, shapes).refine()
+    if degree == 1:
+        return mesh
+    return mesh.mapped(lambda x: x + 0.05 * np.sin(2.0 * x[::-1]), degree)
+
+
+MIXED = {2: lambda: plane(2), 3: lambda: mixed_mesh(1, curved=2)}
+"""Curved meshes by dimension."""
+
+
+def form(u: Any, x: Any) -> Any:
+    """Values and derivatives, with a coefficient each."""
+    return {"value": (1 + x[0]) * u, "grad": (2 - x[-1]) * u.grad}
+
+
+def matrix(V: Any) -> Floats:
+    """Dense matrix of `form`, a sum over the elements of all parts by NumPy."""
+    dense = np.zeros((V.size, V.size))
+    for part in V.parts:
+        rule, element = part.quadrature(), part.element
+        unit = np.eye(element.size)
+        values = element.values(rule.places, unit)
+        slopes = np.array([element.values(rule.places, unit, d) for d in range(V.dim)])
+        geometry = Geometry(part.mesh, rule)
+        for e in range(part.mesh.num_elements):
+            block = geometry.block(e, e + 1)
+            w, x = block.weighted_det[0], block.points[0]
+            grads = np.einsum("dnq,qdi->inq", slopes, block.inverse[0])
+            local = np.einsum("q,iq,jq->ij", w * (1 + x[:, 0]), values, values)
+            local += np.einsum("q,diq,djq->ij", w * (2 - x[:, -1]), grads, grads)
+            dofs = part.restriction.indices[e]
+            dense[np.ix_(dofs, dofs)] += local
+    return dense
