@@ -666,6 +666,10 @@ class InteriorBlock(FaceBlock):
         self.geometry, self.start, self.stop = geometry, start, stop
         self._minus, self._side = minus, MINUS if minus is None else PLUS
 
+    @property
+    def mesh(self) -> Mesh:
+        return self.geometry.faces.sides[self._side]
+
     @computed_once
     def other(self) -> InteriorBlock:
         """The same faces, seen from their other sides."""

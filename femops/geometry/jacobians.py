@@ -317,7 +317,7 @@ class ElementClass(IntEnum):
 class Cells(Domain):
     """Elements of a mesh as a domain. Use `cells`, which keeps one domain for each mesh.
 
-    Those of a part of a mesh of several shapes do not cover it.
+    Those of one part of several do not cover the mesh.
     """
 
     has_maps = on_elements = True

@@ -87,7 +87,7 @@ def cycle_level(A: Operator, space: Space) -> str:
     backend = backend_of(space)
     if backend.measures:
         return "matrix-free" if A.level == "matrix-free" else "partial"
-    if not space.mesh.cell.cube:
+    if not all(part.mesh.cell.cube for part in space.parts):
         return "partial"  # kernels by tables have no other level
     forms = [term.source for _, term in A.summands if term.domain.on_elements]
     moved = np.zeros(len(backend.levels))

@@ -259,19 +259,15 @@ class Space(DomainSpace, ABC):
 
         Parts follow each other. Each has the dofs that no earlier part has.
         """
-        if self.memory.device is not None:
-            raise SpaceError(
-                f"device= does not take meshes of {mesh.plural} yet: leave it out, or split "
-                "elements by femops.read_mesh(path, split=True)"
-            )
-        made = [type(self)(part, self.order, self.ncomp, family) for part in mesh.parts]
+        given = self.order, self.ncomp, family
+        made = [type(self)(part, *given, device=self.device) for part in mesh.parts]
         restrictions, self.ndofs = added_up(made, shared=self.continuous)
         self.global_ndofs, self.size = self.ndofs, self.ndofs * self.ncomp
         self.global_size, self.shape = self.size, (self.size,)
         self.first_dof, self.hangs = 0, False
         for part, restriction in zip(made, restrictions, strict=True):
             part.restriction, part._whole = restriction, self
-            part.domain = cells(part.mesh, covers=False)
+            part.domain = cells(part.mesh, covers=len(made) == 1)
             part.ndofs = part.global_ndofs = self.ndofs
             part.size, part.global_size, part.shape = self.size, self.size, self.shape
         self.parts = tuple(made)

@@ -95,6 +95,8 @@ class H1(Space):
     ) -> None:
         super().__init__(mesh, order, ncomp, family, device)
         self.reproducible = bool(reproducible)
+        for part in self.parts:
+            part.reproducible = self.reproducible
         self._check_order()
 
     continuous = True

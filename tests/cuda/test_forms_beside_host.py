@@ -6,9 +6,10 @@ import pytest
 
 from femops import forms
 from femops_kernels.device import Device
-from support.cuda.forms import FORMS, SIMPLICES, cases, difference, of_simplices
+from support.cuda.forms import FORMS, SIMPLICES, by_tables, cases, difference
 from support.cuda.guarded import gpu
 from support.cuda.host_device import host_device, plant_a_factor
+from support.mixed_meshes import MIXED
 from support.refined import REFINED
 
 
@@ -27,9 +28,14 @@ def test_refined_meshes_on_a_gpu(device: Device, name: str, dim: int) -> None:
     assert difference(name, dim, device, REFINED) <= 1.0
 
 
-@pytest.mark.parametrize(("name", "dim"), of_simplices())
+@pytest.mark.parametrize(("name", "dim"), by_tables())
 def test_simplices_on_a_gpu(device: Device, name: str, dim: int) -> None:
     assert difference(name, dim, device, SIMPLICES) <= 1.0
+
+
+@pytest.mark.parametrize(("name", "dim"), by_tables())
+def test_several_shapes_on_a_gpu(device: Device, name: str, dim: int) -> None:
+    assert difference(name, dim, device, MIXED) <= 1.0
 
 
 ON_THE_HOST = [
@@ -65,11 +71,25 @@ OFTEN = [
     ("name", "dim"),
     [
         pytest.param(*case, marks=() if case in OFTEN else pytest.mark.exhaustive)
-        for case in of_simplices()
+        for case in by_tables()
     ],
 )
 def test_simplices_on_the_host_as_a_gpu(name: str, dim: int) -> None:
     assert 0.0 <= difference(name, dim, host_device(), SIMPLICES) <= 1.0
+
+
+OF_SHAPES = [("upwind_convection", 2), ("divergence, transposed", 3), ("residual of two fields", 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "dim"),
+    [
+        pytest.param(*case, marks=() if case in OF_SHAPES else pytest.mark.exhaustive)
+        for case in by_tables()
+    ],
+)
+def test_several_shapes_on_the_host_as_a_gpu(name: str, dim: int) -> None:
+    assert 0.0 <= difference(name, dim, host_device(), MIXED) <= 1.0
 
 
 def test_a_wrong_kernel_is_found(monkeypatch) -> None:

@@ -11,7 +11,7 @@ import femops.eigen
 import femops_meshes
 from femops.errors import OperatorError, SolverError, SpaceError
 from femops_meshes.coordinates.mapping import positions
-from support.mixed_meshes import flat_mesh, mixed_mesh
+from support.mixed_meshes import MIXED, flat_mesh, form, matrix, mixed_mesh
 
 SHAPES = ("hexahedra", "prisms"), ("prisms", "tetrahedra"), ("prisms",), ()
 
@@ -71,24 +71,7 @@ def test_theorem_of_gauss(curved):
 def test_matrices_are_sums_over_elements(order):
     mesh, rng = mixed_mesh(1, seed=2, curved=2), np.random.default_rng(order)
     V = femops.H1(mesh, order)
-    A = femops.form(lambda u, x: {"value": (1 + x[0]) * u, "grad": (2 - x[2]) * u.grad}, V)
-    dense = np.zeros((V.size, V.size))
-    for part in V.parts:
-        rule = part.quadrature()
-        alone = type(V)(part.mesh, order)  # a space of its own, with the same elements
-        e_vec = np.eye(part.element.size)
-        values, table = (part.element.values(rule.places, e_vec)), part.element
-        slopes = [table.values(rule.places, e_vec, d) for d in range(3)]
-        geometry = femops.geometry.Geometry(part.mesh, rule)
-        for e in range(part.mesh.num_elements):
-            block = geometry.block(e, e + 1)
-            w, x = block.weighted_det[0], block.points[0]
-            grads = np.einsum("dnq,qdi->inq", np.array(slopes), block.inverse[0])
-            local = np.einsum("q,iq,jq->ij", w * (1 + x[:, 0]), values, values)
-            local += np.einsum("q,diq,djq->ij", w * (2 - x[:, 2]), grads, grads)
-            dofs = part.restriction.indices[e]
-            dense[np.ix_(dofs, dofs)] += local
-        assert alone.ndofs <= V.ndofs
+    A, dense = femops.form(form, V), matrix(V)
     u, many = rng.standard_normal(V.size), rng.standard_normal((V.size, 5))
     np.testing.assert_allclose(A @ u, dense @ u, atol=1e-12)
     np.testing.assert_allclose(A @ many, dense @ many, atol=1e-12)
@@ -346,9 +329,7 @@ def test_prisms_whose_axes_are_across():
 
 
 def test_squares_and_triangles():
-    x = np.array([[0, 0], [1, 0], [2, 0.2], [0, 1], [1, 1.1], [2, 1.0]])
-    shapes = {"quadrilaterals": [[0, 1, 3, 4]], "triangles": [[1, 2, 4], [2, 5, 4]]}
-    mesh = femops_meshes.MixedMesh.from_arrays(x, shapes).refine()
+    mesh = flat_mesh()
     for order in (1, 2, 4):
         V, D = femops.H1(mesh, order), femops.L2(mesh, order)
 
@@ -364,3 +345,24 @@ def test_squares_and_triangles():
         b = femops.load(D, f) + femops.dirichlet_load(D, power)
         residual = femops.interior_penalty(D) @ D.interpolate(power) - b
         assert abs(residual).max() < 1e-9 * abs(b).max()
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_fields_on_faces_between_shapes(dim):
+    """A field is read on the part of each side: as coefficient, and as state of a Jacobian."""
+    mesh, rng = MIXED[dim](), np.random.default_rng(dim)
+    V = femops.L2(mesh, 2)
+
+    def flux(u, n):
+        return {"jump": (u.minus**2 + u.minus * u.plus + u.plus**2) * n[0]}
+
+    def kappa(x):
+        return 1 + x[0]
+
+    u, v = rng.standard_normal((2, V.size))
+    F = femops.residual(flux, V, faces="interior")
+    ahead, behind = F.residual(u + v), F.residual(u - v)  # of a quadratic function
+    np.testing.assert_allclose(F.jacobian(u) @ v, (ahead - behind) / 2, atol=1e-11)
+    field = femops.GridFunction(V, V.interpolate(kappa))
+    A, B = femops.interior_penalty(V, field), femops.interior_penalty(V, kappa)
+    np.testing.assert_allclose(A @ u, B @ u, atol=1e-10)

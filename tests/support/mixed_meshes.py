@@ -1,4 +1,4 @@
-"""Meshes of several shapes; in space with vertices and corners in random order."""
+"""Meshes of several shapes, with vertices and corners in random order, and dense sums on them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry import Geometry
 from femops_meshes.mixed import MixedMesh
 
 Ints = NDArray[np.int64]
@@ -87,3 +88,32 @@ def bulged(x: Floats) -> Floats:
             x[2] + 0.05 * x[0] * x[1],
         ]
     )
+
+
+MIXED = {2: lambda: flat_mesh(curved=2), 3: lambda: mixed_mesh(1, curved=2)}
+"""Curved meshes by dimension."""
+
+
+def form(u: Any, x: Any) -> Any:
+    """Values and derivatives, with a coefficient each."""
+    return {"value": (1 + x[0]) * u, "grad": (2 - x[-1]) * u.grad}
+
+
+def matrix(V: Any) -> Floats:
+    """Dense matrix of `form`, a sum over the elements of all parts by NumPy."""
+    dense = np.zeros((V.size, V.size))
+    for part in V.parts:
+        rule, element = part.quadrature(), part.element
+        unit = np.eye(element.size)
+        values = element.values(rule.places, unit)
+        slopes = np.array([element.values(rule.places, unit, d) for d in range(V.dim)])
+        geometry = Geometry(part.mesh, rule)
+        for e in range(part.mesh.num_elements):
+            block = geometry.block(e, e + 1)
+            w, x = block.weighted_det[0], block.points[0]
+            grads = np.einsum("dnq,qdi->inq", slopes, block.inverse[0])
+            local = np.einsum("q,iq,jq->ij", w * (1 + x[:, 0]), values, values)
+            local += np.einsum("q,diq,djq->ij", w * (2 - x[:, -1]), grads, grads)
+            dofs = part.restriction.indices[e]
+            dense[np.ix_(dofs, dofs)] += local
+    return dense

@@ -1,8 +1,8 @@
 """Further cases for a GPU: gas, many vectors, faces, refined meshes, simplices, small matrices.
 
-The state of the gas, and products with forms over faces, on locally refined meshes and on
-tetrahedra, are compared with the CPU's. Many vectors
-at once are compared with one vector after the other, and batches of products C = A B with cuBLAS.
+The state of the gas, and products with forms over faces, on locally refined meshes, tetrahedra and
+prisms, are compared with the CPU's. Many vectors at once are compared with one vector after the
+other, and batches of products C = A B with cuBLAS.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from femops.hydro.meshes import built_in
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
 from femops.tensor import Batch, gemm
+from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.device import Device
 
 OFF = 1e-7
@@ -245,27 +246,28 @@ REFINEMENTS = tuple(
 """Cases, the most important first."""
 
 
-# --- triangles and tetrahedra ---------------------------------------------------------------------
+# --- tetrahedra, prisms, several shapes -----------------------------------------------------------
 
 
 @final
 @dataclass(frozen=True)
 class SimplicesCase:
-    """A form on tetrahedra, at the points where they are curved, else in an orthonormal basis."""
+    """A form by tables: at points, or on straight tetrahedra in an orthonormal basis."""
 
     form: str  # name in `femops.bench.simplices.FORMS`
     order: int
     curved: bool = False
+    cells: str = "tetrahedra"  # see `femops.bench.simplices.mesh_for`
     dofs: float = 3e6  # approximate number of dofs of a component
 
     @property
     def name(self) -> str:
         """Name of the case in words."""
-        return f"simplices, {self.form}, order {self.order}{', curved' * self.curved}"
+        return f"{self.cells}, {self.form}, order {self.order}{', curved' * self.curved}"
 
     def operator(self, dofs: float, device: Device | None) -> Operator:
         """Make the operator on a mesh for about so many dofs."""
-        mesh = simplices.mesh_for("tetrahedra", self.order, dofs, curved=self.curved)
+        mesh = simplices.mesh_for(self.cells, self.order, dofs, curved=self.curved)
         ncomp = 3 if self.form == "elasticity" else 1
         return simplices.FORMS[self.form](H1(mesh, self.order, ncomp, device=device), _LEVEL)
 
@@ -274,17 +276,23 @@ class SimplicesCase:
         return _product(self.operator((2 * self.order + 1) ** 3, device))
 
     def rows(self, run: Run) -> list[Row]:
-        """Measure a product beside its limit, and compare one on a small mesh."""
+        """Measure a product beside its limit, and compare one on a small mesh.
+
+        ``points`` is the mean of all elements, ``registers`` that of the kernel that has most.
+        """
         off = relative_difference(self.compared(run.device), self.compared(None))
         A = self.operator(self.dofs, run.device)
-        times = _times(A, run)
-        (sweep,), demand = A.compiled.sweeps, Demand.of(A)
-        function = run.device.function(sweep.kernel.text)
+        times, demand = _times(A, run), Demand.of(A)
+        sweeps = [sweep for sweep in A.compiled.sweeps if isinstance(sweep, DeviceSweep)]
+        elements = sum(sweep.count for sweep in sweeps)
+        points = sum(sweep.count * sweep.kernel.points for sweep in sweeps) / elements
+        functions = (run.device.function(sweep.kernel.text) for sweep in sweeps)
         row = {"name": self.name, "form": self.form, "order": self.order, "curved": self.curved}
-        row |= {"dofs": A.space.size, "elements": sweep.count, "points": sweep.kernel.points}
+        row |= {"cells": self.cells, "dofs": A.space.size, "elements": elements, "points": points}
         row |= demand.bound(run.limits).speed(A.space.size, times.median)
         row |= {"seconds_median": times.median, "seconds_launch": times.launch}
-        row |= {"bytes_per_dof": demand.memory / A.space.size, "registers": function.registers}
+        row |= {"bytes_per_dof": demand.memory / A.space.size}
+        row |= {"registers": max(function.registers for function in functions)}
         return [row | {"off_cpu": off} | clocks(run.device)]
 
 
@@ -292,6 +300,10 @@ SIMPLICES = tuple(
     SimplicesCase(form, order, curved)
     for order in (3, 2, 4, 1, 5, 6)
     for form, curved in (("diffusion", False), ("diffusion", True), ("elasticity", False))
+) + tuple(
+    SimplicesCase("diffusion", order, cells=cells)
+    for order in (2, 3, 1, 4)
+    for cells in ("prisms", "mixed")
 )
 """Cases, the most important first."""
 

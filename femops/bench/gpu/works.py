@@ -70,7 +70,7 @@ class GpuSettings:
     vectors: Sequence[VectorsCase] = VECTORS  # operators on many vectors
     faces: Sequence[FacesCase] = FACES  # forms over faces between elements
     refined: Sequence[RefinedCase] = REFINEMENTS  # a form on locally refined meshes
-    simplices: Sequence[SimplicesCase] = SIMPLICES  # forms on tetrahedra
+    simplices: Sequence[SimplicesCase] = SIMPLICES  # forms by tables
     amounts: Amounts = Amounts()  # noqa: RUF009  (frozen)
     device: str | Device = "cuda"
 

@@ -58,8 +58,8 @@ REFINED = columns(
     "/ uniform: over_uniform .3g; diagonal us: seconds_diagonal .4g 1e6; off by: off_cpu .1e"
 )
 SIMPLICES = columns(
-    f"form; curved; p: order; points; dofs; us: seconds_median .4g 1e6; {_LIMIT}; "
-    "B/dof: bytes_per_dof .3g; registers; off by: off_cpu .1e"
+    "form; cells; curved; p: order; points: points .3g; dofs; us: seconds_median .4g 1e6; "
+    f"{_LIMIT}; B/dof: bytes_per_dof .3g; registers; off by: off_cpu .1e"
 )
 SHAPES = columns(
     f"problem; mesh; level; p: order; elements; blocks; staged; persistent; {_US}; "
@@ -74,7 +74,7 @@ _TABLES = (
     ("Many vectors at once", "vectors", VECTORS),
     ("Discontinuous functions beside bp3", "faces", FACES),
     ("bp3 on locally refined meshes, an element over one of a uniform mesh", "refined", REFINED),
-    ("Forms on tetrahedra", "simplices", SIMPLICES),
+    ("Forms on tetrahedra and prisms", "simplices", SIMPLICES),
     ("Launch shapes", "shapes", SHAPES),
 )
 _SWEEP = "Try launch shapes instead, and keep the fastest in a table."

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.basis import grid_rule
-from femops.element import TensorElement
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
 from femops.operators.assembly.diagonal import assemble_diagonal
@@ -96,7 +95,8 @@ from femops_kernels.spec import (
 )
 from femops_meshes.mesh import Mesh
 
-_dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
+# dofs of a space for kernels of 1-D matrices, and for kernels by tables
+_dofs: WeakKeyDictionary[DomainSpace, dict[bool, DeviceDofs]] = WeakKeyDictionary()
 
 
 _modes = Derived[KernelTerm, Work | None]()
@@ -106,7 +106,7 @@ def kernel_of(device: Device, term: KernelTerm, modes: Work | None = None) -> Cu
     """Kernel of a term, or of its work in an orthonormal basis, with a launch shape that suits."""
     if modes is not None:
         return _fitting(device, modes[0])
-    if not (term.tabulated and term.domain.mesh.cell.simplex):
+    if not (term.tabulated and term.domain.by_tables):
         for space in (*term.fields.spaces.values(), *term.tests.spaces.values()):
             _ = space.basis  # raises unless all directions have the same one
         grid_rule(term.quadrature, "a device")
@@ -114,11 +114,11 @@ def kernel_of(device: Device, term: KernelTerm, modes: Work | None = None) -> Cu
 
 
 def _modes_of(term: KernelTerm) -> Work | None:
-    """Work of a linear term on simplices in an orthonormal basis; None if D varies in an element.
+    """Work of a linear term by tables in an orthonormal basis; None if it has no such basis.
 
     Other terms have separable work too, for which a device has no kernels.
     """
-    if not (term.tabulated and term.domain.mesh.cell.simplex):
+    if not (term.tabulated and term.domain.by_tables):
         return None
     return _modes.get(term, lambda: separated(term, ()))
 
@@ -144,11 +144,13 @@ def _at_points(work: Work) -> tuple[PointSpec, Data]:
     return spec, data
 
 
-def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
-    """Dof tables of a space on the device, uploaded once."""
-    if space not in _dofs:
+def device_dofs(device: Device, space: DomainSpace, *, tabulated: bool) -> DeviceDofs:
+    """Dof tables of a space on the device, uploaded once, for a kernel by tables or by lines."""
+    known = _dofs.setdefault(space, {})
+    if tabulated not in known:
         indices, side = space.restriction.indices, side_of(space)
-        runs, hanging = replace(runs_of(side, space.dim), single=False), _hanging(space, side)
+        runs = replace(runs_of(side, space.dim, tabulated=tabulated), single=False)
+        hanging = _hanging(space, side)
         if hanging is not None:
             indices = hanging.indices
         table = DofTable.of(indices, runs)
@@ -157,18 +159,17 @@ def device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
             ordered = replace(runs, single=not space.domain.on_elements)
             shared = DeviceShared.of(device, Shared.of(indices, ordered, hanging))
         touched = _touched(space)
-        lines = isinstance(space.element, TensorElement)
-        starts = device.upload(table.starts if lines else interleaved(table.starts))
+        starts = device.upload(interleaved(table.starts) if tabulated else table.starts)
         turned = device.upload(table.turned)
-        on_device, num_touched = device.upload(touched), int(touched[-1])
+        on_device, num_touched = device.upload(touched), int(touched[-1] - touched[0])
         size = space.volume.ndofs
         owned = None if space.halo is None and hanging is None else size
         unmet = None if hanging is None else _unmet(space, indices, touched)
         hanging = None if hanging is None else hanging.uploaded(device)
         tables, inside = (starts, turned, on_device, indices), table.inside(runs)
         more = inside, hanging, unmet
-        _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size, *more)
-    return _dofs[space]
+        known[tabulated] = DeviceDofs(*tables, num_touched, shared, owned, size, *more)
+    return known[tabulated]
 
 
 def _hanging(space: DomainSpace, side: Side) -> HangingTable | None:
@@ -215,7 +216,7 @@ class DeviceField:
     def on_host(self) -> Field:
         """Copy of the field on the host, made at first use."""
         whole = np.concatenate(self._parts())
-        ncomp, restriction = self.space.ncomp, self.space.restriction
+        ncomp, restriction = self.space.ncomp, self.space.parts[0].restriction
         return Field(self.space, whole.reshape(-1, ncomp) if ncomp > 1 else whole, restriction)
 
     def _parts(self) -> list[NDArray[Any]]:
@@ -325,7 +326,8 @@ class DeviceBackend(Backend):
         if not source.domain.num_elements:
             return DeviceNoOp()
         device, (spec, data) = self._device, _at_points(work)
-        into, out = ([DeviceEnd(device_dofs(device, V), FREE.rows)] for V in (source, target))
+        dofs = partial(device_dofs, device, tabulated=spec.tabulated)
+        into, out = ([DeviceEnd(dofs(V), FREE.rows)] for V in (source, target))
         return DeviceSweep(device, _fitting(device, spec), into, out, data, 0.0)
 
     def slots(self, dtype: np.dtype[Any]) -> int:  # noqa: ARG002
@@ -449,9 +451,10 @@ def _sweep(
     kernel = kernel_of(device, term, modes)
     if panels != ONE:
         kernel = for_many(kernel, device, panels.nvec)
+    dofs = partial(device_dofs, device, tabulated=kernel.spec.tabulated)
     sources, targets = (
         [
-            DeviceEnd(device_dofs(device, space), side.within(name, held), side.origin(name))
+            DeviceEnd(dofs(space), side.within(name, held), side.origin(name))
             for name, space in side.spaces.items()
         ]
         for side, held in ((term.fields, constraints.columns), (term.tests, constraints.rows))
@@ -576,10 +579,11 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     source, device = term.source, term.spaces[0].device
     assert device is not None
     filling, data = _filling(device, term, stored, kernel)
-    fields = [FieldVector(device_dofs(device, term.trial))]
+    dofs = partial(device_dofs, device, tabulated=filling.spec.tabulated)
+    fields = [FieldVector(dofs(term.trial))]
     if isinstance(source.state, DeviceState):
         fields = [
-            FieldVector(device_dofs(device, _placed(term.trial, name, f)), f.vector, f.ghosts)
+            FieldVector(dofs(_placed(term.trial, name, f)), f.vector, f.ghosts)
             for name, f in source.state.fields.items()
         ]
     # the filling kernel is run again for each state at which the form is differentiated
@@ -605,5 +609,6 @@ def _filling(
 def _placed(trial: DomainSpace, name: str, field: DeviceField) -> DomainSpace:
     """Space of a field of a state on the elements of a trial space, or on its side of faces."""
     if trial.domain.two_sided:
-        return side_spaces(field.space, int(is_plus(name)), slopes=trial.have_slopes)[0]
+        sides = side_spaces(field.space, int(is_plus(name)), slopes=trial.have_slopes)
+        return next(each for each in sides if each.domain is trial.domain)
     return trial.on(field.space)

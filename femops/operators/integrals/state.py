@@ -45,16 +45,15 @@ class Field:
 
         For the faces between elements, ``on_sides``, ranks exchange the values on ghost elements.
         """
-        if not on_sides:
-            whole = space.restriction if not space.mixed else space.parts[0].restriction
-            return Field(space, frozen(space.l_vec(vector)), whole)
+        if not on_sides or space.mixed:
+            return Field(space, frozen(space.l_vec(vector)), space.parts[0].restriction)
         touched, table = with_neighbours(space), space.owned_values(vector)
         ghosts = [] if touched.halo is None else [touched.halo.forward(table)]
         return Field(space, frozen(np.concatenate([table, *ghosts])), touched.restriction)
 
     def on_part(self, mesh: Mesh) -> Field:
         """The field on a part of a mesh of several shapes."""
-        for part in self.space.parts:
+        for part in self.space.whole.parts:
             if part.mesh is mesh and part is not self.space:
                 return Field(part, self.l_vec, part.restriction)
         return self
@@ -66,11 +65,13 @@ class Field:
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, nq[, ncomp]) at the quadrature points of a block of elements."""
-        return block.values(self.space.element, self.restriction.of(self.l_vec))
+        here = self.on_part(block.mesh)
+        return block.values(here.space.element, here.restriction.of(self.l_vec))
 
     def slopes_at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Reference derivatives (n, nq[, ncomp], dim) at the points; see `DomainBlock.slopes`."""
-        return block.slopes(self.space.element, self.restriction.of(self.l_vec))
+        here = self.on_part(block.mesh)
+        return block.slopes(here.space.element, here.restriction.of(self.l_vec))
 
 
 @final
@@ -217,7 +218,7 @@ class State(ABC):
     def of(self, names: Iterable[str], setups: dict[Any, Any]) -> State:
         """Copy of the state for another form, with the fields ``names`` and other setups."""
 
-    def on_part(self, mesh: Mesh) -> State:  # noqa: ARG002  (on a device no mesh has parts)
+    def on_part(self, mesh: Mesh) -> State:  # noqa: ARG002  (kernels of a device ask for the part)
         """State for a part of a mesh of several shapes: the parts of its fields."""
         return self
 

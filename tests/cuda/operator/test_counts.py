@@ -172,3 +172,11 @@ def test_rates_by_hand(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> N
     assert rates.shared_bytes == 4 * processors * 256 * 20 * (8 + 8) * 8
     assert rates.flops == processors * 2048 * 20 * 8 * 2
     assert rates.atomics == processors * 2048 * 2
+
+
+def test_tables_are_multiplied_whole(device: HostDevice) -> None:
+    """Also where the host multiplies two smaller ones: 10 nodes and 31 points, 3 derivatives."""
+    V = femops.H1(femops.box((1, 1, 1)).simplices(), 2, device=device)
+    (sweep,) = femops.diffusion(V, lambda x: 1 + x[0], quadrature=4).compiled.sweeps
+    assert sweep.kernel.spec.source.slopes is not None
+    assert 0 <= Work.of(sweep.kernel).flops - 2 * 2 * 3 * 10 * 31 <= 31 * 50

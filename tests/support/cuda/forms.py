@@ -261,7 +261,7 @@ SIMPLICES = {
 """Curved triangles and tetrahedra, some of them mirrored."""
 
 
-def of_simplices() -> list[tuple[str, int]]:
+def by_tables() -> list[tuple[str, int]]:
     """All forms that have kernels by tables: none computes the geometry on the way."""
     free = "form by eigenvectors"
     return [

@@ -22,7 +22,9 @@ QUICK["gas"] = (gpu.GasCase(1, 0),)
 QUICK["vectors"] = (gpu.VectorsCase("bp3", 2, 5, 100),)
 QUICK["faces"] = (gpu.FacesCase("advection gll", 1, 30),)
 QUICK["refined"] = (gpu.RefinedCase(1, "partial", 300),)
-QUICK["simplices"] = (gpu.SimplicesCase("diffusion", 2, dofs=300),)
+QUICK["simplices"] = tuple(
+    gpu.SimplicesCase("diffusion", 2, dofs=300, cells=cells) for cells in ("tetrahedra", "mixed")
+)
 
 
 def small(

@@ -138,7 +138,7 @@ def hanging(device: PaperDevice, p: int) -> list[str]:
     """Bytes of an element, more bytes if it has hanging nodes, and of 20 % of such elements."""
     V = femops.H1(femops.box((14, 14, 14)).refined(in_ball), p, device=device)
     whole = [stored_bytes(kernel_of(device, "bp3", p, level), p) for level in LEVELS]
-    table, carriers = device_dofs(device, V).hanging, V.mesh.topology.carriers
+    table, carriers = device_dofs(device, V, tabulated=False).hanging, V.mesh.topology.carriers
     assert table is not None
     assert carriers is not None
     (stage,), elements = table.stages, len(np.unique(carriers.hanging[:, 0]))

@@ -25,6 +25,7 @@ from femops_kernels.cuda.weighted_sums import set_sums
 from femops_kernels.device import Device
 from support.cases.kernels import bend, smooth
 from support.cases.levels import own, skewed, wind
+from support.mixed_meshes import mixed_mesh
 from support.simulated_ranks import on_ranks
 
 Use = Callable[[Any], Any]
@@ -35,11 +36,18 @@ VARIANTS: dict[str, Callable[[Device], Any]] = {}
 
 
 @cache
-def mesh(dim: int, kind: str) -> femops.Mesh:
-    """Two elements: boxes, multilinear ones or curved ones; or one, and the halves of another."""
+def mesh(dim: int, kind: str) -> Any:
+    """Two elements: boxes, multilinear ones or curved ones; or one, and the halves of another.
+
+    Or parts of these, or some elements of three shapes.
+    """
     counts = (2, 1, 1)[:dim]
     if kind == "simplices":
         return femops.box(counts).simplices()
+    if kind == "prisms":
+        return femops.box(counts).prisms()
+    if kind == "shapes":
+        return mixed_mesh(1)
     if kind == "refined":
         return femops.box(counts, mapping=bend).refined([0])
     if kind == "affine":
@@ -282,6 +290,18 @@ add("simplices-many", femops.diffusion, *in_3d(2, 5), kind="simplices", use=many
 add("simplices-jacobian", jacobian, *in_3d(2), kind="simplices", ncomp=3)
 add("simplices-jumps", jumps, *in_3d(2), kind="simplices")
 add("simplices-reproducible", femops.diffusion, *in_3d(2), kind="simplices", reproducible=True)
+
+# prisms, by tables at points; faces between hexahedra, prisms and tetrahedra
+add("prisms-diffusion", femops.diffusion, *in_3d(1, 2, 3, 4, 5), kind="prisms")
+add("prisms-mass", femops.mass, *in_3d(2, 4), kind="prisms")
+add("prisms-elasticity", elastic, *in_3d(1, 2, 3), kind="prisms", ncomp=3)
+add("prisms-single", lambda V: femops.diffusion(V, dtype="float32"), *in_3d(3), kind="prisms")
+add("prisms-merged", femops.diffusion, *in_3d(2), kind="prisms", use=solved(merged=True))
+add("prisms-diagonal", femops.diffusion, *in_3d(3, 4), kind="prisms", use=diagonal)
+add("prisms-many", femops.diffusion, *in_3d(2, 4), kind="prisms", use=many)
+add("prisms-jacobian", jacobian, *in_3d(2), kind="prisms", ncomp=3)
+add("shapes-jumps", jumps, *in_3d(1, 2, 3), kind="shapes")
+add("shapes-nitsche", nitsche, *in_3d(2), kind="shapes")
 
 # single precision, the same bits
 add("diffusion-single", lambda V: femops.diffusion(V, dtype="float32"), *in_3d(2, 5, 8))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from femops_kernels.cuda.operator.kernel import CudaKernel, LineKernel
 from femops_kernels.cuda.operator.sides import alone, runs_of
 from femops_kernels.cuda.operator.table_kernel import TableKernel
 from femops_kernels.pointwise.recording import Recording
-from femops_kernels.spec import used_slots
+from femops_kernels.spec import PointSpec, used_slots
 
 
 @final
@@ -29,10 +29,19 @@ class Work:
         ncomp = kernel.spec.source.ncomp
         recording = Recording(qfunction.text, read, ncomp, qfunction.numbers.total)
         return Work(
-            kernel.spec.contraction_flops() + points * recording.count,
+            _by_whole_tables(kernel.spec).contraction_flops() + points * recording.count,
             shared_numbers(kernel) * kernel.spec.dtype.itemsize + _staged_bytes(kernel),
             _atomics(kernel),
         )
+
+
+def _by_whole_tables(spec: PointSpec) -> PointSpec:
+    """Specification without factors of derivatives, which kernels of a device do not use."""
+    sources, targets = (
+        tuple(replace(side, slopes=None) for side in sides)
+        for sides in (spec.sources, spec.targets)
+    )
+    return replace(spec, sources=sources, targets=targets)
 
 
 def _staged_bytes(kernel: CudaKernel) -> int:

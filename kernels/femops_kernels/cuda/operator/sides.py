@@ -94,10 +94,16 @@ def alone(side: Side) -> bool:
     return side.broken and not side.on_faces
 
 
-def runs_of(side: Side, dim: int) -> DofRuns:
-    """Runs of an element's nodes. Their `inside` lists the nodes that no other element has."""
-    if side.sizes or len(side.shape) < dim:  # of a simplex
-        return DofRuns(side.shape, (not side.broken,), side.on_faces, sizes=side.sizes)
+def runs_of(side: Side, dim: int, *, tabulated: bool = False) -> DofRuns:
+    """Runs of an element's nodes. Their `inside` lists the nodes that no other element has.
+
+    A kernel by tables (``tabulated``) takes the nodes of a square or cube one by one.
+    """
+    sizes, listed = side.sizes, len(side.shape) < dim
+    if tabulated and not (sizes or listed):
+        sizes = (*(1,) * side.num_nodes, 0)
+    if sizes or listed:
+        return DofRuns((side.num_nodes,), (not side.broken,), side.on_faces, sizes=sizes)
     return equal_runs(dim, side.p1d, side.broken, single=side.on_faces)
 
 

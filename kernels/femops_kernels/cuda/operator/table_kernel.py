@@ -270,7 +270,8 @@ class _Tables(SideTexts):
         return _Tables(texts, numbers, first, apart, in_memory, spec.dim, parts, kinds)
 
     def lines(self, name: str, side: Side, first: int) -> list[str]:
-        runs, nodes = runs_of(replace(side, on_faces=False), self.dim), side.num_nodes
+        runs = runs_of(replace(side, on_faces=False), self.dim, tabulated=True)
+        nodes = side.num_nodes
         kind, mine = name.split("_", maxsplit=1)[0], -(-nodes // self.parts)
         begin = self.begins[kind]
         self.begins[kind] += side.ncomp * (nodes if kind == "Source" else mine)
