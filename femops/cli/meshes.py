@@ -166,12 +166,12 @@ def describe(mesh: Mesh | MixedMesh) -> dict[str, Any]:
     import numpy as np
 
     import femops
-    from femops.geometry.bodies import bodies, parts_of, unjoined_faces
+    from femops.geometry.bodies import bodies, unjoined_faces
     from femops.geometry.boundary import listed_are_inner, outer_faces
     from femops_meshes import MixedMesh
 
     lower, upper = mesh.bounding_box()
-    parts = parts_of(mesh)
+    parts = mesh.parts
     classes = np.concatenate([femops.geometry.classify(part) for part in parts])
     mixed = isinstance(mesh, MixedMesh)
     return {

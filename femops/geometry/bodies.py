@@ -21,7 +21,7 @@ def bodies(mesh: Mesh | MixedMesh) -> Ints:
     """Number (ne,) of each element's body, from 0. Elements that share a vertex are of one body."""
     rows, columns, count = [], [], mesh.num_elements
     first = 0
-    for part in parts_of(mesh):
+    for part in mesh.parts:
         mine, corners = part.elements.shape
         rows.append(np.repeat(first + np.arange(mine), corners))
         columns.append(count + part.elements.reshape(-1))
@@ -38,15 +38,10 @@ def unjoined_faces(mesh: Mesh | MixedMesh) -> int:
     Faces lie on each other if their middles do. Such a mesh has vertices twice where two bodies, or
     the sides of a crack, touch.
     """
-    found = [face_centers(part.coordinates, outer_faces(part)) for part in parts_of(mesh)]
+    found = [face_centers(part.coordinates, outer_faces(part)) for part in mesh.parts]
     centers = np.concatenate(found)
     if len(centers) < 2:
         return 0
     lower, upper = mesh.bounding_box()
     distance = cKDTree(centers).query(centers, k=2)[0][:, 1]
     return int(np.count_nonzero(distance <= _NEAR * np.max(upper - lower)))
-
-
-def parts_of(mesh: Mesh | MixedMesh) -> tuple[Mesh, ...]:
-    """Parts of a mesh, each of one shape."""
-    return mesh.parts if isinstance(mesh, MixedMesh) else (mesh,)

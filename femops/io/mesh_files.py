@@ -94,7 +94,7 @@ def read_mesh(
     identifies are not glued.
 
     If the elements are prisms, or have several shapes, the mesh is a `MixedMesh`. Its sides are not
-    glued, and no ranks share it. Elements that a file lists in mirrored order are turned over.
+    glued. Elements that a file lists in mirrored order are turned over.
 
     Parameters
     ----------
@@ -141,11 +141,6 @@ def read_mesh(
     ranks = communicator(comm)
     with check(ranks):
         mesh = _read(path, refine, reorder, split=split) if ranks.rank == 0 else None
-        if isinstance(cast(Any, mesh), MixedMesh):
-            raise MeshArgumentError(
-                "ranks do not share meshes of prisms or of several shapes yet: read it in one "
-                "process, or split all elements by split=True"
-            )
     return distribute(mesh, ranks, method=method, reproducible=reproducible)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 import femops_meshes
 from femops.parallel.comm import Communicator, check, check_same, communicator, listed
-from femops.parallel.mesh import DistributedMesh, checksum
+from femops.parallel.mesh import DistributedMesh, whole_checksum
 from femops.parallel.scattering import rank_groups, scattered, shares
 from femops_common.arguments import Degree, checked, type_name
 from femops_meshes import Mesh, MeshArgumentError, MixedMesh, Part
@@ -119,10 +119,10 @@ def box(
     with check(ranks):
         grid = Grid.checked(counts, lower, upper, periodic)
         if wants_simplices(cells, grid.dim, prisms=True):
-            cure = "make the whole mesh on one rank, and share it by femops.distribute(mesh, comm)"
-            if cells == "prisms":
-                cure = "leave out comm, as ranks do not share meshes of prisms yet"
-            raise MeshArgumentError(f"ranks make no parts of {cells}: {cure}")
+            raise MeshArgumentError(
+                f"ranks make no parts of {cells}: make the whole mesh on one rank, and share it by "
+                "femops.distribute(mesh, comm)"
+            )
     same = {name: getattr(grid, name) for name in ("counts", "lower", "upper")}
     same |= {"periodic": grid.wraps, "order": order, "reproducible": bool(reproducible)}
     _check_same(ranks, {**same, "use of a mapping": mapping is not None})
@@ -200,6 +200,10 @@ def distribute(
     with check(ranks):
         mesh = _checked_arguments(mesh, root, ranks.size, method)
         _check_reproducible(reproducible, method, weights)
+        if reproducible and isinstance(mesh, MixedMesh):
+            raise MeshArgumentError(
+                f"reproducible=True does not take meshes of {mesh.plural} yet: leave it out"
+            )
     _check_same(ranks, {"root": root, "method": method, "reproducible": bool(reproducible)})
     _check_given(mesh, root, ranks)
     parts: list[Part] = []
@@ -233,13 +237,10 @@ def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
         )
 
 
-def _checked_arguments(mesh: object, root: object, size: int, method: object) -> Mesh | None:
-    if isinstance(mesh, MixedMesh):
-        raise MeshArgumentError(
-            f"ranks do not share meshes of {mesh.plural} yet: use one process, or split all "
-            "elements by femops.read_mesh(path, split=True)"
-        )
-    if not (isinstance(mesh, Mesh) or mesh is None):
+def _checked_arguments(
+    mesh: object, root: object, size: int, method: object
+) -> Mesh | MixedMesh | None:
+    if not (isinstance(mesh, Mesh | MixedMesh) or mesh is None):
         raise MeshArgumentError(
             f"mesh is {type_name(type(mesh))}: give the root a whole Mesh, and the others None"
         )
@@ -250,22 +251,21 @@ def _checked_arguments(mesh: object, root: object, size: int, method: object) ->
     return mesh
 
 
-def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
+def _check_given(mesh: Mesh | MixedMesh | None, root: int, comm: Communicator) -> None:
     """Check that the mesh is on the root alone, or is the same on all ranks."""
     given = comm.gather_all(np.array([mesh is not None]))[:, 0]
     if mesh is not None and given.all() and comm.size > 1:
-        numbers = [np.arange(count) for count in (mesh.num_elements, mesh.num_vertices)]
         _check_same(
             comm,
             {
                 "dimension of the mesh": mesh.dim,
                 "order of the mesh": mesh.order,
-                "number of elements": mesh.num_elements,
+                "number of elements": [part.num_elements for part in mesh.parts],
                 "number of vertices": mesh.num_vertices,
                 "number of boundary entries": mesh.num_boundary,
                 "names of elements": sorted(mesh.element_names.items()),
                 "names of the boundary": sorted(mesh.boundary_names.items()),
-                "checksum of numbers, coordinates and attributes": checksum(mesh, *numbers),
+                "checksum of numbers, coordinates and attributes": whole_checksum(mesh),
             },
             root,
         )

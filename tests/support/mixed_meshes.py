@@ -72,3 +72,20 @@ def bulged(x: Floats) -> Floats:
             x[2] + 0.05 * x[0] * x[1],
         ]
     )
+
+
+def squares_and_triangles(times: int = 2) -> Any:
+    """A square that is no parallelogram, beside triangles, refined a number of times."""
+    x = np.array([[0, 0], [1, 0], [2, 0.2], [0, 1], [1, 1.1], [2, 1.0]])
+    shapes = {"quadrilaterals": [[0, 1, 3, 4]], "triangles": [[1, 2, 4], [2, 5, 4]]}
+    return MixedMesh.from_arrays(x, shapes).refine(times)
+
+
+def positions_of(V: Any, W: Any) -> Ints:
+    """Dof of a serial space V at each dof that this rank owns of the space W that ranks share."""
+    found, first = np.full(W.parts[0].restriction.ndofs, -1), 0
+    for one, mine in zip(V.parts, W.parts, strict=True):
+        rows = mine.distributed.part.elements - first
+        found[mine.restriction.indices] = one.restriction.indices[rows]
+        first += one.mesh.num_elements
+    return found[: W.ndofs]

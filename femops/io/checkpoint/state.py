@@ -31,7 +31,7 @@ from femops.io.checkpoint.kept_mesh import (
 )
 from femops.numbering import touch_order
 from femops.parallel.comm import Communicator, Serial, check, check_same
-from femops.parallel.mesh import checksum
+from femops.parallel.mesh import whole_checksum
 from femops.parallel.scattering import gathered_mesh
 from femops.parallel.serial_order import SerialOrder, moved
 from femops.spaces.base import Space
@@ -724,16 +724,7 @@ def _checksum(space: Space) -> int:
     """Checksum of the global mesh."""
     if space.distributed is not None:
         return space.distributed.checksum
-    mesh = space.mesh
-
-    def make() -> int:
-        total, first, vertices = 0, 0, np.arange(mesh.num_vertices)
-        for part in (one.mesh for one in space.parts):
-            total += checksum(part, first + np.arange(part.num_elements), vertices)
-            first += part.num_elements
-        return total % 2**64
-
-    return _CHECKSUMS.get(mesh, make)
+    return _CHECKSUMS.get(space.mesh, lambda: whole_checksum(space.mesh))
 
 
 def _order(space: Space) -> SerialOrder:
@@ -742,9 +733,12 @@ def _order(space: Space) -> SerialOrder:
     def make() -> SerialOrder:
         assert space.numbering is not None
         assert space.distributed is not None
-        nodes = np.arange(space.element.size)
-        if isinstance(space, H1):
-            nodes = touch_order(space.mesh.cell, space.order)
+        nodes = [
+            touch_order(part.mesh.cell, space.order)
+            if isinstance(space, H1)
+            else np.arange(part.element.size)
+            for part in space.parts
+        ]
         return SerialOrder(space.numbering, nodes, space.distributed.part, space.halo, space.comm)
 
     return _ORDERS.get(space, make)

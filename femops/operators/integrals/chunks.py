@@ -260,7 +260,8 @@ def _conforming_plan(
     if space.domain.on_elements:  # of a part of a mesh of several shapes
         owned = whole.first_touch[chunks.start]
         sizes = own, width, chunks.start, owned
-        return placed_plan(make_owned_plan(indices, *sizes, runs, even=True))
+        plan = make_owned_plan(indices, *sizes, runs, whole.ndofs - own, even=True)
+        return placed_plan(plan)
     mesh = space.volume.distributed
     apart = mesh is not None and mesh.reproducible
     if chunks.owned is not None and space.volume.element.broken and not apart:

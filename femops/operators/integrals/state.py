@@ -38,6 +38,7 @@ class Field:
     l_vec: NDArray[Any]  # copy of the dofs with ghosts, see `Space.l_vec`
     # dofs of this rank's elements, and of its ghost elements if the function is needed there
     restriction: ElementRestriction
+    parts: tuple[Field, ...] = ()  # on a mesh of several shapes, its parts
 
     @staticmethod
     def of(space: Space, vector: NDArray[Any], *, on_sides: bool = False) -> Field:
@@ -45,19 +46,21 @@ class Field:
 
         For the faces between elements, ``on_sides``, ranks exchange the values on ghost elements.
         """
-        if not on_sides:
-            whole = space.restriction if not space.mixed else space.parts[0].restriction
-            return Field(space, frozen(space.l_vec(vector)), whole)
-        touched, table = with_neighbours(space), space.owned_values(vector)
-        ghosts = [] if touched.halo is None else [touched.halo.forward(table)]
-        return Field(space, frozen(np.concatenate([table, *ghosts])), touched.restriction)
+        found, l_vec = list[Field](), None if on_sides else frozen(space.l_vec(vector))
+        for part in space.parts:
+            if l_vec is not None:
+                found.append(Field(part, l_vec, part.restriction))
+                continue
+            touched, table = with_neighbours(part), part.owned_values(vector)
+            ghosts = [] if touched.halo is None else [touched.halo.forward(table)]
+            near = frozen(np.concatenate([table, *ghosts]))
+            found.append(Field(part, near, touched.restriction))
+        first = found[0]
+        return Field(space, first.l_vec, first.restriction, tuple(found)) if space.mixed else first
 
     def on_part(self, mesh: Mesh) -> Field:
         """The field on a part of a mesh of several shapes."""
-        for part in self.space.parts:
-            if part.mesh is mesh and part is not self.space:
-                return Field(part, self.l_vec, part.restriction)
-        return self
+        return next((part for part in self.parts if part.space.mesh is mesh), self)
 
     @property
     def vector(self) -> NDArray[Any]:
@@ -66,11 +69,13 @@ class Field:
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, nq[, ncomp]) at the quadrature points of a block of elements."""
-        return block.values(self.space.element, self.restriction.of(self.l_vec))
+        field = self.on_part(block.mesh)
+        return block.values(field.space.element, field.restriction.of(field.l_vec))
 
     def slopes_at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Reference derivatives (n, nq[, ncomp], dim) at the points; see `DomainBlock.slopes`."""
-        return block.slopes(self.space.element, self.restriction.of(self.l_vec))
+        field = self.on_part(block.mesh)
+        return block.slopes(field.space.element, field.restriction.of(field.l_vec))
 
 
 @final
