@@ -260,7 +260,8 @@ def _check_given(mesh: Mesh | MixedMesh | None, root: int, comm: Communicator) -
             {
                 "dimension of the mesh": mesh.dim,
                 "order of the mesh": mesh.order,
-                "number of elements": [part.num_elements for part in mesh.parts],
+                "shapes of elements": [part.cell.plural for part in mesh.parts],
+                "number of elements": mesh.num_elements,
                 "number of vertices": mesh.num_vertices,
                 "number of boundary entries": mesh.num_boundary,
                 "names of elements": sorted(mesh.element_names.items()),

@@ -128,8 +128,12 @@ def _of_bodies(V: Space, held: NDArray[np.int64]) -> Iterator[tuple[str, Vector]
     """
     if V.comm.size > 1 or not len(held):
         return
-    body = bodies(V.mesh)
-    of_node = V.restriction.assigned(np.repeat(body[:, np.newaxis], V.restriction.num_nodes, 1))
+    body, first = bodies(V.mesh), 0
+    of_node = np.zeros(V.ndofs, dtype=np.int64)
+    for part in V.parts:
+        end = first + part.mesh.num_elements
+        of_node[part.restriction.indices] = body[first:end, np.newaxis]
+        first = end
     free = np.ones((int(body.max(initial=0)) + 1, V.ncomp), dtype=bool)
     free[of_node[held // V.ncomp], held % V.ncomp] = False
     for c in range(V.ncomp):
