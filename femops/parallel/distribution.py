@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 import femops_meshes
 from femops.parallel.comm import Communicator, check, check_same, communicator, listed
 from femops.parallel.mesh import DistributedMesh, whole_checksum
-from femops.parallel.scattering import rank_groups, scattered, shares
+from femops.parallel.scattering import groups_of, rank_groups, scattered, shares
 from femops_common.arguments import Degree, checked, type_name
 from femops_meshes import Mesh, MeshArgumentError, MixedMesh, Part
 from femops_meshes.generators.grids import Grid
@@ -128,7 +128,7 @@ def box(
     _check_same(ranks, {**same, "use of a mapping": mapping is not None})
     piece, groups = None, None
     if reproducible:
-        piece, groups = rank_groups(grid.num_cells, ranks.size, ranks.rank)
+        piece, groups = rank_groups([grid.num_cells], ranks.size, ranks.rank)
     with check(ranks):
         part = femops_meshes.box_part(
             ranks.rank,
@@ -200,10 +200,6 @@ def distribute(
     with check(ranks):
         mesh = _checked_arguments(mesh, root, ranks.size, method)
         _check_reproducible(reproducible, method, weights)
-        if reproducible and isinstance(mesh, MixedMesh):
-            raise MeshArgumentError(
-                f"reproducible=True does not take meshes of {mesh.plural} yet: leave it out"
-            )
     _check_same(ranks, {"root": root, "method": method, "reproducible": bool(reproducible)})
     _check_given(mesh, root, ranks)
     parts: list[Part] = []
@@ -212,8 +208,7 @@ def distribute(
             cut = shares(mesh, ranks.size, method, weights, reproducible)
             parts = [femops_meshes.part_of(mesh, cut, rank) for rank in range(ranks.size)]
     part = scattered(parts, ranks, root)
-    groups = rank_groups(part.num_elements, ranks.size, ranks.rank)[1] if reproducible else None
-    return DistributedMesh.of(ranks, part, groups)
+    return DistributedMesh.of(ranks, part, groups_of(part, ranks) if reproducible else None)
 
 
 def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | None = None) -> None:

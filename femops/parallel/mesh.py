@@ -15,7 +15,7 @@ from femops.parallel.comm import Communicator, check, check_same, communicator
 from femops.parallel.scattering import (
     WIDEST,
     gathered_mesh,
-    rank_groups,
+    groups_of,
     scattered,
     shares,
     whole_trees,
@@ -147,7 +147,15 @@ class DistributedMesh:
         """Of a mesh of several shapes the elements of each; else the mesh itself."""
         if isinstance(self.part.mesh, Mesh):
             return (self,)
-        return tuple(replace(self, part=part, _whole=self) for part in self.part.parts)
+        found, first = [], 0
+        for part in self.part.parts:
+            end, cuts = first + len(part.elements), self.element_groups
+            if cuts is not None:
+                mine = cuts[(cuts >= first) & (cuts <= end)] - first
+                cuts = np.unique(np.append(mine, 0))
+            found.append(replace(self, part=part, element_groups=cuts, _whole=self))
+            first = end
+        return tuple(found)
 
     @property
     def whole(self) -> DistributedMesh:
@@ -259,8 +267,7 @@ class DistributedMesh:
                 cut = shares(mesh, comm.size, "curve", work, self.reproducible)
                 parts = [part_of(mesh, cut, rank) for rank in range(comm.size)]
         part = scattered(parts, comm, 0)
-        size = part.num_elements, comm.size, comm.rank
-        return DistributedMesh.of(comm, part, rank_groups(*size)[1] if self.reproducible else None)
+        return DistributedMesh.of(comm, part, groups_of(part, comm) if self.reproducible else None)
 
     @checked(MeshArgumentError)
     def refine(self, times: int = 1) -> DistributedMesh:

@@ -74,18 +74,31 @@ def _coarsening(part: Part) -> Coarsening:
     return found
 
 
-def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
-    """Cut elements into groups, and give each rank consecutive groups."""
-    each = max(1, -(-count // (GROUPS * WIDEST))) * WIDEST
-    groups = -(-count // each)
-    return np.minimum(np.arange(groups + 1) * each, count), equal_pieces(groups, size)
+def group_pieces(counts: Sequence[int], size: int) -> tuple[Ints, Ints]:
+    """Cut elements into groups of one shape, and give each rank consecutive groups.
+
+    ``counts`` are the numbers of elements of each shape.
+    """
+    each, first = max(1, -(-sum(counts) // (GROUPS * WIDEST))) * WIDEST, 0
+    cuts = list[Ints]()
+    for count in counts:
+        cuts.append(np.arange(first, first + count, each))
+        first += count
+    cuts.append(np.array([first]))
+    return np.concatenate(cuts), equal_pieces(sum(map(len, cuts)) - 1, size)
 
 
-def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
+def rank_groups(counts: Sequence[int], size: int, rank: int) -> tuple[tuple[int, int], Ints]:
     """Return start and stop of a rank's elements, and the starts (k,) of its groups in them."""
-    cuts, pieces = group_pieces(count, size)
+    cuts, pieces = group_pieces(counts, size)
     own = cuts[pieces[rank] : pieces[rank + 1] + 1]
     return (int(own[0]), int(own[-1])), own - own[0]
+
+
+def groups_of(part: Part, comm: Communicator) -> Ints:
+    """Starts (k,) of the element groups of this rank's part, and its number of elements."""
+    counts = comm.sum(np.array([len(one.elements) for one in part.parts])).tolist()
+    return rank_groups(counts, comm.size, comm.rank)[1]
 
 
 def shares(
@@ -94,7 +107,7 @@ def shares(
     """Partition of a mesh; ``reproducible`` ones cut the curve between groups of elements."""
     if not reproducible:
         return femops_meshes.partition(mesh, size, method, weights)
-    cuts, pieces = group_pieces(mesh.num_elements, size)
+    cuts, pieces = group_pieces([part.num_elements for part in mesh.parts], size)
     owner = np.repeat(np.arange(size), np.diff(cuts[pieces]))
     return Partition.of(mesh, owner, size)
 

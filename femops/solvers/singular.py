@@ -132,7 +132,8 @@ def _of_bodies(V: Space, held: NDArray[np.int64]) -> Iterator[tuple[str, Vector]
     of_node = np.zeros(V.ndofs, dtype=np.int64)
     for part in V.parts:
         end = first + part.mesh.num_elements
-        of_node[part.restriction.indices] = body[first:end, np.newaxis]
+        rows = np.repeat(body[first:end, np.newaxis], part.restriction.num_nodes, 1)
+        of_node = np.maximum(of_node, part.restriction.assigned(rows))
         first = end
     free = np.ones((int(body.max(initial=0)) + 1, V.ncomp), dtype=bool)
     free[of_node[held // V.ncomp], held % V.ncomp] = False

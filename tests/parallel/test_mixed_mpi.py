@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import femops
-from femops.errors import RankError
 from femops.parallel import Serial
 from femops.parallel.comm import gathered
-from femops_meshes import MeshArgumentError
 from support.cases.levels import LEVELS
 from support.gmsh_files import document
 from support.mixed_meshes import mixed_mesh, positions_of, squares_and_triangles
@@ -184,5 +182,25 @@ def test_groups_of_a_file(comm, tmp_path):
     assert comm.sum(total.sum()) == pytest.approx(whole.volume() + 1.0)
     numbers = gathered(comm, mesh.part.elements)
     assert np.array_equal(np.sort(numbers), np.arange(whole.num_elements))
-    with pytest.raises((MeshArgumentError, RankError), match="reproducible=True"):
-        femops.distribute(whole if comm.rank == 0 else None, comm, reproducible=True)
+
+
+@pytest.mark.parallel(2, 3)
+def test_the_same_bits(comm):
+    """Ranks have whole groups of elements of one shape."""
+    mesh, found = squares_and_triangles(3), []
+    for cut in (
+        femops.distribute(mesh, Serial(), reproducible=True),
+        femops.distribute(mesh if comm.rank == 0 else None, comm, reproducible=True),
+    ):
+        V, D = femops.H1(cut, 2), femops.L2(cut, 1)
+        A = femops.form(cells, V) + femops.boundary_mass(V, lambda x: 1 + x[0])
+        C = femops.diffusion(V).constrained(V.boundary_dofs())
+        b = C.rhs(femops.load(V, lambda x: np.exp(x[0])), 0.0)
+        u, _ = femops.cg(C, b, M=femops.jacobi(C), rtol=1e-9)
+        wave, jumps = (W.interpolate(lambda x: np.cos(3 * x[0] + x[1])) for W in (V, D))
+        products = [A.at_level(level) @ wave for level in LEVELS]
+        penalty = femops.interior_penalty(D)
+        products += [b, u, C.diagonal(), penalty @ jumps, penalty.diagonal()]
+        found.append([gathered(cut.comm, each) for each in products])
+    for one, many in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, many)

@@ -183,7 +183,7 @@ class Partition:
         if self.cell is None or self.cell.shape == "prism":
             raise MeshArgumentError(
                 "a partition of elements of several shapes, or of prisms, does not count dofs: "
-                "their faces have different numbers; make a space, and ask V.comm for sums"
+                "their faces have different numbers: make a space, and ask V.comm for sums"
             )
         return np.array([self.cell.inside_kind(kind, p) for kind in range(kinds)], dtype=np.int64)
 
