@@ -129,6 +129,8 @@ class DistributedMesh:
         def __getattr__(self, name: str) -> Any:
             """Raise an error that tells where to find an attribute of `Mesh`."""
             hint = f": of this rank's elements it is mesh.mesh.{name}" if _of_mesh(name) else ""
+            if hint and not hasattr(self.mesh, name):
+                hint = ": mesh.parts are meshes of one shape, which have it"
             if name in _OF_WHOLE_MESHES:
                 hint = f": write mesh.changed(lambda whole: whole.{name}(...))"
             raise AttributeError(f"a DistributedMesh has no attribute {name!r}{hint}")

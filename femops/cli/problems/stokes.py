@@ -12,6 +12,7 @@ from femops.cli.problems.base import Problem, Vector
 from femops.cli.problems.krylov import solution, total
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 from femops.errors import SpaceError
+from femops.parallel.mesh import DistributedMesh, ranks_of
 from femops_meshes import Mesh
 
 
@@ -103,9 +104,9 @@ def _check_stable(mesh: AnyMesh) -> None:
     divergences. Then the system is singular, or nearly so if elements are curved. Simplices have
     no such directions.
     """
-    own, where = (mesh, None) if isinstance(mesh, Mesh) else (mesh.mesh, mesh.comm)
-    count = int((_constrained_directions(own) > 1).sum())
-    count = count if where is None else where.sum(count)
+    own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+    count = sum(int((_constrained_directions(part) > 1).sum()) for part in own.parts)
+    count = ranks_of(mesh).sum(count)
     if count:
         raise SpaceError(
             f"the mesh is too coarse for the Stokes problem: {count} elements have boundary on "
