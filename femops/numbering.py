@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cpu.in_order import in_order
 from femops_kernels.exclusive import Derived
+from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import shared_entities
 from femops_meshes.topology.entities import Cell
 from femops_meshes.topology.topology import Topology, entity_permutation
 
@@ -68,14 +72,101 @@ def touch_order(cell: Cell, p: int) -> Ints:
     return np.concatenate([cell.lattice(code, p) for code, _ in by_dimension(cell)])
 
 
-def h1_numbering(topology: Topology, p: int, parity: Ints | None = None) -> tuple[Ints, int, Flips]:
-    """Dofs (ne, nodes) of the elements of an H1 space of degree p, their count, their flips.
+@final
+@dataclass(frozen=True, eq=False)
+class Dofs:
+    """Dofs of the elements of a mesh, or of a part of a mesh of several shapes."""
+
+    indices: Ints  # (ne, nodes): dof at each local node
+    flipped: Flips = None
+    first: int | None = None  # of a part: first of the dofs that no earlier part has
+
+
+@final
+class Entities:
+    """Vertices, edges, faces and cells of the parts of a mesh, in one list.
+
+    They are listed part by part, in each as `entity_offsets` tells. `offsets` (parts + 1,): first
+    entity of each part, and their number. `same` (n, 2): entities of a part that earlier parts
+    have, and the first such entity.
+    """
+
+    def __init__(self, meshes: Sequence[Mesh]) -> None:
+        self.topologies = [mesh.topology for mesh in meshes]
+        within = [entity_offsets(topology) for topology in self.topologies]
+        self.offsets = np.cumsum([0, *(each[-1] for each in within)])
+        pairs = [np.zeros((0, 2), dtype=np.int64)]
+        for kind in range(meshes[0].dim) if len(meshes) > 1 else ():
+            first = self.offsets[:-1] + [each[kind] for each in within]
+            for k, rows in enumerate(shared_entities(meshes, kind)):
+                pairs.append(np.stack([first[k] + rows[:, 0], first[rows[:, 1]] + rows[:, 2]], 1))
+        self.same = np.concatenate(pairs)
+
+    @property
+    def places(self) -> list[slice]:
+        """Range of each part's entities in the list."""
+        return [slice(*ends) for ends in itertools.pairwise(self.offsets.tolist())]
+
+    def inside(self, p: int) -> Ints:
+        """Number (n,) of the nodes of degree p inside each entity."""
+        every = [topology.inside(k, p) for topology in self.topologies for k in topology.kinds]
+        return np.concatenate(every)
+
+    def first_touch(
+        self, p: int, nonowned: NDArray[np.bool_] | None = None
+    ) -> tuple[Ints, Codes, Ints]:
+        """Assign dofs to the entities part by part; see the function `first_touch`.
+
+        Shapes: `nonowned`, `starts`, `seen` (n,), `cuts` (parts + 1,).
+        """
+        skipped = np.zeros(self.offsets[-1], dtype=np.bool_) if nonowned is None else nonowned
+        alone = nonowned is None and len(self.topologies) == 1
+        skipped[self.same[:, 0]] = True
+        starts, seen, cuts = list[Ints](), list[Codes](), [0]
+        for topology, mine in zip(self.topologies, self.places, strict=True):
+            first, turned, count = first_touch(topology, p, None if alone else skipped[mine])
+            starts.append(cuts[-1] + first)
+            seen.append(turned)
+            cuts.append(cuts[-1] + count)
+        return np.concatenate(starts), np.concatenate(seen), np.array(cuts)
+
+    def dofs(
+        self, p: int, starts: Ints, seen: Codes, cuts: Ints, parity: Ints | None = None
+    ) -> list[Dofs]:
+        """Dofs of the elements of each part, if each entity has consecutive dofs.
+
+        Shapes: `starts`, `seen` (n,), `cuts` (parts + 1,), see `first_touch`.
+        """
+        later, earlier = self.same.T
+        starts[later], seen[later] = starts[earlier], seen[earlier]
+        found = []
+        for k, (topology, mine) in enumerate(zip(self.topologies, self.places, strict=True)):
+            each = node_dofs(topology, p, starts[mine], seen[mine], parity)
+            found.append(Dofs(*each, int(cuts[k]) if len(self.topologies) > 1 else None))
+        return found
+
+
+def h1_numbering(
+    meshes: Sequence[Mesh], p: int, parity: Ints | None = None
+) -> tuple[list[Dofs], int]:
+    """Dofs of the parts of an H1 space of degree p, and their number.
 
     For ``parity`` see `femops.element.Element`.
     """
-    starts, seen, ndofs = first_touch(topology, p)
-    indices, flipped = node_dofs(topology, p, starts, seen, parity)
-    return indices, ndofs, flipped
+    entities = Entities(meshes)
+    starts, seen, cuts = entities.first_touch(p)
+    return entities.dofs(p, starts, seen, cuts, parity), int(cuts[-1])
+
+
+def l2_numbering(meshes: Sequence[Mesh], p: int) -> tuple[list[Dofs], int]:
+    """Dofs of the parts of an L2 space of degree p, and their number."""
+    shapes = [(mesh.num_elements, mesh.cell.size(p)) for mesh in meshes]
+    ends, found = np.cumsum([a * b for a, b in shapes]).tolist(), list[Dofs]()
+    for shape, end in zip(shapes, ends, strict=True):
+        first = end - shape[0] * shape[1]
+        indices = np.arange(first, end, dtype=np.int64).reshape(shape)
+        found.append(Dofs(indices, first=first if len(meshes) > 1 else None))
+    return found, ends[-1]
 
 
 def entity_offsets(topology: Topology) -> Ints:
@@ -142,7 +233,7 @@ def node_dofs(
     relative = {
         code: _relative_permutations(cell.turns(code, p), cell.entities[code][0], p - 1, parity)
         for code in turned
-        if not cell.simplex
+        if not cell.simplex or seen.any()  # simplices turn none, but other parts do
     }
     flipped = None if parity is None else np.zeros(indices.shape, dtype=np.bool_)
     parts = [(code, kind, cell.lattice(code, p)) for code, kind in by_dimension(cell)]

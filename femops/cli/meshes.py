@@ -167,11 +167,11 @@ def describe(mesh: Mesh | MixedMesh) -> dict[str, Any]:
 
     import femops
     from femops.geometry.bodies import bodies, unjoined_faces
-    from femops.geometry.boundary import listed_are_inner, outer_faces, parts_of
+    from femops.geometry.boundary import listed_are_inner, outer_faces
     from femops_meshes import MixedMesh
 
     lower, upper = mesh.bounding_box()
-    parts = parts_of(mesh)
+    parts = mesh.parts
     classes = np.concatenate([femops.geometry.classify(part) for part in parts])
     mixed = isinstance(mesh, MixedMesh)
     return {

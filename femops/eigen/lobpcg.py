@@ -30,7 +30,6 @@ from femops.fields.multivector import MultiVector
 from femops.fields.panels import rows_of, set_rows
 from femops.fields.reproducible import random_columns, rows_times
 from femops.forms.mass import mass
-from femops.geometry.boundary import parts_of
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.parallel.comm import check, check_same
@@ -81,7 +80,7 @@ def _with_mass(A: Operator) -> Operator:
 
 def _stretch(space: Space, dtype: np.dtype[Any]) -> Any:
     """Field that stretches along x, and shrinks along y if it has several components."""
-    nodes = [part.coordinates for part in parts_of(space.mesh)]
+    nodes = [part.coordinates for part in space.mesh.parts]
     sums = [np.array([*x.sum(axis=(0, 1)), x.shape[0] * x.shape[1]]) for x in nodes]
     total = space.comm.sum(np.sum(sums, axis=0))
     center = total[:-1] / total[-1]

@@ -32,10 +32,11 @@ def group_edges(space: Space | Product) -> Ints:
     """
     parts, first = [], 0
     for one in [space] if isinstance(space, Space) else space.spaces.values():
-        assert one.distributed is not None
-        assert one.distributed.element_groups is not None
-        touched = one.restriction.first_touch[one.distributed.element_groups[:-1]]
-        parts.append(first + touched * one.ncomp)
+        for each in one.parts:
+            assert each.distributed is not None
+            assert each.distributed.element_groups is not None
+            touched = each.restriction.first_touch[each.distributed.element_groups[:-1]]
+            parts.append(first + touched * one.ncomp)
         first += one.size
     return np.concatenate([*parts, [first]])
 

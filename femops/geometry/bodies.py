@@ -8,7 +8,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from femops.geometry.boundary import outer_faces, parts_of
+from femops.geometry.boundary import outer_faces
 from femops_meshes.coordinates.mapping import face_centers
 from femops_meshes.mesh import Mesh
 from femops_meshes.mixed import MixedMesh
@@ -21,7 +21,7 @@ def bodies(mesh: Mesh | MixedMesh) -> Ints:
     """Number (ne,) of each element's body, from 0. Elements that share a vertex are of one body."""
     rows, columns, count = [], [], mesh.num_elements
     first = 0
-    for part in parts_of(mesh):
+    for part in mesh.parts:
         mine, corners = part.elements.shape
         rows.append(np.repeat(first + np.arange(mine), corners))
         columns.append(count + part.elements.reshape(-1))
@@ -38,7 +38,7 @@ def unjoined_faces(mesh: Mesh | MixedMesh) -> int:
     Faces lie on each other if their middles do. Such a mesh has vertices twice where two bodies, or
     the sides of a crack, touch.
     """
-    found = [face_centers(part.coordinates, outer_faces(part)) for part in parts_of(mesh)]
+    found = [face_centers(part.coordinates, outer_faces(part)) for part in mesh.parts]
     centers = np.concatenate(found)
     if len(centers) < 2:
         return 0

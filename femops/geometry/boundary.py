@@ -59,16 +59,11 @@ def outer_faces(mesh: Mesh | DistributedMesh) -> Ints:
     return np.stack([topology.faces[alone, 0], topology.face_codes[alone, 0]], axis=1)
 
 
-def parts_of(mesh: Mesh | MixedMesh) -> tuple[Mesh, ...]:
-    """Parts of a mesh of several shapes, or the mesh itself."""
-    return mesh.parts if isinstance(mesh, MixedMesh) else (mesh,)
-
-
 def has_outer(mesh: Mesh | MixedMesh | DistributedMesh) -> bool:
     """True if the mesh has outer faces, on any rank."""
     if isinstance(mesh, DistributedMesh):
         return mesh.has_outer_faces
-    return any(len(outer_faces(part)) > 0 for part in parts_of(mesh))
+    return any(len(outer_faces(part)) > 0 for part in mesh.parts)
 
 
 Floats = NDArray[np.float64]
@@ -122,10 +117,7 @@ def outer_attributes(mesh: Mesh | MixedMesh | DistributedMesh, attributes: Attri
     """
     asked = boundary_attributes(mesh, attributes)
     own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
-    if isinstance(mesh, DistributedMesh):
-        between = listed_are_inner(mesh)
-    else:
-        between = np.concatenate([listed_are_inner(part) for part in parts_of(mesh)])
+    between = np.concatenate([listed_are_inner(part) for part in mesh.parts])
     kinds = np.array([np.isin(asked, own.boundary_attributes[k]) for k in (between, ~between)])
     if isinstance(mesh, DistributedMesh):
         kinds = mesh.comm.max(kinds.astype(np.int64)) > 0
@@ -259,7 +251,6 @@ class BoundaryFaces(Domain):
         if face is None:
             faces, self.attributes = _chosen_faces(mesh, attributes)
         else:
-            assert isinstance(mesh, Mesh)
             assert not isinstance(attributes, int | str)
             numbers = None if attributes is None else tuple(int(n) for n in attributes)
             faces, self.attributes = _of_part(mesh, numbers, face), numbers
@@ -316,12 +307,9 @@ def _chosen_faces(
     return np.unique(own.topology.boundary_faces[listed], axis=0), tuple(numbers.tolist())
 
 
-def _of_part(mesh: Mesh, numbers: tuple[int, ...] | None, face: Cell) -> Ints:
+def _of_part(mesh: Mesh | DistributedMesh, numbers: tuple[int, ...] | None, face: Cell) -> Ints:
     """Element and code (nf, 2), ascending, of the faces of a shape and of attributes."""
-    if numbers is None:
-        faces = outer_faces(mesh)
-    else:
-        faces = mesh.topology.boundary_faces[np.isin(mesh.boundary_attributes, numbers)]
+    faces = outer_faces(mesh) if numbers is None else listed_faces(mesh, np.array(numbers))
     return np.unique(faces[np.isin(faces[:, 1], mesh.cell.codes_of(face))], axis=0)
 
 

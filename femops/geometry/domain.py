@@ -38,6 +38,11 @@ class Domain(ABC):
     on_elements: ClassVar[bool] = False  # True if there are no faces in it
 
     @property
+    def meshes(self) -> tuple[Mesh, ...]:
+        """Meshes of this rank's elements behind the minus and the plus sides; `mesh` if alike."""
+        return (self.mesh,)
+
+    @property
     def by_tables(self) -> bool:
         """True if points are a list, as elements are no cubes."""
         return not self.mesh.cell.cube
@@ -106,7 +111,7 @@ class DomainBlock(ABC):
 
     @property
     def mesh(self) -> Mesh:
-        """Mesh of the elements at whose points functions are evaluated."""
+        """Mesh of this rank's elements of the same shape."""
         return self.geometry.mesh
 
     @property

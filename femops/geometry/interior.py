@@ -13,7 +13,9 @@ ranks.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from itertools import combinations_with_replacement
 from typing import Any, final
 
 import numpy as np
@@ -34,7 +36,6 @@ from femops.geometry.boundary import (
     behind_faces,
     face_digits,
     nodes_inwards,
-    parts_of,
 )
 from femops.geometry.domain import (
     BATCH,
@@ -54,8 +55,8 @@ from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
 from femops_meshes.mesh import Mesh
-from femops_meshes.mixed import MixedMesh
-from femops_meshes.topology.entities import Cell, entity_permutation, outward_corners
+from femops_meshes.mixed import MixedMesh, faces_between
+from femops_meshes.topology.entities import Cell, entity_permutation
 from femops_meshes.topology.topology import Topology
 
 Floats = NDArray[np.float64]
@@ -94,6 +95,7 @@ class InteriorFaces(Domain):
 
     covers = has_maps = False
     has_normals = two_sided = True
+    place = -1  # among the domains of `shared_faces` there may be one of the kind for each shape
 
     def __init__(
         self, mesh: Mesh, near: Neighbours | None = None, *, reproducible: bool = False
@@ -209,6 +211,10 @@ class InteriorFaces(Domain):
         """Meshes of the minus and of the plus elements."""
         return self.around, self.around
 
+    def numbers_of(self, side: int) -> Ints:  # noqa: ARG002  (both are of one mesh)
+        """Numbers (n,) of a side's elements in the global mesh."""
+        return self.numbers
+
     def turned(self, side: int, element: Element) -> Element:  # noqa: ARG002  (both alike)
         """Element of the functions on a side's turned elements."""
         return element
@@ -247,17 +253,29 @@ class SharedFaces(Domain):
     covers = has_maps = False
     has_normals = two_sided = True
     by_tables = True  # cubes too
+    place = -1  # among the domains of `shared_faces`
 
     def __init__(
-        self, sides: tuple[Mesh, Mesh], face: Cell, elements: Ints, codes: Ints, corners: Ints
+        self, near: tuple[_Near, _Near], face: Cell, elements: Ints, codes: Ints, corners: Ints
     ) -> None:
         """``corners`` (2, nf, corners): local corners of the faces in both elements."""
-        self.sides, self.cell, self.mesh = sides, face, sides[MINUS]
-        self.order = max(mesh.order for mesh in sides)
+        self.cell, self.mesh = face, near[MINUS].mesh
+        self._meshes = near[MINUS].mesh, near[PLUS].mesh
+        self.sides = near[MINUS].around, near[PLUS].around
+        self._numbers = near[MINUS].numbers, near[PLUS].numbers
+        self.order = max(mesh.order for mesh in self.sides)
         self.elements, self.codes = np.ascontiguousarray(elements), np.ascontiguousarray(codes)
         self.num_elements = self.elements.shape[1]
         self.counted = np.ones(self.num_elements, dtype=np.bool_)
         self._corners = corners
+
+    @property
+    def meshes(self) -> tuple[Mesh, ...]:
+        return self._meshes
+
+    def numbers_of(self, side: int) -> Ints:
+        """Numbers (n,) of a side's elements in the global mesh."""
+        return self._numbers[side]
 
     @cached_property
     def _kinds(self) -> list[tuple[Ints, Ints]]:
@@ -372,89 +390,110 @@ def _lattice(cell: Cell, degree: int) -> Floats:
 Shared = tuple[int, int, InteriorFaces | SharedFaces]
 """Parts of the minus and of the plus elements, and faces between them."""
 
-_shared = Derived[Mesh, list[Shared]]()
+_shared = Derived[Any, list[Shared]]()
 
 
-def shared_faces(mesh: MixedMesh) -> list[Shared]:
-    """Return the faces between elements of a mesh of several shapes."""
+@final
+@dataclass(frozen=True, eq=False)
+class _Near:
+    """Elements of one shape that have faces in common with others."""
+
+    mesh: Mesh  # the elements of this rank
+    around: Mesh  # they and the ghost elements
+    numbers: Ints  # (n,): numbers of these in the global mesh, counted over all shapes
+
+
+def _near(mesh: MixedMesh | DistributedMesh) -> list[_Near]:
+    if isinstance(mesh, DistributedMesh):
+        every = [neighbours(part) for part in mesh.parts]
+        return [
+            _Near(part.mesh, near.mesh, near.numbers)
+            for part, near in zip(mesh.parts, every, strict=True)
+        ]
+    found, first = [], 0
+    for part in mesh.parts:
+        found.append(_Near(part, part, first + np.arange(part.num_elements)))
+        first += part.num_elements
+    return found
+
+
+def shared_faces(mesh: MixedMesh | DistributedMesh) -> list[Shared]:
+    """Return the faces between elements of a mesh of several shapes.
+
+    On many ranks there is an entry for each pair of shapes that some rank has. Collective at the
+    first call for such a mesh.
+    """
     if not are_joined(mesh):
         raise SpaceError(
             "the mesh has no faces between elements: refine it, or leave out the integral over them"
         )
-    return _shared.get(mesh.parts[0], lambda: _all_shared(mesh))
+    own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
+    return _shared.get(own, lambda: _all_shared(mesh))
 
 
-def _all_shared(mesh: MixedMesh) -> list[Shared]:
+def _all_shared(mesh: MixedMesh | DistributedMesh) -> list[Shared]:
     found: list[Shared] = []
-    for k, part in enumerate(mesh.parts):
-        if part.cell.shape != "prism" and len(part.topology.pairs):
+    near = _near(mesh)
+    parts: tuple[Any, ...] = mesh.parts
+    for k, part in enumerate(parts):
+        if near[k].mesh.cell.shape != "prism" and are_joined(part):
             found.append((k, k, interior_faces(part)))
-    sides = [_beside(part) for part in mesh.parts]
-    for i, minus in enumerate(mesh.parts):
-        for j, plus in enumerate(mesh.parts):
-            if i == j and minus.cell.shape == "prism":
-                two = minus.topology.pairs
-                codes = minus.topology.face_codes[two].T.astype(np.int64)
-                pair = minus.topology.faces[two].T, codes
-                found += [(i, j, faces) for faces in _by_shape((minus, plus), *pair)]
-            elif i != j and _first(minus, plus):
-                pair = _matched(sides[i], sides[j])
-                found += [(i, j, faces) for faces in _by_shape((minus, plus), *pair)]
+    between = {(j, i): (other, one) for i, j, one, other in faces_between([n.around for n in near])}
+    made = list[Shared]()
+    none = np.zeros((0, 2), dtype=np.int64)
+    for i, j in combinations_with_replacement(range(len(near) - 1, -1, -1), 2):
+        sides = np.stack(between.get((i, j), (none, none)))
+        if i == j and near[i].mesh.cell.shape == "prism":
+            sides = _pairs(near[i])
+        elif i == j:
+            continue
+        sides = sides[:, sides[MINUS, :, 0] < near[i].mesh.num_elements]
+        made += [(i, j, faces) for faces in _by_shape((near[i], near[j]), sides)]
+    sizes = np.array([faces.num_elements for *_, faces in made], dtype=np.int64)
+    if isinstance(mesh, DistributedMesh):
+        sizes = mesh.comm.max(sizes)
+    for each, size in zip(made, sizes, strict=True):
+        if size:
+            each[2].place = len(found)
+            found.append(each)
     return found
 
 
-def _first(minus: Mesh, plus: Mesh) -> bool:
-    """True if elements of a shape are minus beside those of another: prisms, then by dimension."""
-    rank = {"prism": 0, "cube": 1, "simplex": 2}
-    return rank[minus.cell.shape] < rank[plus.cell.shape]
+def _pairs(near: _Near) -> Ints:
+    """Elements and codes (2, nf, 2) of the faces between elements of one shape."""
+    topology = near.around.topology
+    two = topology.pairs
+    sides = np.stack([topology.faces[two], topology.face_codes[two]], axis=-1)
+    order = np.argsort(-near.numbers[sides[..., 0]], axis=1)
+    return np.take_along_axis(sides, order[..., np.newaxis], axis=1).swapaxes(0, 1)
 
 
-def _beside(part: Mesh) -> tuple[Ints, Ints, Ints]:
-    """Sorted vertices (n, 4), elements and codes (n,) of the faces at which other parts lie."""
-    topology, joined = part.topology, part.topology.joined
-    sides = np.stack([topology.faces[joined, 0], topology.face_codes[joined, 0]], axis=1)
-    rows = outward_corners(part.elements, sides, part.cell)
-    rows = np.pad(rows, [(0, 0), (0, 4 - rows.shape[1])], constant_values=-1)
-    return np.sort(rows, axis=1), sides[:, 0], sides[:, 1]
+def _by_shape(near: tuple[_Near, _Near], sides: Ints) -> list[SharedFaces]:
+    """Faces between two meshes by their shape, and by the directions of prisms along them.
 
-
-def _matched(one: tuple[Ints, Ints, Ints], other: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints]:
-    """Elements and codes (2, nf) of faces that two parts have in common; see `_beside`."""
-    rows = np.concatenate([one[0], other[0]])
-    order = np.lexsort(rows.T)
-    same = np.flatnonzero((rows[order[1:]] == rows[order[:-1]]).all(axis=1))
-    pairs = np.sort(np.stack([order[same], order[same + 1]]), axis=0)
-    minus, plus = pairs[0], pairs[1] - len(one[0])
-    return np.stack([one[1][minus], other[1][plus]]), np.stack([one[2][minus], other[2][plus]])
-
-
-def _by_shape(sides: tuple[Mesh, Mesh], elements: Ints, codes: Ints) -> list[SharedFaces]:
-    """Faces (2, nf) of two meshes by their shape, and by the directions of prisms along them."""
-    found = []
-    for face in sides[MINUS].cell.faces:
-        some = np.flatnonzero(np.isin(codes[MINUS], sides[MINUS].cell.codes_of(face)))
-        if not len(some):
-            continue
-        local = _corners(sides, elements[:, some], codes[:, some])
+    Shapes: `sides` (2, nf, 2), elements and codes.
+    """
+    found, around = [], (near[MINUS].around, near[PLUS].around)
+    for face in around[MINUS].cell.faces:
+        some = sides[:, np.isin(sides[MINUS, :, 1], around[MINUS].cell.codes_of(face))]
+        elements, codes = some[..., 0], some[..., 1]
+        local = _corners(around, face, elements, codes)
         upwards = np.abs(local[PLUS, :, 1] - local[PLUS, :, 0]) == 3
-        if sides[PLUS].cell.shape != "prism" or not face.cube:
+        if around[PLUS].cell.shape != "prism" or not face.cube:
             upwards[:] = False
         for flag in (False, True):
             mine = np.flatnonzero(upwards == flag)
-            mine = mine[np.argsort(elements[MINUS, some[mine]], kind="stable")]
-            if len(mine):
-                at = some[mine]
-                made = elements[:, at], codes[:, at], local[:, mine]
-                found.append(SharedFaces(sides, face, *made))
+            mine = mine[np.argsort(elements[MINUS, mine], kind="stable")]
+            made = elements[:, mine], codes[:, mine], local[:, mine]
+            found.append(SharedFaces(near, face, *made))
     return found
 
 
-def _corners(sides: tuple[Mesh, Mesh], elements: Ints, codes: Ints) -> Ints:
+def _corners(sides: tuple[Mesh, Mesh], face: Cell, elements: Ints, codes: Ints) -> Ints:
     """Local corners (2, nf, k) of faces in both elements, in the order of the minus element."""
     cell = sides[MINUS].cell
-    width = len(cell.entities[int(codes[MINUS, 0])][1])
-    table = np.zeros((len(cell.entities), width), dtype=np.int64)
-    for code in np.unique(codes[MINUS]).tolist():
+    table = np.zeros((len(cell.entities), face.num_corners), dtype=np.int64)
+    for code in cell.codes_of(face):
         table[code] = cell.entities[code][1]
     own = table[codes[MINUS]]
     vertices = np.take_along_axis(sides[MINUS].elements[elements[MINUS]], own, axis=1)
@@ -519,8 +558,11 @@ def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
 def are_joined(mesh: Mesh | MixedMesh | DistributedMesh) -> bool:
     """True if the mesh has faces between elements. Collective at the first call on many ranks."""
     if isinstance(mesh, DistributedMesh):
-        return neighbours(mesh).joined
-    return any(bool(are_inner(part).any()) for part in parts_of(mesh))
+        parts = [neighbours(part) for part in mesh.parts]
+        between = any(len(near.mesh.topology.joined) > 0 for near in parts)
+        alone = len(parts) == 1 or not mesh.comm.max(int(between))
+        return any(near.joined for near in parts) or not alone
+    return any(bool(are_inner(part).any()) for part in mesh.parts)
 
 
 @final
@@ -668,7 +710,7 @@ class InteriorBlock(FaceBlock):
 
     @property
     def mesh(self) -> Mesh:
-        return self.geometry.faces.sides[self._side]
+        return self.geometry.faces.meshes[-self._side]
 
     @computed_once
     def other(self) -> InteriorBlock:
@@ -713,7 +755,7 @@ class InteriorBlock(FaceBlock):
     def _listed(self, bad: NDArray[np.bool_]) -> str:
         faces = self.geometry.faces
         elements = faces.elements[self._side, self.start : self.stop][bad]
-        numbers = faces.numbers[elements] if isinstance(faces, InteriorFaces) else elements
+        numbers = faces.numbers_of(self._side)[elements]
         return ", ".join(str(e) for e in np.unique(numbers)[:5])
 
     @computed_once

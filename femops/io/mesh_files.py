@@ -108,10 +108,10 @@ def read_mesh(
     materials and boundary conditions are taken, and the map that ``Curve`` made. Sides that it
     identifies are not glued.
 
-    If the elements are prisms, or have several shapes, the mesh is a `MixedMesh`, which no ranks
-    share. For type checkers the result is then ``Mesh | Any``: they check what a program does with
-    a `Mesh`, and ``isinstance(mesh, femops.MixedMesh)`` tells them of the other class. Elements
-    that a file lists in mirrored order are turned over.
+    If the elements are prisms, or have several shapes, the mesh is a `MixedMesh`. For type
+    checkers the result is then ``Mesh | Any``: they check what a program does with a `Mesh`, and
+    ``isinstance(mesh, femops.MixedMesh)`` tells them of the other class. Elements that a file lists
+    in mirrored order are turned over.
 
     Parameters
     ----------
@@ -158,11 +158,6 @@ def read_mesh(
     ranks = communicator(comm)
     with check(ranks):
         mesh = _read(path, refine, reorder, split=split) if ranks.rank == 0 else None
-        if isinstance(cast(Any, mesh), MixedMesh):
-            raise MeshArgumentError(
-                "ranks do not share meshes of prisms or of several shapes yet: read it in one "
-                "process, or split all elements by split=True"
-            )
     return distribute(mesh, ranks, method=method, reproducible=reproducible)
 
 

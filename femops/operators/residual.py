@@ -244,16 +244,19 @@ class Residual(Summable):
 
     def _by_element(self, name: str) -> NDArray[Any]:
         """Value of a functional in each element, in the memory of the residual's vectors."""
-        k, number = self._place(name)
-        if not self._parts[k].form.domain.num_elements:
-            return np.zeros(0)
-        values: NDArray[Any] = self._launches[k].functionals[number]
-        return values
+        found: list[NDArray[Any]] = [
+            self._launches[k].functionals[number]
+            for k, number in self._places(name)
+            if self._parts[k].form.domain.num_elements
+        ]
+        if len(found) == 1:
+            return found[0]
+        return np.concatenate([np.zeros(0), *found])  # on a mesh of several shapes
 
-    def _place(self, name: str) -> tuple[int, int]:
-        """Number of the part with a functional, and number of the functional within the part."""
+    def _places(self, name: str) -> list[tuple[int, int]]:
+        """Number of each part with a functional, and number of the functional within the part."""
         names = [part.functionals.names for part in self._parts]
-        return next((k, own.index(name)) for k, own in enumerate(names) if name in own)
+        return [(k, own.index(name)) for k, own in enumerate(names) if name in own]
 
     def instructions(
         self, u: NDArray[Any], out: NDArray[Any], scalars: Mapping[str, int]
@@ -272,7 +275,9 @@ class Residual(Summable):
         backend = backend_of(self.space)
         found = [self.compiled.instruction(u, out), *[None] * len(self.functionals.integrals)]
         for name in self.functionals.minima:
-            k, number = self._place(name)
+            (k, number), *others = self._places(name)
+            if others:  # of several shapes
+                return None
             found.append(backend.least_instruction(self._launches[k], number, scalars[name]))
         known = [instruction for instruction in found if instruction is not None]
         return known if len(known) == len(found) else None

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 import femops_meshes
 from femops.parallel.comm import Communicator, check, check_same, communicator, listed
-from femops.parallel.mesh import DistributedMesh, checksum
-from femops.parallel.scattering import rank_groups, scattered, shares
+from femops.parallel.mesh import DistributedMesh, whole_checksum
+from femops.parallel.scattering import groups_of, rank_groups, scattered, shares
 from femops_common.arguments import Degree, checked, type_name
 from femops_meshes import Mesh, MeshArgumentError, MixedMesh, Part
 from femops_meshes.generators.grids import Grid
@@ -134,16 +134,16 @@ def box(
     with check(ranks):
         grid = Grid.checked(counts, lower, upper, periodic)
         if wants_simplices(cells, grid.dim, prisms=True):
-            cure = "make the whole mesh on one rank, and share it by femops.distribute(mesh, comm)"
-            if cells == "prisms":
-                cure = "leave out comm, as ranks do not share meshes of prisms yet"
-            raise MeshArgumentError(f"ranks make no parts of {cells}: {cure}")
+            raise MeshArgumentError(
+                f"ranks make no parts of {cells}: make the whole mesh on one rank, and share it by "
+                "femops.distribute(mesh, comm)"
+            )
     same = {name: getattr(grid, name) for name in ("counts", "lower", "upper")}
     same |= {"periodic": grid.wraps, "order": order, "reproducible": bool(reproducible)}
     _check_same(ranks, {**same, "use of a mapping": mapping is not None})
     piece, groups = None, None
     if reproducible:
-        piece, groups = rank_groups(grid.num_cells, ranks.size, ranks.rank)
+        piece, groups = rank_groups([grid.num_cells], ranks.size, ranks.rank)
     with check(ranks):
         part = femops_meshes.box_part(
             ranks.rank,
@@ -223,8 +223,7 @@ def distribute(
             cut = shares(mesh, ranks.size, method, weights, reproducible)
             parts = [femops_meshes.part_of(mesh, cut, rank) for rank in range(ranks.size)]
     part = scattered(parts, ranks, root)
-    groups = rank_groups(part.num_elements, ranks.size, ranks.rank)[1] if reproducible else None
-    return DistributedMesh.of(ranks, part, groups)
+    return DistributedMesh.of(ranks, part, groups_of(part, ranks) if reproducible else None)
 
 
 def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | None = None) -> None:
@@ -248,13 +247,10 @@ def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
         )
 
 
-def _checked_arguments(mesh: object, root: object, size: int, method: object) -> Mesh | None:
-    if isinstance(mesh, MixedMesh):
-        raise MeshArgumentError(
-            f"ranks do not share meshes of {mesh.plural} yet: use one process, or split all "
-            "elements by femops.read_mesh(path, split=True)"
-        )
-    if not (isinstance(mesh, Mesh) or mesh is None):
+def _checked_arguments(
+    mesh: object, root: object, size: int, method: object
+) -> Mesh | MixedMesh | None:
+    if not (isinstance(mesh, Mesh | MixedMesh) or mesh is None):
         raise MeshArgumentError(
             f"mesh is {type_name(type(mesh))}: give the root a whole Mesh, and the others None"
         )
@@ -265,22 +261,22 @@ def _checked_arguments(mesh: object, root: object, size: int, method: object) ->
     return mesh
 
 
-def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
+def _check_given(mesh: Mesh | MixedMesh | None, root: int, comm: Communicator) -> None:
     """Check that the mesh is on the root alone, or is the same on all ranks."""
     given = comm.gather_all(np.array([mesh is not None]))[:, 0]
     if mesh is not None and given.all() and comm.size > 1:
-        numbers = [np.arange(count) for count in (mesh.num_elements, mesh.num_vertices)]
         _check_same(
             comm,
             {
                 "dimension of the mesh": mesh.dim,
                 "order of the mesh": mesh.order,
+                "shapes of elements": [part.cell.plural for part in mesh.parts],
                 "number of elements": mesh.num_elements,
                 "number of vertices": mesh.num_vertices,
                 "number of boundary entries": mesh.num_boundary,
                 "names of elements": sorted(mesh.element_names.items()),
                 "names of the boundary": sorted(mesh.boundary_names.items()),
-                "checksum of numbers, coordinates and attributes": checksum(mesh, *numbers),
+                "checksum of numbers, coordinates and attributes": whole_checksum(mesh),
             },
             root,
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -14,7 +15,7 @@ from femops.parallel.comm import Communicator, check, check_same, communicator
 from femops.parallel.scattering import (
     WIDEST,
     gathered_mesh,
-    rank_groups,
+    groups_of,
     scattered,
     shares,
     whole_trees,
@@ -66,6 +67,7 @@ class DistributedMesh:
     has_outer_faces: bool
     checksum: int
     element_groups: Ints | None
+    _whole: DistributedMesh | None = None
     _given_as = "a mesh, as femops.box(counts) or femops.read_mesh(path)"
 
     @classmethod
@@ -98,7 +100,7 @@ class DistributedMesh:
             groups = element_groups
             cuts = None if groups is None else np.array(groups, dtype=np.int64)
             _check_part(ranks, part, cuts)
-            hashes = checksum(part.mesh, part.elements, part.vertices)
+            hashes = sum(checksum(p.mesh, p.elements, p.vertices) for p in part.parts) % 2**64
         _warn_of_empty(ranks, part, whole_groups=cuts is not None)
         return cls(
             ranks,
@@ -127,14 +129,40 @@ class DistributedMesh:
         def __getattr__(self, name: str) -> Any:
             """Raise an error that tells where to find an attribute of `Mesh`."""
             hint = f": of this rank's elements it is mesh.mesh.{name}" if _of_mesh(name) else ""
+            if hint and not hasattr(self.mesh, name):
+                hint = ": mesh.parts are meshes of one shape, which have it"
             if name in _OF_WHOLE_MESHES:
                 hint = f": write mesh.changed(lambda whole: whole.{name}(...))"
             raise AttributeError(f"a DistributedMesh has no attribute {name!r}{hint}")
 
     @property
     def mesh(self) -> Mesh:
-        """Mesh of this rank's elements. Its boundary is part of the global mesh's boundary."""
-        return self.part.mesh
+        """Mesh of this rank's elements. Its boundary is part of the global mesh's boundary.
+
+        It is a `MixedMesh` if the global mesh is one, with a part for each of its shapes.
+        """
+        mesh: Mesh = self.part.mesh
+        return mesh
+
+    @cached_property
+    def parts(self) -> tuple[DistributedMesh, ...]:
+        """Of a mesh of several shapes the elements of each; else the mesh itself."""
+        if isinstance(self.part.mesh, Mesh):
+            return (self,)
+        found, first = [], 0
+        for part in self.part.parts:
+            end, cuts = first + len(part.elements), self.element_groups
+            if cuts is not None:
+                mine = cuts[(cuts >= first) & (cuts <= end)] - first
+                cuts = np.unique(np.append(mine, 0))
+            found.append(replace(self, part=part, element_groups=cuts, _whole=self))
+            first = end
+        return tuple(found)
+
+    @property
+    def whole(self) -> DistributedMesh:
+        """Mesh of several shapes of which this is a part; else the mesh itself."""
+        return self if self._whole is None else self._whole
 
     @property
     def dim(self) -> int:
@@ -176,9 +204,9 @@ class DistributedMesh:
     @checked(MeshArgumentError)
     def changed(
         self,
-        function: Callable[..., Mesh],
+        function: Callable[..., Mesh | MixedMesh],
         *tables: ArrayLike,
-        weights: Callable[[Mesh], ArrayLike] | None = None,
+        weights: Callable[..., ArrayLike] | None = None,
     ) -> DistributedMesh:
         """Make another mesh from the global mesh, and share it out anew. Collective.
 
@@ -233,7 +261,7 @@ class DistributedMesh:
             if whole is not None:
                 order = np.argsort(np.concatenate([*numbers.values()]))
                 mesh = function(whole, *(np.concatenate([*t.values()])[order] for t in sent))
-                if not isinstance(mesh, Mesh):
+                if not isinstance(mesh, Mesh | MixedMesh):
                     raise MeshArgumentError(
                         f"the function returned {type_name(type(mesh))}: return a Mesh"
                     )
@@ -241,8 +269,7 @@ class DistributedMesh:
                 cut = shares(mesh, comm.size, "curve", work, self.reproducible)
                 parts = [part_of(mesh, cut, rank) for rank in range(comm.size)]
         part = scattered(parts, comm, 0)
-        size = part.num_elements, comm.size, comm.rank
-        return DistributedMesh.of(comm, part, rank_groups(*size)[1] if self.reproducible else None)
+        return DistributedMesh.of(comm, part, groups_of(part, comm) if self.reproducible else None)
 
     @checked(MeshArgumentError)
     def refine(self, times: int = 1) -> DistributedMesh:
@@ -313,7 +340,8 @@ def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:
     """
     width = mesh.coordinates.shape[1] * mesh.dim
     nodes = np.ascontiguousarray(mesh.coordinates).reshape(-1, width)
-    total = sum_of_hashes(vertices[mesh.boundary], mesh.boundary_attributes[:, np.newaxis])
+    corners = np.append(vertices, -1)[mesh.boundary]  # -1 for no vertex
+    total = sum_of_hashes(corners, mesh.boundary_attributes[:, np.newaxis])
     for some in element_ranges(mesh.num_elements, width):
         numbers = elements[some, np.newaxis], vertices[mesh.elements[some]]
         attributes = mesh.element_attributes[some, np.newaxis]
@@ -322,9 +350,9 @@ def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:
 
 
 def whole_checksum(mesh: Mesh | MixedMesh) -> int:
-    """Checksum of a mesh that no ranks share. Elements of several shapes count part by part."""
+    """`DistributedMesh.checksum` of a mesh that no ranks share."""
     total, first, vertices = 0, 0, np.arange(mesh.num_vertices)
-    for part in mesh.parts if isinstance(mesh, MixedMesh) else (mesh,):
+    for part in mesh.parts:
         total += checksum(part, first + np.arange(part.num_elements), vertices)
         first += part.num_elements
     return total % 2**64
@@ -361,8 +389,11 @@ def _on_any_rank(comm: Communicator, attributes: NDArray[np.int32]) -> Ints:
 
 def _outer_faces(part: Part) -> int:
     """Number of faces of a part that belong to one element of the global mesh."""
-    alone = part.mesh.topology.faces[part.mesh.topology.faces[:, 0] >= 0, 1] < 0
-    return int(alone.sum()) - len(part.interface)
+    count = -len(part.interface)
+    for topology in (each.mesh.topology for each in part.parts):
+        alone = topology.faces[topology.faces[:, 0] >= 0, 1] < 0
+        count += int(alone.sum()) - len(topology.joined)
+    return count
 
 
 def _check_part(comm: Communicator, part: object, groups: Ints | None) -> None:

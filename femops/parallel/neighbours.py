@@ -6,16 +6,18 @@ larger number in the global mesh. This rank needs the other element too, as a *g
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.numbering import entity_offsets
+from femops.numbering import Entities, entity_offsets
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import shared_entities, shared_vertices
 from femops_kernels.exclusive import Derived
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import joined_parts
 from femops_meshes.partitioning.parts import entity_rows, leaf_mesh
 from femops_meshes.topology.topology import Topology
 
@@ -24,34 +26,19 @@ Ints = NDArray[np.int64]
 
 @final
 class Neighbours:
-    """A rank's elements and its ghost elements. `neighbours` makes it, collectively.
+    """A rank's elements of one shape and its ghost elements. `neighbours` makes it, collectively.
 
-    `numbers` (n,): number in the global mesh of each element: this rank's elements, then the ghost
-    elements.
+    `send`: elements of this rank that other ranks need. `numbers` (n,): number in the global mesh
+    of each element: this rank's elements, then the ghost elements. `mesh`: the elements. Those of
+    all shapes have common vertex numbers. `joined`: True if a rank has faces between them.
     """
 
-    def __init__(self, mesh: DistributedMesh) -> None:
-        part, self._comm = mesh.part, mesh.comm
-        self.send = _lent(mesh)
-        own = part.mesh
-        self.numbers = self.with_ghosts(part.elements)
-        arrays: dict[str, Any] = {
-            "coordinates": self.with_ghosts(own.coordinates),
-            "element_attributes": self.with_ghosts(own.element_attributes),
-            "boundary_attributes": np.empty(0, dtype=np.int32),
-            "file_elements": np.arange(len(self.numbers)),
-        }
-        if part.leaves is not None:
-            rows = self.with_ghosts(entity_rows(own.topology, slice(None), part.numbers))
-            none = np.empty((0, 2), dtype=np.int64)
-            self.mesh = leaf_mesh(rows, none, arrays, ({}, {}), own.continuous)[0]
-        else:
-            vertices = self.with_ghosts(part.vertices[own.elements])
-            used, corners = np.unique(vertices, return_inverse=True)
-            corners = corners.reshape(vertices.shape).astype(np.int64)
-            none = own.boundary[:0]
-            self.mesh = Mesh(elements=corners, boundary=none, num_vertices=len(used), **arrays)
-        self.joined = bool(mesh.comm.max(int((self.mesh.topology.faces[:, 1] >= 0).any())))
+    mesh: Mesh
+    joined: bool
+
+    def __init__(self, mesh: DistributedMesh, send: dict[int, Ints]) -> None:
+        self._comm, self.send = mesh.comm, send
+        self.numbers = self.with_ghosts(mesh.part.elements)
 
     def with_ghosts(self, values: NDArray[Any]) -> NDArray[Any]:
         """Append the ghost elements' rows to a table (ne, ...) of this rank's elements. Collective.
@@ -62,25 +49,77 @@ class Neighbours:
         return np.concatenate([values, *self._comm.exchange(lent).values()])
 
 
-def _lent(mesh: DistributedMesh) -> dict[int, Ints]:
-    """Elements of this rank, by other ranks that own one of their faces. See `Neighbours.send`."""
-    part, topology = mesh.part, mesh.mesh.topology
-    kind = mesh.dim - 1
-    shared = shared_entities(part, [kind], mesh.comm)
-    first = entity_offsets(topology)[kind]
-    at = {rank: _behind(topology, faces - first) for rank, faces in shared.items()}
-    numbers = {
-        rank: np.where(elements >= 0, part.elements[elements], -1) * 2 + small
-        for rank, (elements, small) in at.items()
-    }
-    theirs = mesh.comm.exchange(numbers)
-    found = {}
-    for rank, (elements, small) in at.items():
+def _made(mesh: DistributedMesh) -> list[Neighbours]:
+    """The elements of each shape; see `Neighbours`."""
+    found = [Neighbours(each, send) for each, send in zip(mesh.parts, _lent(mesh), strict=True)]
+    meshes = _with_ghosts(mesh, found)
+    inner = [int((each.topology.faces[:, 1] >= 0).any()) for each in meshes]
+    joined = mesh.comm.max(np.array(inner)).tolist()
+    for near, each, any_rank in zip(found, meshes, joined, strict=True):
+        near.mesh, near.joined = each, bool(any_rank)
+    return found
+
+
+def _with_ghosts(mesh: DistributedMesh, found: list[Neighbours]) -> Sequence[Mesh]:
+    """Meshes of this rank's elements of each shape and its ghost elements."""
+    arrays, corners = list[dict[str, Any]](), list[Ints]()
+    for part, near in zip(mesh.part.parts, found, strict=True):
+        own = part.mesh
+        corners.append(near.with_ghosts(part.vertices[own.elements]))
+        arrays.append(
+            {
+                "coordinates": near.with_ghosts(own.coordinates),
+                "element_attributes": near.with_ghosts(own.element_attributes),
+                "boundary_attributes": np.empty(0, dtype=np.int32),
+                "file_elements": np.arange(len(near.numbers)),
+            }
+        )
+    part = mesh.part
+    if part.leaves is not None:
+        rows = found[0].with_ghosts(entity_rows(part.mesh.topology, slice(None), part.numbers))
+        none = np.empty((0, 2), dtype=np.int64)
+        return [leaf_mesh(rows, none, arrays[0], ({}, {}), part.mesh.continuous)[0]]
+    used = np.unique(np.concatenate([rows.reshape(-1) for rows in corners]))
+    made = [
+        Mesh(
+            elements=np.searchsorted(used, rows).astype(np.int64),
+            boundary=each.mesh.boundary[:0],
+            num_vertices=len(used),
+            **given,
+        )
+        for each, rows, given in zip(part.parts, corners, arrays, strict=True)
+    ]
+    return made if mesh.mesh is part.parts[0].mesh else joined_parts(made).parts
+
+
+def _lent(mesh: DistributedMesh) -> list[dict[int, Ints]]:
+    """Elements of each shape, by other ranks that own one of their faces; see `Neighbours.send`."""
+    parts, kind = mesh.part.parts, mesh.dim - 1
+    entities = Entities([part.mesh for part in parts])
+    shared = shared_entities(mesh.part, entities, [kind], mesh.comm)
+    numbers, small = dict[int, Ints](), dict[int, Ints]()
+    at: list[dict[int, Ints]] = [{} for _ in parts]
+    for rank, faces in shared.items():
+        for k, (part, mine) in enumerate(zip(parts, entities.places, strict=True)):
+            some = np.flatnonzero((faces >= mine.start) & (faces < mine.stop))
+            topology = part.mesh.topology
+            first = mine.start + entity_offsets(topology)[kind]
+            elements, pieces = _behind(topology, faces[some] - first)
+            shape = len(faces), elements.shape[1]
+            numbers.setdefault(rank, np.full(shape, -1))
+            small.setdefault(rank, np.zeros(shape, dtype=np.int64))
+            at[k][rank] = np.full(shape, -1)
+            at[k][rank][some], small[rank][some] = elements, pieces
+            numbers[rank][some] = np.where(elements >= 0, part.elements[elements], -1)
+    theirs = mesh.comm.exchange({rank: numbers[rank] * 2 + small[rank] for rank in shared})
+    found: list[dict[int, Ints]] = [{} for _ in parts]
+    for rank, own in numbers.items():
         other, pieces = theirs[rank][:, np.newaxis] >> 1, theirs[rank][:, np.newaxis] & 1
-        joined = (small[..., np.newaxis] & pieces) == 0  # two pieces of a face do not meet
-        larger = other > numbers[rank][..., np.newaxis] >> 1
-        needed = (joined & larger).any(axis=2) & (elements >= 0)
-        found[rank] = np.unique(elements[needed])
+        joined = (small[rank][..., np.newaxis] & pieces) == 0  # two pieces of a face do not meet
+        needed = (joined & (other > own[..., np.newaxis])).any(axis=2)
+        for send, behind in zip(found, at, strict=True):
+            elements = behind[rank]
+            send[rank] = np.unique(elements[needed & (elements >= 0)])
     return found
 
 
@@ -149,7 +188,7 @@ class Surroundings:
         return np.concatenate([table, *self._comm.exchange(lent).values()])
 
 
-_known = Derived[DistributedMesh, Neighbours]()
+_known = Derived[DistributedMesh, list[Neighbours]]()
 _around = Derived[DistributedMesh, Surroundings]()
 
 
@@ -159,5 +198,9 @@ def surroundings(mesh: DistributedMesh) -> Surroundings:
 
 
 def neighbours(mesh: DistributedMesh) -> Neighbours:
-    """Return a rank's elements and its ghost elements. Collective at the first call for a mesh."""
-    return _known.get(mesh, lambda: Neighbours(mesh))
+    """Return a rank's elements of one shape and its ghost elements.
+
+    Collective at the first call for a mesh.
+    """
+    whole = mesh.whole
+    return _known.get(whole, lambda: _made(whole))[whole.parts.index(mesh)]

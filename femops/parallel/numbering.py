@@ -10,7 +10,7 @@ elements of the global mesh, the global numbers are the numbers of the undivided
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SpaceError
-from femops.numbering import Flips, entity_offsets, first_touch, node_dofs
+from femops.numbering import Dofs, Entities, entity_offsets, l2_numbering
 from femops.parallel.comm import Array, Communicator
+from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.parts import Part
-from femops_meshes.topology.topology import Topology
 
 Ints = NDArray[np.int64]
 
@@ -40,15 +40,20 @@ def shared_vertices(vertices: Ints, count: int, comm: Communicator) -> dict[int,
     return {rank: np.searchsorted(vertices, found) for rank, found in by_rank.items()}
 
 
-def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dict[int, Ints]:
-    """Entities of this part that other ranks touch too. Collective."""
+def shared_entities(
+    part: Part, entities: Entities, kinds: Sequence[int], comm: Communicator
+) -> dict[int, Ints]:
+    """Entities of this rank, given as a list, that other ranks touch too. Collective.
+
+    If several parts of a mesh have an entity, it is that of the first one.
+    """
     known = shared_vertices(part.vertices, part.num_vertices, comm)
     between = np.zeros(len(part.vertices) + 1, dtype=bool)
     between[-1] = True  # index -1 stands for no vertex
     touched = between.copy()
     for vertices in known.values():
         touched[vertices] = True
-    entities, corners = _entities_between(part, kinds, touched)
+    found, corners = _entities_between(part, entities, kinds, touched)
     names, mine = np.append(part.vertices, -1), {}
     for rank, vertices in known.items():
         between[vertices] = True
@@ -56,7 +61,7 @@ def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dic
         between[vertices] = False
     named = {rank: names[corners[places]] for rank, places in mine.items()}
     theirs = comm.exchange(named)
-    return {rank: entities[mine[rank][_common(rows, theirs[rank])]] for rank, rows in named.items()}
+    return {rank: found[mine[rank][_common(rows, theirs[rank])]] for rank, rows in named.items()}
 
 
 def _who_else(told: dict[int, Ints]) -> dict[int, Array]:
@@ -81,34 +86,42 @@ def _who_else(told: dict[int, Ints]) -> dict[int, Array]:
 
 
 def _entities_between(
-    part: Part, kinds: Sequence[int], touched: NDArray[np.bool_]
+    part: Part, entities: Entities, kinds: Sequence[int], touched: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
     """Return the entities with only ``touched`` vertices, and their vertices (n, width).
 
-    Entities are numbered as in `entity_offsets`. A row of vertices has numbers in the part,
-    ascending, then -1.
+    A row of vertices has numbers in the part, ascending, then -1.
     """
-    mesh, topology = part.mesh, part.mesh.topology
-    entity = topology.carrying[0]
-    cell = mesh.cell
+    meshes = [one.mesh for one in part.parts]
+    most = max(len(mesh.cell.entities[c][1]) for mesh in meshes for c in mesh.cell.codes(kinds[-1]))
+    numbers, rows = [], []
+    for mesh, first in zip(meshes, entities.offsets, strict=False):
+        for number, corners in _of_kinds(mesh, kinds, touched):
+            numbers.append(first + number)
+            missing = [(0, 0), (0, most - corners.shape[1])]
+            rows.append(np.pad(corners, missing, constant_values=-1))
+    number, corners = np.concatenate(numbers), np.concatenate(rows)
+    alone = ~np.isin(number, entities.same[:, 0])
+    return number[alone], corners[alone]
+
+
+def _of_kinds(
+    mesh: Mesh, kinds: Sequence[int], touched: NDArray[np.bool_]
+) -> Iterator[tuple[Ints, Ints]]:
+    """Entities with only ``touched`` vertices, and these, ascending, by number of vertices."""
+    topology, cell = mesh.topology, mesh.cell
+    entity, offsets = topology.carrying[0], entity_offsets(topology)
     vertices = entity[:, cell.codes(0)]
     near = np.flatnonzero((touched[mesh.elements] | touched[vertices]).any(axis=1))
     own, entity = topology.entity[near], entity[near]
     elements, vertices = mesh.elements[near], vertices[near]
-    offsets, sizes = entity_offsets(topology), [len(cell.corners_of(kind)) for kind in kinds]
-    numbers, rows = [], []
-    for kind, size in zip(kinds, sizes, strict=True):
-        codes = list(cell.codes(kind))
+    for kind, codes in [(k, codes) for k in kinds for codes in cell.alike(k)]:
         places = [cell.entities[code][1] for code in codes]
         larger = (own[:, codes] != entity[:, codes]) | (kind == 0)
         corners = np.where(larger[..., np.newaxis], vertices[:, places], elements[:, places])
         inside = touched[corners].all(axis=-1)
         number, first = np.unique(entity[:, codes][inside], return_index=True)
-        ascending = np.sort(corners[inside][first], axis=1)
-        numbers.append(offsets[kind] + number)
-        missing = [(0, 0), (0, max(sizes) - size)]
-        rows.append(np.pad(ascending, missing, constant_values=-1))
-    return np.concatenate(numbers), np.concatenate(rows)
+        yield offsets[kind] + number, np.sort(corners[inside][first], axis=1)
 
 
 def _common(mine: Ints, theirs: Array) -> Ints:
@@ -135,18 +148,23 @@ class RankNumbering:
     """Dofs that a rank touches. `h1_rank_numbering` and `l2_rank_numbering` make it."""
 
     rank: int  # the rank
-    # shape (ne, nodes) int64: dof at each local node (lexicographic, x fastest) of the
-    # elements, by its number on the rank. Owned dofs come first, then ghosts.
-    indices: Ints
+    # of each part of the mesh: the dofs of the elements, by their numbers on the rank. Owned dofs
+    # come first, then ghosts.
+    dofs: Sequence[Dofs]
     # shape (size + 1,) int64: rank r owns the global dofs offsets[r] to offsets[r + 1] - 1
     offsets: Ints
     ghosts: Ints  # shape (nghosts,) int64: global number of each ghost, ascending
-    flipped: Flips = None
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
-        for array in (self.indices, self.offsets, self.ghosts):
+        for array in (self.offsets, self.ghosts, *(each.indices for each in self.dofs)):
             array.setflags(write=False)
+
+    @property
+    def indices(self) -> Ints:
+        """Dof (ne, nodes) at each local node of the elements of a mesh of one shape."""
+        (only,) = self.dofs
+        return only.indices
 
     @property
     def owned(self) -> int:
@@ -175,18 +193,18 @@ def h1_rank_numbering(
 ) -> RankNumbering:
     """Number the dofs of an H1 space of degree p on the rank's part. Collective."""
     _check_parts(part, p, 1, comm)
-    topology = part.mesh.topology
+    entities = Entities([one.mesh for one in part.parts])
     kinds = range(part.mesh.dim) if p > 1 else [0]  # entities with nodes inside
-    shared = shared_entities(part, kinds, comm)
-    owner = np.full(entity_offsets(topology)[-1], part.rank, dtype=np.int64)
-    for rank, entities in shared.items():
-        owner[entities] = np.minimum(owner[entities], rank)
-    starts, seen, owned = first_touch(topology, p, owner < part.rank)
+    shared = shared_entities(part, entities, kinds, comm)
+    owner = np.full(entities.offsets[-1], part.rank, dtype=np.int64)
+    for rank, some in shared.items():
+        owner[some] = np.minimum(owner[some], rank)
+    starts, seen, cuts = entities.first_touch(p, owner < part.rank)
     theirs = _as_owners_have_them(shared, owner, starts, seen, comm)
-    offsets = _offsets(owned, comm)
-    ghosts = _add_ghosts(topology, p, theirs, offsets, (starts, seen), owned)
-    indices, flipped = node_dofs(topology, p, starts, seen, parity)
-    return RankNumbering(part.rank, indices, offsets, ghosts, flipped)
+    offsets = _offsets(int(cuts[-1]), comm)
+    ghosts = _add_ghosts(entities.inside(p), theirs, offsets, (starts, seen), int(cuts[-1]))
+    dofs = entities.dofs(p, starts, seen, cuts, parity)
+    return RankNumbering(part.rank, dofs, offsets, ghosts)
 
 
 def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
@@ -195,11 +213,8 @@ def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     Ranks share no dofs.
     """
     _check_parts(part, p, 0, comm)
-    shape = part.mesh.num_elements, part.mesh.cell.size(p)
-    indices = np.arange(shape[0] * shape[1], dtype=np.int64).reshape(shape)
-    return RankNumbering(
-        part.rank, indices, _offsets(indices.size, comm), np.empty(0, dtype=np.int64)
-    )
+    dofs, count = l2_numbering([one.mesh for one in part.parts], p)
+    return RankNumbering(part.rank, dofs, _offsets(count, comm), np.empty(0, dtype=np.int64))
 
 
 def _check_parts(part: Part, p: int, least: int, comm: Communicator) -> None:
@@ -258,18 +273,14 @@ def _offsets(owned: int, comm: Communicator) -> Ints:
 
 
 def _add_ghosts(
-    topology: Topology,
-    p: int,
-    theirs: Ints,
-    offsets: Ints,
-    numbers: tuple[Ints, Codes],
-    owned: int,
+    inside: Ints, theirs: Ints, offsets: Ints, numbers: tuple[Ints, Codes], owned: int
 ) -> Ints:
-    """Number the ghosts after the owned dofs. Return their global numbers."""
+    """Number the ghosts after the owned dofs. Return their global numbers.
+
+    ``inside`` (n,): number of dofs inside each entity.
+    """
     entities, owner, first, order = theirs
-    kinds = np.searchsorted(entity_offsets(topology), entities, side="right") - 1
-    inside = [topology.cell.inside_kind(kind, p) for kind in range(topology.dim + 1)]
-    sizes = np.array(inside, dtype=np.int64)[kinds]
+    sizes = inside[entities]
     local = np.cumsum(sizes) - sizes
     starts, seen = numbers
     starts[entities], seen[entities] = owned + local, order

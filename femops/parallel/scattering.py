@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 import femops_meshes
 from femops.parallel.comm import Array, Communicator, gathered
-from femops_meshes import Mesh, Part, Partition
+from femops_meshes import Mesh, MixedMesh, Part, Partition
 from femops_meshes.coarsening import Coarsening
 from femops_meshes.forest import Forest
+from femops_meshes.mixed import joined_parts
 from femops_meshes.partitioning.parts import entity_rows, leaf_mesh
 from femops_meshes.partitioning.pieces import equal_pieces
 
@@ -68,37 +69,65 @@ _LEAVES: dict[str, Callable[[Part], Array]] = {
 
 
 def _coarsening(part: Part) -> Coarsening:
-    assert part.mesh.whole_coarser is not None
-    return part.mesh.whole_coarser
+    found: Coarsening | None = part.mesh.whole_coarser
+    assert found is not None
+    return found
 
 
-def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
-    """Cut elements into groups, and give each rank consecutive groups."""
-    each = max(1, -(-count // (GROUPS * WIDEST))) * WIDEST
-    groups = -(-count // each)
-    return np.minimum(np.arange(groups + 1) * each, count), equal_pieces(groups, size)
+def group_pieces(counts: Sequence[int], size: int) -> tuple[Ints, Ints]:
+    """Cut elements into groups of one shape, and give each rank consecutive groups.
+
+    ``counts`` are the numbers of elements of each shape.
+    """
+    each, first = max(1, -(-sum(counts) // (GROUPS * WIDEST))) * WIDEST, 0
+    cuts = list[Ints]()
+    for count in counts:
+        cuts.append(np.arange(first, first + count, each))
+        first += count
+    cuts.append(np.array([first]))
+    return np.concatenate(cuts), equal_pieces(sum(map(len, cuts)) - 1, size)
 
 
-def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
+def rank_groups(counts: Sequence[int], size: int, rank: int) -> tuple[tuple[int, int], Ints]:
     """Return start and stop of a rank's elements, and the starts (k,) of its groups in them."""
-    cuts, pieces = group_pieces(count, size)
+    cuts, pieces = group_pieces(counts, size)
     own = cuts[pieces[rank] : pieces[rank + 1] + 1]
     return (int(own[0]), int(own[-1])), own - own[0]
 
 
+def groups_of(part: Part, comm: Communicator) -> Ints:
+    """Starts (k,) of the element groups of this rank's part, and its number of elements."""
+    counts = comm.sum(np.array([len(one.elements) for one in part.parts])).tolist()
+    return rank_groups(counts, comm.size, comm.rank)[1]
+
+
 def shares(
-    mesh: Mesh, size: int, method: str, weights: ArrayLike | None, reproducible: bool
+    mesh: Mesh | MixedMesh, size: int, method: str, weights: ArrayLike | None, reproducible: bool
 ) -> Partition:
     """Partition of a mesh; ``reproducible`` ones cut the curve between groups of elements."""
     if not reproducible:
         return femops_meshes.partition(mesh, size, method, weights)
-    cuts, pieces = group_pieces(mesh.num_elements, size)
+    cuts, pieces = group_pieces([part.num_elements for part in mesh.parts], size)
     owner = np.repeat(np.arange(size), np.diff(cuts[pieces]))
     return Partition.of(mesh, owner, size)
 
 
 def scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
     """Send all parts from the root, and return this rank's part. Collective."""
+    head: Any = None
+    if comm.rank == root:
+        mixed = isinstance(parts[root].mesh, MixedMesh)
+        head = mixed, len(parts[root].parts)
+    mixed, count = comm.broadcast(head, root)
+    shapes = [[part.parts[k] for part in parts] for k in range(count)]
+    found = [_scattered(each, comm, root) for each in shapes]
+    if comm.rank == root:
+        return parts[root]
+    return Part.joined(found) if mixed else found[0]
+
+
+def _scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
+    """As `scattered`, of elements of one shape."""
     head: Any = None
     if comm.rank == root:
         mesh = parts[root].mesh
@@ -139,11 +168,19 @@ def scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
     return Part(mesh, comm.rank, comm.size, own, vertices, interface, *sizes)
 
 
-def gathered_mesh(part: Part, comm: Communicator) -> Mesh | None:
+def gathered_mesh(part: Part, comm: Communicator) -> Any:
     """The whole mesh on rank 0, with its trees; None on other ranks. Collective.
 
     Boundary entries are sorted by element and face.
     """
+    found = [_gathered(each, comm) for each in part.parts]
+    if isinstance(part.mesh, Mesh) or comm.rank > 0:
+        return found[0]
+    return joined_parts([each for each in found if each is not None])
+
+
+def _gathered(part: Part, comm: Communicator) -> Mesh | None:
+    """As `gathered_mesh`, of elements of one shape."""
     mesh, leaves, coarser = part.mesh, part.leaves, part.mesh.coarser
     sides = mesh.topology.boundary_faces
     tables = {
@@ -153,7 +190,7 @@ def gathered_mesh(part: Part, comm: Communicator) -> Mesh | None:
         "element_attributes": mesh.element_attributes,
         "file_elements": mesh.file_elements,
         "faces": np.stack([part.elements[sides[:, 0]], sides[:, 1]], axis=1),
-        "boundary": part.vertices[mesh.boundary],
+        "boundary": np.append(part.vertices, -1)[mesh.boundary],  # -1 for no vertex
         "boundary_attributes": mesh.boundary_attributes,
     }
     extra = _LEAVES if leaves is not None else _PLACES if coarser is not None else {}

@@ -2,7 +2,8 @@
 
 The name of a dof tells where it is first touched. It combines the lowest global element that has
 the dof with the dof's position among the nodes of this element, in numbering order. Names have the
-same order as the dofs' numbers in the undivided mesh (`femops.numbering`). If each part has
+same order as the dofs' numbers in the undivided mesh (`femops.numbering`), part by part if it has
+several shapes. If each part has
 consecutive elements of the global mesh, the ranks' numbers have this order too. Otherwise the names
 are cut, by elements, into one piece per rank, and each rank sorts its piece. So no rank holds much
 more than its share.
@@ -10,6 +11,7 @@ more than its share.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 import numpy as np
@@ -34,13 +36,13 @@ class SerialOrder:
 
     `cuts` (size + 1,): rank r has the rows cuts[r] to cuts[r + 1] - 1.
 
-    Shapes: `nodes` (n,).
+    ``nodes`` (n,), for each part of the mesh: an element's nodes in numbering order.
     """
 
     def __init__(
         self,
         numbering: RankNumbering,
-        nodes: Ints,
+        nodes: Sequence[Ints],
         part: Part,
         halo: Halo | None,
         comm: Communicator,
@@ -49,9 +51,10 @@ class SerialOrder:
         self.cuts = numbering.offsets
         self._trivial = _consecutive(part, comm)
         if not self._trivial:
-            names = _first_touches(numbering, nodes, part.elements)
+            most = max(map(len, nodes))
+            names = _first_touches(numbering, nodes, part, most)
             names = _lowest(names, numbering.owned, halo, comm)
-            firsts = equal_pieces(part.num_elements, comm.size) * len(nodes)
+            firsts = equal_pieces(part.num_elements, comm.size) * most
             self._sort(names, firsts)
 
     def forward(self, values: Array) -> Array:
@@ -128,14 +131,18 @@ def _consecutive(part: Part, comm: Communicator) -> bool:
     return bool((last - first + 1 == counts).all() and (first[1:] > last[:-1]).all())
 
 
-def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Ints:
-    """Name of each dof that this rank touches: where this part first touches the dof."""
-    count = len(nodes)
-    place = np.empty(count, dtype=np.int64)
-    place[nodes] = np.arange(count)
-    first = first_positions(numbering.indices.ravel(), numbering.ndofs)
-    element = first // count
-    return np.asarray(elements[element] * count + place[first - element * count])
+def _first_touches(numbering: RankNumbering, nodes: Sequence[Ints], part: Part, most: int) -> Ints:
+    """Name of each dof that this rank touches: where this rank first touches the dof.
+
+    ``most`` is the number of names of an element.
+    """
+    tables = []
+    for order, dofs, one in zip(nodes, numbering.dofs, part.parts, strict=True):
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        tables.append((dofs.indices, one.elements[:, np.newaxis] * most + place))
+    every, names = (np.concatenate([each.ravel() for each in t]) for t in zip(*tables, strict=True))
+    return np.asarray(names[first_positions(every, numbering.ndofs)])
 
 
 def _lowest(names: Ints, owned: int, halo: Halo | None, comm: Communicator) -> Ints:

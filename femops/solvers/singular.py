@@ -133,15 +133,13 @@ def _of_bodies(V: Space, held: NDArray[np.int64]) -> Iterator[tuple[str, Vector]
     """
     if V.comm.size > 1 or not len(held):
         return
-    body = bodies(V.mesh)
-    of_node, first = np.zeros(V.ndofs, np.int64), 0
+    body, first = bodies(V.mesh), 0
+    of_node = np.zeros(V.ndofs, dtype=np.int64)
     for part in V.parts:
-        of_part = body[first : first + part.mesh.num_elements]
-        mine = part.restriction.assigned(
-            np.repeat(of_part[:, np.newaxis] + 1, part.restriction.num_nodes, 1)
-        )
-        of_node, first = np.maximum(of_node, mine), first + len(of_part)
-    of_node -= 1
+        end = first + part.mesh.num_elements
+        rows = np.repeat(body[first:end, np.newaxis], part.restriction.num_nodes, 1)
+        of_node = np.maximum(of_node, part.restriction.assigned(rows))
+        first = end
     free = np.ones((int(body.max(initial=0)) + 1, V.ncomp), dtype=bool)
     free[of_node[held // V.ncomp], held % V.ncomp] = False
     for c in range(V.ncomp):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast, final, overload
@@ -28,7 +28,7 @@ from femops.errors import SpaceError
 from femops.geometry.boundary import Attributes, chosen
 from femops.geometry.domain import element_blocks
 from femops.geometry.jacobians import Geometry, LegendreGeometry, cells, physical_gradient
-from femops.numbering import distinct
+from femops.numbering import Dofs, distinct
 from femops.parallel.comm import communicator, warn_of_copies
 from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
@@ -38,7 +38,6 @@ from femops.spaces.functions import Function, Predicate, evaluate, parts_of
 from femops.spaces.hanging import hanging_nodes
 from femops.spaces.interpolation import values_of_field
 from femops.spaces.memory import DeviceLike, Memory, check_shape, find_memory
-from femops.spaces.mixed import added_up
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.vectors import by_components, float64_or_complex, zeros
 from femops_common import html
@@ -209,6 +208,10 @@ class Space(DomainSpace, ABC):
     """
 
     reproducible: bool = False
+    hangs: bool
+    first_dof: int
+    global_ndofs: int
+    global_size: int
     continuous: ClassVar[bool]
     _given_as = "a space, as femops.H1(mesh, order)"
 
@@ -228,49 +231,74 @@ class Space(DomainSpace, ABC):
         self.order = whole_number(order, smallest, what, SpaceError)
         self.ncomp = whole_number(ncomp, 1, "the number of components", SpaceError)
         check_size(mesh.num_elements, self.order, self.dim, self.ncomp)
-        self.numbering: RankNumbering | None = None
-        self.halo: Halo | None = None
         self._trailing = () if self.ncomp == 1 else (self.ncomp,)
-        if isinstance(mesh, MixedMesh):
-            self._add_up(mesh, family)
-            return
-        self.parts: tuple[Space, ...] = (self,)
-        self.domain = cells(mesh)
-        self.element = self._element(family)
-        if self.distributed is None:
-            self.restriction = self._restriction()
-            self.hangs = self.restriction.hanging is not None
-            self.first_dof, self.global_ndofs = 0, self.restriction.ndofs
-        else:
-            self._share_out(self.distributed)
+        self.parts: tuple[Space, ...] = self._on_parts()
+        for part in self.parts:
+            part.domain = cells(part.mesh, covers=len(self.parts) == 1)
+            part.element = part._element(family)
+        self._number()
         if self.signed and self.device is not None:
             raise SpaceError("elements with signs have no kernels on a device: leave out device")
-        if self.continuous and not self.mesh.conforming and self.restriction.hanging is None:
+        hanging = any(part.restriction.hanging is not None for part in self.parts)
+        if self.continuous and not self.mesh.conforming and not hanging:
             raise SpaceError(
                 f"{type(self).__name__} would jump at the hanging nodes of a locally refined mesh: "
                 "take femops.H1, an L2 space, or a mesh that conforms"
             )
-        self.ndofs = self.restriction.owned
-        self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
-        self.shape = (self.size,)
 
-    def _add_up(self, mesh: MixedMesh, family: Family) -> None:
-        """Make the space of a mesh of several shapes: parts whose vectors are those of the space.
+    def _on_parts(self) -> tuple[Space, ...]:
+        """Spaces on the parts of a mesh of several shapes, whose dofs are still to be numbered."""
+        if not self.mixed:
+            return (self,)
+        whole: Any = self.distributed or self.mesh
+        made = []
+        for one in whole.parts:
+            part = copy.copy(self)
+            part._whole, part.mixed, part.parts, part.mesh = self, False, (part,), one
+            if self.distributed is not None:
+                part.distributed, part.mesh = one, one.mesh
+            made.append(part)
+        return tuple(made)
 
-        Parts follow each other. Each has the dofs that no earlier part has.
+    def _number(self) -> None:
+        """Number the dofs, on many ranks those of all ranks.
+
+        Parts of a mesh follow each other. Each has the dofs that no earlier part has.
         """
-        given = self.order, self.ncomp, family
-        made = [type(self)(part, *given, device=self.device) for part in mesh.parts]
-        restrictions, self.ndofs = added_up(made, shared=self.continuous)
-        self.global_ndofs, self.size = self.ndofs, self.ndofs * self.ncomp
-        self.global_size, self.shape = self.size, (self.size,)
-        self.first_dof, self.hangs = 0, False
-        for part, restriction in zip(made, restrictions, strict=True):
-            part.restriction, part._whole = restriction, self
-            part.domain = cells(part.mesh, covers=len(made) == 1)
-            part.ndofs = part.global_ndofs = self.ndofs
-            part.size, part.global_size, part.shape = self.size, self.size, self.shape
-        self.parts = tuple(made)
+        mesh = self.distributed
+        if mesh is None:
+            restrictions = self._restrictions()
+            hangs = restrictions[0].hanging is not None
+            numbers, halo = cast("RankNumbering | None", None), cast("Halo | None", None)
+            first, count = 0, restrictions[0].ndofs
+        else:
+            for part in self.parts:
+                LegendreGeometry.agree(part.mesh, mesh.comm)
+            numbers = self._rank_numbering(mesh)
+            restrictions = self._restricted(numbers.dofs, numbers.ndofs, numbers.owned)
+            halo, hangs = Halo(numbers, mesh.comm), restrictions[0].hanging is not None
+            ghosts, hanging = mesh.comm.max(np.array([halo.ghosts, int(hangs)])).tolist()
+            halo, hangs = halo if ghosts else None, bool(hanging)
+            first, count = int(numbers.offsets[mesh.comm.rank]), int(numbers.offsets[-1])
+        for part, restriction in zip(self.parts, restrictions, strict=True):
+            part.restriction = restriction
+        for one in dict.fromkeys((self, *self.parts)):
+            one.numbering, one.halo, one.hangs = numbers, halo, hangs
+            one.ndofs, one.first_dof, one.global_ndofs = restrictions[0].owned, first, count
+            one.size, one.global_size = one.ndofs * one.ncomp, count * one.ncomp
+            one.shape = (one.size,)
+
+    def _restricted(
+        self, dofs: Sequence[Dofs], ndofs: int, owned: int | None = None
+    ) -> list[ElementRestriction]:
+        """Restrictions of the parts to dofs of the space, of which a rank owns the first ones."""
+        found = []
+        for part, each in zip(self.parts, dofs, strict=True):
+            each.indices.setflags(write=False)  # a restriction copies what may change
+            hanging = hanging_nodes(part, part.mesh)
+            more = owned, each.flipped, hanging, each.first
+            found.append(ElementRestriction(each.indices, ndofs, *more))
+        return found
 
     def _element(self, family: Family) -> Element:
         """Element of the space."""
@@ -361,29 +389,12 @@ class Space(DomainSpace, ABC):
         """Lowest order that the space can have with a basis family."""
 
     @abstractmethod
-    def _restriction(self) -> ElementRestriction:
-        """Number the dofs, and return the restriction."""
+    def _restrictions(self) -> list[ElementRestriction]:
+        """Number the dofs, and return the restriction of each part."""
 
     @abstractmethod
     def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
-        """Number the dofs of this rank's part."""
-
-    def _share_out(self, mesh: DistributedMesh) -> None:
-        """Number the dofs of all ranks, and determine which ranks share them."""
-        LegendreGeometry.agree(mesh.mesh, mesh.comm)
-        self.numbering = numbering = self._rank_numbering(mesh)
-        self.restriction = ElementRestriction(
-            numbering.indices,
-            numbering.ndofs,
-            numbering.owned,
-            numbering.flipped,
-            hanging_nodes(self, self.mesh),
-        )
-        self.first_dof = int(numbering.offsets[mesh.comm.rank])
-        self.global_ndofs = int(numbering.offsets[-1])
-        halo, hangs = Halo(numbering, mesh.comm), self.restriction.hanging is not None
-        ghosts, hanging = mesh.comm.max(np.array([halo.ghosts, int(hangs)])).tolist()
-        self.halo, self.hangs = halo if ghosts else None, bool(hanging)
+        """Number the dofs of this rank's elements."""
 
     @abstractmethod
     def file_dofs(self) -> Ints:

@@ -119,20 +119,23 @@ _spaces = Derived[Space, BoundarySpace](weak=True)
 def boundary_spaces(space: Any, attributes: Attributes, *, slopes: bool) -> list[BoundarySpace]:
     """Return the functions of a space on the faces of boundary attributes.
 
-    There is one list entry for each part of a mesh of several shapes, and for each shape of faces.
+    There is one list entry for each part of a mesh of several shapes, and for each shape of faces,
+    that a rank has. Collective on such a mesh that ranks share.
     """
     if not isinstance(space, Space):
         raise SpaceError(f"boundary integrals need a Space, got {space!r}: take one of its spaces")
     if not space.mixed:
         return [_made(space, attributes, slopes=slopes)]
-    asked = asked_attributes(attributes, space.mesh.boundary_names)
-    numbers = None if asked is None else tuple(boundary_attributes(space.mesh, asked).tolist())
+    mesh = space.distributed or space.mesh
+    asked = asked_attributes(attributes, mesh.boundary_names)
+    numbers = None if asked is None else tuple(boundary_attributes(mesh, asked).tolist())
     made = [
         _made(part, numbers, slopes=slopes, face=face)
         for part in space.parts
         for face in part.mesh.cell.faces
     ]
-    found = [each for each in made if each.domain.num_elements]
+    sizes = space.comm.max(np.array([each.domain.num_elements for each in made]))
+    found = [each for each, size in zip(made, sizes, strict=True) if size]
     if not found:
         raise SpaceError("the mesh has no such boundary, so there is nothing to integrate over")
     return found
@@ -145,9 +148,8 @@ def _made(
     slopes = slopes or not space.has_ends
     if face is not None:
         numbers = None if attributes is None else tuple(attributes)  # type: ignore[arg-type]
-        faces = _faces.get(
-            space.mesh, lambda: BoundaryFaces(space.mesh, numbers, face), numbers, face
-        )
+        part = space.distributed or space.mesh
+        faces = _faces.get(space.mesh, lambda: BoundaryFaces(part, numbers, face), numbers, face)
         made = partial(BoundarySpace, space, faces, slopes=slopes)
         return _spaces.get(space, made, numbers, slopes, face)
     mesh = space.distributed or space.mesh

@@ -7,7 +7,7 @@ have near numbers, their dofs have near numbers too.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,12 @@ from femops.geometry.boundary import (
     listed_faces,
     outer_faces,
 )
-from femops.numbering import boundary_nodes, distinct, h1_numbering
+from femops.numbering import boundary_nodes, distinct, h1_numbering, l2_numbering
 from femops.parallel.comm import check
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering, l2_rank_numbering
 from femops.spaces.base import BoundaryPart, Space, SpaceMesh
 from femops.spaces.functions import Predicate, selected
-from femops.spaces.hanging import hanging_nodes
 from femops.spaces.memory import DeviceLike
 from femops.spaces.restriction import ElementRestriction
 from femops_common.arguments import checked
@@ -104,14 +103,12 @@ class H1(Space):
     def _lowest_order(self, family: Family) -> int:  # noqa: ARG002  (the same for all)
         return 1
 
-    def _restriction(self) -> ElementRestriction:
-        topology, parity = self.mesh.topology, self.element.parity
-        indices, ndofs, flipped = h1_numbering(topology, self.order, parity)
-        indices.setflags(write=False)  # a restriction copies what may change
-        return ElementRestriction(indices, ndofs, None, flipped, hanging_nodes(self, self.mesh))
+    def _restrictions(self) -> list[ElementRestriction]:
+        meshes, parity = [part.mesh for part in self.parts], self.parts[0].element.parity
+        return self._restricted(*h1_numbering(meshes, self.order, parity))
 
     def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
-        return h1_rank_numbering(mesh.part, self.order, mesh.comm, self.element.parity)
+        return h1_rank_numbering(mesh.part, self.order, mesh.comm, self.parts[0].element.parity)
 
     def file_dofs(self) -> Ints:
         """Number (ndofs,) of each node in MFEM's numbering: by vertices, edges, faces, cells.
@@ -156,13 +153,12 @@ class H1(Space):
             if where is not None:
                 raise SpaceError("boundary_dofs was given two predicates: join them by & in one")
             attributes, where = None, attributes
-        mesh = self.distributed or self.mesh
+        mesh: Any = self.distributed or self.mesh
         asked = asked_attributes(attributes, mesh.boundary_names)
         numbers = None if asked is None else boundary_attributes(mesh, asked)
         picked = chosen(components, list(range(self.ncomp)), "component", "space")
         found = []
-        for part in self.parts:
-            own = self.distributed or part.mesh
+        for part, own in zip(self.parts, mesh.parts, strict=True):
             faces = outer_faces(own) if numbers is None else listed_faces(own, numbers)
             at = faces, part.mesh.cell, self.order, part.restriction.indices
             found.append(boundary_nodes(*at))
@@ -233,11 +229,8 @@ class L2(Space):
     def _lowest_order(self, family: Family) -> int:
         return 0 if family == "gauss" else 1
 
-    def _restriction(self) -> ElementRestriction:
-        ne, n = self.mesh.num_elements, self.element.size
-        indices = np.arange(ne * n).reshape(ne, n)
-        indices.setflags(write=False)
-        return ElementRestriction(indices, ne * n)
+    def _restrictions(self) -> list[ElementRestriction]:
+        return self._restricted(*l2_numbering([part.mesh for part in self.parts], self.order))
 
     def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
         return l2_rank_numbering(mesh.part, self.order, mesh.comm)

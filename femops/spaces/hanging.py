@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.element import halves_of
-from femops.geometry.interior import InteriorFaces
+from femops.geometry.interior import InteriorFaces, SharedFaces
 from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.mesh import Mesh
 
@@ -68,14 +68,14 @@ def on_faces(hanging: HangingNodes, elements: Ints, codes: Ints) -> HangingNodes
 
 
 def beside_faces(
-    space: Any, faces: InteriorFaces, side: int, *, slopes: bool
+    space: Any, faces: InteriorFaces | SharedFaces, side: int, *, slopes: bool
 ) -> HangingNodes | None:
     """Hanging nodes of one side's elements, turned to the faces between elements, or of the faces.
 
     None on a mesh that conforms. ``slopes``: whether functions have derivatives.
     """
     dim = space.dim
-    if faces.around.topology.carriers is None or dim == 1:
+    if isinstance(faces, SharedFaces) or faces.around.topology.carriers is None or dim == 1:
         return None
     elements, parts = faces.elements[side], faces.turned_parts[side]
     hanging = hanging_nodes(space, faces.around)

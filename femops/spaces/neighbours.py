@@ -49,9 +49,10 @@ class TouchedDofs:
         used, places = np.unique(indices[indices >= owned], return_inverse=True)
         indices = indices.copy()
         indices[indices >= owned] = owned + places
-        numbering = RankNumbering(known.rank, indices, known.offsets, ghosts[used - owned])
+        numbering = RankNumbering(known.rank, (), known.offsets, ghosts[used - owned])
         halo = Halo(numbering, space.comm)
-        restriction = ElementRestriction(indices, numbering.ndofs, owned, flipped, hanging)
+        ndofs = owned + len(numbering.ghosts)
+        restriction = ElementRestriction(indices, ndofs, owned, flipped, hanging)
         return TouchedDofs(restriction, numbering, halo if space.comm.max(halo.ghosts) else None)
 
 
@@ -69,12 +70,12 @@ def with_neighbours(space: Space) -> TouchedDofs:
 def _made(space: Space) -> TouchedDofs:
     if space.distributed is None or space.numbering is None:
         return TouchedDofs(space.restriction, None, None)
-    numbering, owned, flipped = space.numbering, space.restriction.owned, space.numbering.flipped
-    numbers = neighbours(space.distributed).with_ghosts(numbering.whole[numbering.indices])
+    near, owned, flipped = neighbours(space.distributed), space.ndofs, space.restriction.flipped
+    numbers = near.with_ghosts(space.numbering.whole[space.restriction.indices])
     local = numbers - space.first_dof
     theirs = (local < 0) | (local >= owned)
     ghosts, places = np.unique(numbers[theirs], return_inverse=True)
     local[theirs] = owned + places
     if flipped is not None:
-        flipped = neighbours(space.distributed).with_ghosts(flipped)
+        flipped = near.with_ghosts(flipped)
     return TouchedDofs.of(space, local, ghosts, flipped)

@@ -23,7 +23,6 @@ from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.hanging import beside_faces, hanging_nodes
 from femops.spaces.neighbours import TouchedDofs, with_neighbours
-from femops.spaces.restriction import ElementRestriction
 from femops_kernels.cpu.in_order import in_order
 from femops_kernels.exclusive import Derived
 from femops_meshes.coordinates.hanging import HangingNodes, with_larger_nodes
@@ -50,14 +49,9 @@ class SideSpace(FaceSpace):
     ) -> None:
         super().__init__(volume, faces.cell, slopes=slopes)
         self.domain, self.side = faces, side
-        if isinstance(faces, SharedFaces):
-            self.element = faces.turned(side, volume.element)
-            nodes, elements = faces.nodes(side, volume.order + 1), faces.elements[side]
-            indices = volume.restriction.indices[elements[:, np.newaxis], nodes]
-            self.restriction = ElementRestriction(indices, volume.ndofs)
-            return
-        layers = volume.order + 1 if slopes else 1
-        touched = _touched.get(volume, lambda: _dofs(volume, faces, side, layers), side, slopes)
+        self.element = faces.turned(side, self.element)
+        layers, key = volume.order + 1 if slopes else 1, (side, slopes, faces.place)
+        touched = _touched.get(volume, lambda: _dofs(volume, faces, side, layers), *key)
         self.restriction, self.numbering = touched.restriction, touched.numbering
         self.halo = touched.halo
 
@@ -105,7 +99,7 @@ _spaces = Derived[Space, SideSpace](weak=True)
 _touched = Derived[Space, TouchedDofs]()  # kept: to make them takes messages
 
 
-def _dofs(volume: Space, faces: InteriorFaces, side: int, layers: int) -> TouchedDofs:
+def _dofs(volume: Space, faces: InteriorFaces | SharedFaces, side: int, layers: int) -> TouchedDofs:
     """Dofs of the nodes near the faces of a side's elements. Collective on many ranks."""
     if volume.any_width and volume.halo is not None:
         raise SpaceError(
@@ -132,7 +126,7 @@ def _dofs(volume: Space, faces: InteriorFaces, side: int, layers: int) -> Touche
     return TouchedDofs.of(volume, indices, ghosts, hanging=hanging)
 
 
-def _in_layers(volume: L2, faces: InteriorFaces, side: int, indices: Ints) -> Ints:
+def _in_layers(volume: L2, faces: InteriorFaces | SharedFaces, side: int, indices: Ints) -> Ints:
     """Dofs (n, nodes) of a rank's elements and of its ghost elements, without those never needed.
 
     Of a ghost element the faces need some layers of nodes, and messages have these alone. All its
@@ -164,7 +158,7 @@ def _domains(space: Space) -> list[tuple[Any, Space, Space]]:
     """Faces between elements, with the space or part of the minus, and of the plus elements."""
     if not space.mixed:
         return [(interior_faces(space.distributed or space.mesh), space, space)]
-    mesh: Any = space.mesh
+    mesh: Any = space.distributed or space.mesh
     return [(faces, space.parts[i], space.parts[j]) for i, j, faces in shared_faces(mesh)]
 
 
@@ -187,7 +181,7 @@ Flags = NDArray[np.bool_]
 _TORN = 1e-10  # least distance of sides at two positions, relative to the size of the mesh
 _TURNED = 1e-6  # difference of an edge's two directions, relative to its length
 
-_found = Derived[Mesh, bool]()
+_found = Derived[Any, bool]()
 
 
 def sides_turn(space: Space) -> bool:
@@ -195,29 +189,32 @@ def sides_turn(space: Space) -> bool:
 
     If sides are joined by shifts, an edge has the same direction in all elements.
     """
-    if space.mixed:
-        return any(sides_turn(H1(part.mesh, 1)) for part in space.parts)
     return _found.get(space.mesh, partial(_look, space))
 
 
 def _look(space: Space) -> bool:
-    mesh, comm = space.mesh, space.comm
-    cell, carrier = mesh.cell, mesh.topology.carrying[0]
-    vertices = list(cell.codes(0))
-    ends = np.concatenate([cell.lattice(code, mesh.order) for code in vertices])
-    corners = mesh.coordinates[:, ends]
-    # those of degree 2 have a node each
-    own = (carrier == mesh.topology.entity)[:, : cell.size(2)]
-    if not _torn(space, corners, own[:, vertices]):
+    ends = list[Floats](), list[Flags]()
+    for mesh in space.mesh.parts:
+        cell, carrier = mesh.cell, mesh.topology.carrying[0]
+        nodes = np.concatenate([cell.lattice(code, mesh.order) for code in cell.codes(0)])
+        ends[0].append(mesh.coordinates[:, nodes])
+        # those of degree 2 have a node each
+        ends[1].append((carrier == mesh.topology.entity)[:, : cell.size(2)])
+    if not _torn(space, *ends):
         return False
-    along = _edges(mesh, mesh.elements, corners)
-    if not (space.distributed or mesh).conforming:
+    corners, own = ends
+    pairs = zip(space.mesh.parts, corners, strict=True)
+    along = [_edges(mesh, mesh.elements, each) for mesh, each in pairs]
+    if not (space.distributed or space.mesh).conforming:
         # edges that hang are compared as those of which they are parts
-        larger = _edges(mesh, carrier[:, vertices], _larger_corners(space, corners))
-        along = np.where(own[:, :, np.newaxis], along, larger)
-    gaps = _gaps(_like(space, 2), along, own)
-    lengths = np.linalg.norm(along, axis=-1)
-    return bool(comm.max(int((gaps > _TURNED * lengths).any())))
+        mesh, (places,) = space.mesh, own
+        vertices = mesh.topology.carrying[0][:, list(mesh.cell.codes(0))]
+        larger = _edges(mesh, vertices, _larger_corners(space, corners[0]))
+        along = [np.where(places[:, :, np.newaxis], along[0], larger)]
+    turned = False
+    for gaps, each in zip(_gaps(_like(space, 2), along, own), along, strict=True):
+        turned |= bool((gaps > _TURNED * np.linalg.norm(each, axis=-1)).any())
+    return bool(space.comm.max(int(turned)))
 
 
 def _larger_corners(space: Space, corners: Floats) -> Floats:
@@ -250,34 +247,46 @@ def _edges(mesh: Mesh, vertices: NDArray[np.int64], corners: Floats) -> Floats:
     return along
 
 
-def _torn(space: Space, corners: Floats, own: Flags) -> bool:
-    """True if corners (ne, 2**dim, dim) that elements share have several positions. Collective.
+def _torn(space: Space, corners: list[Floats], own: list[Flags]) -> bool:
+    """True if corners (ne, corners, dim) that elements share have several positions. Collective.
 
-    `own` (ne, 2**dim): False for corners that hang.
+    `own` (ne, nodes): False for corners that hang, which come first among the nodes of degree 2 of
+    cells that are no cubes.
     """
-    mesh, comm = space.mesh, space.comm
-    places = corners.reshape(-1, space.dim)
+    comm, meshes = space.comm, space.mesh.parts
+    places = np.concatenate([each.reshape(-1, space.dim) for each in corners])
     high, low = (comm.max((s * places).max(axis=0, initial=-np.inf)) for s in (1.0, -1.0))
     size = (high + low).max()
     if comm.size > 1:
-        gaps = _gaps(_like(space, 1), corners, own) * own
+        some = [each[:, list(mesh.cell.codes(0))] for mesh, each in zip(meshes, own, strict=True)]
+        found = _gaps(_like(space, 1), corners, some)
+        gaps = [one * each for one, each in zip(found, some, strict=True)]
     else:  # the same, in less time
-        shared = np.empty((mesh.num_vertices, space.dim))
-        shared[mesh.elements] = corners
-        gaps = np.abs(corners - shared[mesh.elements])
-    return bool(comm.max(int((gaps > _TORN * size).any())))
+        shared = np.empty((space.mesh.num_vertices, space.dim))
+        pairs = [*zip(meshes, corners, strict=True)]
+        for mesh, each in pairs:
+            shared[mesh.elements] = each
+        gaps = [np.abs(each - shared[mesh.elements]) for mesh, each in pairs]
+    return bool(comm.max(int(any((each > _TORN * size).any() for each in gaps))))
 
 
 def _like(space: Space, order: int) -> H1:
     return H1(space.distributed or space.mesh, order, space.dim)
 
 
-def _gaps(space: H1, values: Floats, own: Flags) -> Floats:
-    """Distance (ne, n) of values (ne, n, dim) at nodes from their mean over elements.
+def _gaps(space: H1, values: list[Floats], own: list[Flags]) -> list[Floats]:
+    """Distance (ne, n) of values (ne, n, dim) at nodes of each part from their mean over elements.
 
     Nodes that hang, where `own` (ne, n) is False, are compared, but have no part in the mean.
     """
-    parts = np.broadcast_to(own[:, :, np.newaxis], values.shape).astype(np.float64)
-    mean = space.sum_elements(parts * values) / space.sum_elements(parts)
-    there = space.restriction.entries(space.l_vec(mean)).reshape(values.shape)
-    return np.asarray(np.linalg.norm(values - there, axis=-1))
+    total, count = space.zeros(), space.zeros()
+    for part, each, flags in zip(space.parts, values, own, strict=True):
+        shares = np.broadcast_to(flags[:, :, np.newaxis], each.shape).astype(np.float64)
+        total += part.sum_elements(shares * each)
+        count += part.sum_elements(shares)
+    mean = space.l_vec(total / count)
+    found = []
+    for part, each in zip(space.parts, values, strict=True):
+        there = part.restriction.entries(mean).reshape(each.shape)
+        found.append(np.asarray(np.linalg.norm(each - there, axis=-1)))
+    return found

@@ -168,9 +168,13 @@ def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
 
 
 def compress_boundary(boundary: Ints, used: Ints) -> Ints:
-    """Renumber the vertices of the boundary (nb, 2**(dim-1)) like `compress_vertices`."""
+    """Renumber the vertices of the boundary (nb, 2**(dim-1)) like `compress_vertices`.
+
+    -1 stands for no vertex.
+    """
     place = np.minimum(np.searchsorted(used, boundary), len(used) - 1).astype(np.int64)
-    bad = np.flatnonzero((used[place] != boundary).any(axis=1))
+    place[boundary == -1] = -1
+    bad = np.flatnonzero(((used[place] != boundary) & (place >= 0)).any(axis=1))
     if len(bad):
         raise MeshTopologyError(
             f"{len(bad)} boundary element(s) name vertices of no element: number(s) {listed(bad)} "

@@ -246,6 +246,11 @@ class Mesh:
         return int(self.coordinates.shape[2])
 
     @property
+    def parts(self) -> tuple["Mesh"]:
+        """The mesh itself; a `MixedMesh` has a part for each shape."""
+        return (self,)
+
+    @property
     def num_elements(self) -> int:
         """Number of elements."""
         return len(self.elements)

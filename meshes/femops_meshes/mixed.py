@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
@@ -615,14 +616,10 @@ def _interfaces(parts: Sequence[Mesh], labels: Labels | None = None) -> list[Int
     labels = labels or _labels(parts)
     alone = [_alone(part) for part in parts]
     sides = [_sides(part, faces) for part, faces in zip(parts, alone, strict=True)]
-    keys = np.concatenate(
-        [_keys(outward_corners(p.elements, s, p.cell)) for p, s in zip(parts, sides, strict=True)]
-    )
+    keys = _corner_keys(parts, sides)
     owner = np.repeat(np.arange(len(parts)), [len(faces) for faces in alone])
-    order = np.lexsort(keys.T)
-    same = (keys[order[1:]] == keys[order[:-1]]).all(axis=1)
-    first, second = order[:-1][same], order[1:][same]
-    if (same[1:] & same[:-1]).any():
+    first, second = _equal_rows(keys)
+    if len(np.unique(np.append(first, second))) < 2 * len(first):
         raise MeshTopologyError(
             "faces belong to more than two elements: a face joins at most two; remove elements"
         )
@@ -643,6 +640,62 @@ def _interfaces(parts: Sequence[Mesh], labels: Labels | None = None) -> list[Int
     return [
         np.sort(faces[flags]) for faces, flags in zip(alone, np.split(paired, ends), strict=True)
     ]
+
+
+def _corner_keys(parts: Sequence[Mesh], sides: Sequence[Ints]) -> Ints:
+    """Sorted vertices (n, 4) of faces (k, 2), elements and codes, of each part."""
+    pairs = zip(parts, sides, strict=True)
+    return np.concatenate([_keys(outward_corners(p.elements, s, p.cell)) for p, s in pairs])
+
+
+def _equal_rows(rows: Ints) -> tuple[Ints, Ints]:
+    """Places (k,) of the first and of the second of two equal rows (n, 4)."""
+    order = np.lexsort(rows.T)
+    same = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
+    return order[:-1][same], order[1:][same]
+
+
+def faces_between(parts: Sequence[Mesh]) -> Iterator[tuple[int, int, Ints, Ints]]:
+    """Two parts, and elements and codes (n, 2) of the faces between them, in both."""
+    sides = [_sides(part, _alone(part)) for part in parts]
+    owner = np.repeat(np.arange(len(parts)), [len(each) for each in sides])
+    first, second = _equal_rows(_corner_keys(parts, sides))
+    every = np.concatenate(sides)
+    for i, j in combinations(range(len(parts)), 2):
+        some = np.flatnonzero((owner[first] == i) & (owner[second] == j))
+        if len(some):
+            yield i, j, every[first[some]], every[second[some]]
+
+
+def inner_faces(mesh: Mesh | MixedMesh) -> tuple[Ints, Ints]:
+    """Elements, counted over all parts, and codes (n, 2) on both sides of all inner faces."""
+    starts = np.cumsum([0, *(part.num_elements for part in mesh.parts)])
+    elements, codes = list[Ints](), list[Ints]()
+    for first, part in zip(starts, mesh.parts, strict=False):
+        two = (part.topology.faces >= 0).all(axis=1)
+        elements.append(first + part.topology.faces[two])
+        codes.append(part.topology.face_codes[two].astype(np.int64))
+    for i, j, one, other in faces_between(mesh.parts) if len(mesh.parts) > 1 else ():
+        elements.append(np.stack([starts[i] + one[:, 0], starts[j] + other[:, 0]], axis=1))
+        codes.append(np.stack([one[:, 1], other[:, 1]], axis=1))
+    return np.concatenate(elements), np.concatenate(codes)
+
+
+def numbered_entities(mesh: Mesh | MixedMesh, kind: int) -> list[Ints]:
+    """Numbers (n,) over all parts of the entities of a dimension of each part."""
+    if kind == 0 or len(mesh.parts) == 1:
+        return [np.arange(part.topology.num_entities[kind]) for part in mesh.parts]
+    found, count = list[Ints](), 0
+    for part, rows in zip(mesh.parts, shared_entities(mesh.parts, kind), strict=True):
+        number = np.full(part.topology.num_entities[kind], -1)
+        for j in np.unique(rows[:, 1]).tolist():
+            mine, _, theirs = rows[rows[:, 1] == j].T
+            number[mine] = found[j][theirs]
+        new = np.flatnonzero(number < 0)
+        number[new] = count + np.arange(len(new))
+        found.append(number)
+        count += len(new)
+    return found
 
 
 def _labels(parts: Sequence[Mesh]) -> Labels:
@@ -824,15 +877,12 @@ def _outer_entities(part: Mesh, kind: int) -> Iterator[tuple[Ints, Ints]]:
         inside = {*cell.entities[code][1]}
         codes = [c for c in cell.codes(kind) if {*cell.entities[c][1]} <= inside]
         marked[topology.entity[sides[sides[:, 1] == code, 0]][:, codes]] = True
-    widths: dict[int, list[int]] = {}
-    for code in cell.codes(kind):
-        widths.setdefault(len(cell.entities[code][1]), []).append(code)
-    for codes in widths.values():
+    for codes in cell.alike(kind):
         entity = topology.entity[:, codes].ravel()
         places = np.flatnonzero(marked[entity])
         some, at = np.unique(entity[places], return_index=True)
         corners = part.elements[:, [cell.entities[c][1] for c in codes]]
-        yield some, corners.reshape(len(entity), -1)[places[at]]
+        yield some, corners.reshape(len(entity), corners.shape[-1])[places[at]]
 
 
 def _refined(mesh: MixedMesh) -> MixedMesh:
@@ -854,6 +904,21 @@ def _refined(mesh: MixedMesh) -> MixedMesh:
         changes["num_vertices"] = first
         made.append(replace(part, **changes, coarser=None))
     return MixedMesh.of_parts(made)
+
+
+def joined_parts(parts: Sequence[Mesh]) -> MixedMesh:
+    """Mesh of parts that have their boundary entries, and fit together."""
+    joined: list[list[Ints]] = [[np.zeros(0, dtype=np.int64)] for _ in parts]
+    for i, j, one, other in faces_between(parts):
+        for k, (elements, codes) in ((i, one.T), (j, other.T)):
+            joined[k].append(parts[k].topology.entity[elements, codes])
+    found = []
+    for part, faces in zip(parts, joined, strict=True):
+        mesh = replace(part)
+        topology = replace(part.topology, joined=np.sort(np.concatenate(faces)))
+        mesh.__dict__["topology"] = topology
+        found.append(mesh)
+    return MixedMesh(tuple(found))
 
 
 def _halves(part: Mesh) -> dict[str, Any]:

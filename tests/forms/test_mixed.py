@@ -125,6 +125,19 @@ def test_fields_and_products():
     step = rng.standard_normal(W.size)
     ahead, behind = F.residual(x + eps * step), F.residual(x - eps * step)
     np.testing.assert_allclose(J @ step, (ahead - behind) / (2 * eps), atol=1e-8)
+
+    def squares(u):
+        return {"value": u, "e": u**2, "m": 1.0 * u}
+
+    F = femops.residual(squares, Q, integrals=["e"], minima=["m"])
+    w = Q.interpolate(lambda x: x[2] - x[0])  # the least value is in a prism
+    _, values = F.evaluate(w)
+    assert abs(values["e"] - femops.l2_norm(Q, w) ** 2) < 1e-12
+    lowest = [part.values(w).min() for part in Q.parts]
+    assert abs(values["m"] - min(lowest)) < 0.1
+    assert np.argmin(lowest) == 1
+    cells = np.cumsum([part.mesh.num_elements for part in Q.parts])
+    assert cells[0] <= F.element_of("m") < cells[1]
     energy = femops.functional(lambda u: 0.5 * u**2, Q)
     w = Q.interpolate(lambda x: x[0])
     assert abs(energy(w) - 0.5 * femops.integrate(Q, lambda x: x[0] ** 2)) < 1e-12

@@ -147,7 +147,7 @@ def test_what_orders_say():
 
         def program(comm, cut=cut):
             V = femops.H1(on(mesh, cut, comm), 1)
-            return repr(SerialOrder(V.numbering, np.arange(4), V.distributed.part, V.halo, comm))
+            return repr(SerialOrder(V.numbering, [np.arange(4)], V.distributed.part, V.halo, comm))
 
         assert all(f"dofs, {how})" in text for text in on_ranks(2, program)[0])
 

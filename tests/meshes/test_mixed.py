@@ -12,7 +12,10 @@ from femops_meshes import (
     MeshGeometryError,
     MeshTopologyError,
     MixedMesh,
+    Partition,
     hilbert_order,
+    part_of,
+    partition,
 )
 from femops_meshes.coordinates import simplices
 from femops_meshes.topology.entities import PRISM, QUADRILATERAL, SEGMENT, TRIANGLE
@@ -244,3 +247,28 @@ def _named(name):
 def test_bad_input(name, error, words):
     with pytest.raises(error, match=words):
         _named(name)()
+
+
+@pytest.mark.parametrize("shapes", KINDS)
+def test_partitions_count_entities_once(shapes):
+    """By sets of vertices, as a mesh has neither numbers nor codes."""
+    mesh = mixed_mesh(2, seed=4, shapes=shapes)
+    owner = np.random.default_rng(2).integers(3, size=mesh.num_elements)
+    for cut in (partition(mesh, 3), Partition.of(mesh, owner, 3)):
+        held: list[dict[frozenset[int], set[int]]] = [{}, {}, {}]
+        owners = iter(cut.owner.tolist())
+        for part in mesh.parts:
+            for row in part.elements.tolist():
+                rank = next(owners)
+                for kind, corners in part.cell.entities:
+                    if kind < 3:
+                        name = frozenset(row[c] for c in corners)
+                        held[kind].setdefault(name, set()).add(rank)
+        for kind, every in enumerate(held):
+            assert cut.total[kind] == len(every)
+            assert cut.total_shared[kind] == sum(len(ranks) > 1 for ranks in every.values())
+            touched = [sum(rank in ranks for ranks in every.values()) for rank in range(3)]
+            assert cut.touched[:, kind].tolist() == touched
+        faces = sum(len(part_of(mesh, cut, r).interface) for r in range(3))
+        assert faces == 2 * cut.total_shared[2]
+        assert cut.elements.max() - cut.elements.min() <= 1 or (cut.owner == owner).all()

@@ -19,6 +19,7 @@ from support.cases.rank_meshes import (
     striped,
     whole_groups,
 )
+from support.mixed_meshes import flat_mesh, mixed_mesh
 from support.simulated_ranks import on_ranks, quietly
 
 SIZES = (1, 2, 3, 5)
@@ -49,6 +50,42 @@ def test_ranks_make_their_parts_of_a_box(name, size):
         check_groups(again)
 
     quietly(size, program)
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_several_shapes(size, reproducible):
+    """Ranks without elements, and without some of the shapes; the mesh put together again."""
+    for mesh in (flat_mesh(1), mixed_mesh(1), femops.box((2, 1, 1), cells="prisms")):
+        names = mesh.with_names(boundary={"all": 1})
+
+        def program(comm, mesh=names):
+            given = mesh if comm.rank == 0 else None
+            got = femops.distribute(given, comm, reproducible=reproducible)
+            assert [part.mesh.cell.name for part in got.parts] == [p.cell.name for p in mesh.parts]
+            starts = np.cumsum([0, *(part.num_elements for part in mesh.parts)])
+            for part, whole, first in zip(got.parts, mesh.parts, starts, strict=False):
+                own = part.part.elements - first
+                np.testing.assert_array_equal(part.mesh.coordinates, whole.coordinates[own])
+                corners = part.part.vertices[part.mesh.elements]
+                np.testing.assert_array_equal(corners, whole.elements[own])
+                if reproducible:
+                    assert (np.diff(part.element_groups) <= 16).all()
+                    assert part.element_groups[-1] == part.mesh.num_elements
+            assert comm.sum(got.mesh.num_boundary) == mesh.num_boundary
+            assert (got.boundary_names, got.has_outer_faces) == ({"all": (1,)}, True)
+            V = femops.H1(got, 1)
+            assert femops.integrate(V, 1.0) == pytest.approx(mesh.volume(), abs=1e-13)
+            area = femops.integrate(femops.H1(mesh, 1), 1.0, boundary="all")
+            assert femops.integrate(V, 1.0, boundary="all") == pytest.approx(area, abs=1e-12)
+            again = got.changed(lambda whole: whole.refine())
+            assert again.checksum == femops.distribute(mesh.refine(), Serial()).checksum
+            assert again.mesh.continuous
+            with pytest.raises(AttributeError, match=r"mesh\.parts are meshes of one shape"):
+                got.cell  # noqa: B018
+            return got.checksum
+
+        assert {*quietly(size, program)[0]} == {femops.distribute(names, Serial()).checksum}
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])

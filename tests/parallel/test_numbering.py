@@ -14,6 +14,7 @@ from femops.numbering import local_nodes, ternary_codes
 from femops.parallel.numbering import h1_rank_numbering, l2_rank_numbering
 from femops_meshes import Partition, box_part, part_of, partition
 from support.cases.parts import ALL, holders, parts_of, shared_meshes
+from support.mixed_meshes import flat_mesh, mixed_mesh
 from support.refined import tree
 from support.simulated_ranks import on_ranks
 
@@ -109,6 +110,41 @@ def test_l2_shares_nothing(order):
         np.testing.assert_array_equal(numbering.whole[numbering.indices], serial[part.elements])
         assert len(numbering.ghosts) == 0
         assert numbering.ndofs == numbering.owned == numbering.indices.size
+
+
+@pytest.mark.parametrize(("name", "size"), [("all", 3), ("all", 7), ("prisms", 4), ("plane", 5)])
+@pytest.mark.parametrize("p", [1, 2, 4])
+def test_several_shapes(name, size, p):
+    """More ranks than elements of a shape, too; ranks without any."""
+    mesh = {
+        "all": lambda: mixed_mesh(1, seed=size),
+        "prisms": lambda: mixed_mesh(2, shapes=("prisms",)),
+        "plane": lambda: flat_mesh(1),
+    }[name]()
+    owner = np.random.default_rng(p).integers(size, size=mesh.num_elements)
+    owner[owner == 1] = 0
+    for cut in (partition(mesh, size), Partition.of(mesh, owner, size)):
+        parts, serial = parts_of(mesh, cut), H1(mesh, p)
+        numberings = on_ranks(size, lambda comm: h1_rank_numbering(parts[comm.rank], p, comm))[0]  # noqa: B023
+        held = {}
+        for rank, numbering in enumerate(numberings):
+            first = 0
+            for one, dofs, part in zip(
+                serial.parts, numbering.dofs, parts[rank].parts, strict=True
+            ):
+                expected = one.restriction.indices[part.elements - first]
+                first += one.mesh.num_elements
+                for dof, number in zip(
+                    expected.flat, numbering.whole[dofs.indices].flat, strict=True
+                ):
+                    held.setdefault(int(dof), (set(), set()))
+                    held[int(dof)][0].add(int(number))
+                    held[int(dof)][1].add(rank)
+        numbers = [number for (number,), _ in held.values()]
+        assert sorted(numbers) == list(range(serial.ndofs))
+        offsets = numberings[0].offsets
+        for (number,), ranks in held.values():
+            assert offsets[min(ranks)] <= number < offsets[min(ranks) + 1]
 
 
 def test_one_rank_numbers_as_a_space_does():

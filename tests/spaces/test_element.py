@@ -51,11 +51,11 @@ class MixedOrders(Space):
     def _element(self, family):
         return TensorElement(tuple(Basis1D(family, p) for p in self.orders), (True,) * self.dim)
 
-    def _restriction(self):
+    def _restrictions(self):
         x = positions(self.mesh.coordinates, self.element.nodes)
         places = np.rint(x.reshape(-1, self.dim) * 1e9).astype(np.int64)
         names = np.unique(places, axis=0, return_inverse=True)[1]
-        return by_first_touch(names.reshape(x.shape[:2]), self.element.shape, self.element.closed)
+        return [by_first_touch(names.reshape(x.shape[:2]), self.element.shape, self.element.closed)]
 
     def _rank_numbering(self, mesh):
         raise NotImplementedError
@@ -201,7 +201,7 @@ class EdgeComponent(Space):
             tuple(open_ if a else closed for a in along), tuple(not a for a in along)
         )
 
-    _restriction = MixedOrders._restriction
+    _restrictions = MixedOrders._restrictions
     _rank_numbering = file_dofs = boundary_dofs = MixedOrders._rank_numbering
 
 
@@ -272,9 +272,9 @@ class Tabulated(Space):
         products = tensor_element(Basis1D(family, 2), self.dim, closed=self.continuous)
         return TableElement(products, np.eye(products.size) if self.mix is None else self.mix)
 
-    def _restriction(self):
+    def _restrictions(self):
         like = femops.H1 if self.continuous else femops.L2
-        return like(self.mesh, 2).restriction
+        return [like(self.mesh, 2).restriction]
 
     _rank_numbering = file_dofs = boundary_dofs = MixedOrders._rank_numbering
 
@@ -354,7 +354,7 @@ class Hierarchical(Space):
     def _element(self, family):
         return hierarchical(self.order, self.dim)
 
-    _restriction = femops.H1._restriction
+    _restrictions = femops.H1._restrictions
     _rank_numbering = femops.H1._rank_numbering
     file_dofs = boundary_dofs = MixedOrders._rank_numbering
 
@@ -451,11 +451,11 @@ def test_many_chunks_with_signs(threads):
 class Turned(MixedOrders):
     """Products whose signs the restriction alone has: any ones, but for the first of each dof."""
 
-    def _restriction(self):
-        plain = MixedOrders._restriction(self)
+    def _restrictions(self):
+        (plain,) = MixedOrders._restrictions(self)
         flipped = np.random.default_rng(5).random(plain.indices.shape) < 0.5
         flipped.reshape(-1)[plain.owner] = False
-        return ElementRestriction(plain.indices, plain.ndofs, flipped=flipped)
+        return [ElementRestriction(plain.indices, plain.ndofs, flipped=flipped)]
 
 
 @pytest.mark.parametrize("level", ["full", "element", "partial", "matrix-free"])

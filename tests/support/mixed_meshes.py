@@ -117,3 +117,13 @@ def matrix(V: Any) -> Floats:
             dofs = part.restriction.indices[e]
             dense[np.ix_(dofs, dofs)] += local
     return dense
+
+
+def positions_of(V: Any, W: Any) -> Ints:
+    """Dof of a serial space V at each dof that this rank owns of the space W that ranks share."""
+    found, first = np.full(W.parts[0].restriction.ndofs, -1), 0
+    for one, mine in zip(V.parts, W.parts, strict=True):
+        rows = mine.distributed.part.elements - first
+        found[mine.restriction.indices] = one.restriction.indices[rows]
+        first += one.mesh.num_elements
+    return found[: W.ndofs]

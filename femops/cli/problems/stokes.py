@@ -12,8 +12,7 @@ from femops.cli.problems.base import Problem, Vector
 from femops.cli.problems.krylov import solution, total
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 from femops.errors import SpaceError
-from femops.geometry.bodies import parts_of
-from femops.parallel import DistributedMesh
+from femops.parallel.mesh import DistributedMesh, ranks_of
 from femops_meshes import Mesh
 
 
@@ -106,8 +105,8 @@ def _check_stable(mesh: AnyMesh) -> None:
     no such directions.
     """
     own = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
-    count = sum(int((_constrained_directions(part) > 1).sum()) for part in parts_of(own))
-    count = mesh.comm.sum(count) if isinstance(mesh, DistributedMesh) else count
+    count = sum(int((_constrained_directions(part) > 1).sum()) for part in own.parts)
+    count = ranks_of(mesh).sum(count)
     if count:
         raise SpaceError(
             f"the mesh is too coarse for the Stokes problem: {count} elements have boundary on "

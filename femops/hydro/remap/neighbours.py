@@ -200,7 +200,7 @@ class Lattice:
             self._entities = numbering.indices
             self._ghosts = GhostMessages(numbering, mesh.comm, 2)
         else:
-            self._entities = h1_numbering(Elements.of(mesh).part.topology, 2)[0]
+            self._entities = h1_numbering([Elements.of(mesh).part], 2)[0][0].indices
         digits = np.minimum(np.arange(order + 1), 1) + (np.arange(order + 1) == order)
         self._of_node = np.zeros(1, dtype=np.int64)
         for d in range(mesh.dim):

@@ -730,9 +730,12 @@ def _order(space: Space) -> SerialOrder:
     def make() -> SerialOrder:
         assert space.numbering is not None
         assert space.distributed is not None
-        nodes = np.arange(space.element.size)
-        if isinstance(space, H1):
-            nodes = touch_order(space.mesh.cell, space.order)
+        nodes = [
+            touch_order(part.mesh.cell, space.order)
+            if isinstance(space, H1)
+            else np.arange(part.element.size)
+            for part in space.parts
+        ]
         return SerialOrder(space.numbering, nodes, space.distributed.part, space.halo, space.comm)
 
     return _ORDERS.get(space, make)

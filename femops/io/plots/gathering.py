@@ -34,23 +34,27 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
         if not isinstance(what, Space):
             raise SpaceError("a picture was asked of a field with a mesh: give the field's space")
         space = what
-    e_vec = np.zeros((part.mesh.num_elements, 0))
+    tables = [np.zeros((one.mesh.num_elements, 0)) for one in part.parts]
     if space is not None:
         both = space.doubled if has_complex(u) else space
         with check(comm):
             u = as_doubled(space, u) if has_complex(u) else space.check_vector(u, "u")
-        found = both.restriction.gather(both.l_vec(u))
-        e_vec = _rows(found).astype(np.float64)
+        l_vec = both.l_vec(u)
+        found = [one.restriction.gather(l_vec) for one in both.parts]
+        tables = [_rows(each).astype(np.float64) for each in found]
     whole = gathered_mesh(part, comm)
-    sent = [comm.exchange({0: np.ascontiguousarray(table)}) for table in (part.elements, e_vec)]
+    rows = []
+    for one, table in zip(part.parts, tables, strict=True):
+        sent = [comm.exchange({0: np.ascontiguousarray(each)}) for each in (one.elements, table)]
+        if whole is not None:
+            numbers, e_vec = (np.concatenate([*each.values()]) for each in sent)
+            rows.append(e_vec[np.argsort(numbers)].reshape(-1))
     if whole is None:
         return None
-    numbers, e_vec = (np.concatenate([*table.values()]) for table in sent)
-    order = np.argsort(numbers)
     if space is None:
         return whole, None
     target = L2(whole, space.order, ncomp=space.ncomp, family=space.family)
-    vector = e_vec[order].reshape(-1)
+    vector = np.concatenate(rows)
     return target, vector.view(np.complex128) if len(vector) > target.size else vector
 
 

@@ -45,8 +45,7 @@ class Columns:
     def __init__(self, space: Space, dofs: Ints) -> None:
         numbering = space.numbering
         assert numbering is not None
-        none = np.empty((0, 1), dtype=np.int64)
-        ghosts = RankNumbering(numbering.rank, none, numbering.offsets, dofs)
+        ghosts = RankNumbering(numbering.rank, (), numbering.offsets, dofs)
         self.space, self.halo = space, Halo(ghosts, space.comm)
         ncomp, below = space.ncomp, int(np.searchsorted(dofs, space.first_dof))
         own = space.first_dof + np.arange(space.ndofs)

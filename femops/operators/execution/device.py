@@ -216,8 +216,8 @@ class DeviceField:
     def on_host(self) -> Field:
         """Copy of the field on the host, made at first use."""
         whole = np.concatenate(self._parts())
-        ncomp, restriction = self.space.ncomp, self.space.parts[0].restriction
-        return Field(self.space, whole.reshape(-1, ncomp) if ncomp > 1 else whole, restriction)
+        ncomp = self.space.ncomp
+        return Field.of_table(self.space, whole.reshape(-1, ncomp) if ncomp > 1 else whole)
 
     def _parts(self) -> list[NDArray[Any]]:
         parts = [self.vector] if self.ghosts is None else [self.vector, self.ghosts]

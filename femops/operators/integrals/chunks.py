@@ -70,7 +70,7 @@ def _chunks(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic]) ->
         if not each or each % size:
             each = size * max(1, _chunk(fields, tests, dtype, ne) * groups // ne)
         return _of_groups(faces, each // size)
-    if mesh is None or mesh.element_groups is None or not faces.covers:
+    if mesh is None or mesh.element_groups is None or not faces.on_elements:
         return _Chunks(equal_chunks(ne, each or _chunk(fields, tests, dtype, ne)))
     return _Chunks(_chunk_starts(mesh, ne, _chunk(fields, tests, dtype, mesh.num_elements)))
 
@@ -137,7 +137,7 @@ def chunk_words(trial: DomainSpace, test: DomainSpace, dtype: np.dtype[np.generi
 
 def _nodes(space: DomainSpace, ne: int) -> float:
     """Number of nodes per element, where shared nodes count once."""
-    if not space.domain.covers or space.domain.num_elements == ne:
+    if not space.domain.on_elements or space.domain.num_elements == ne:
         return space.touched / ne
     return float(space.volume.global_ndofs / ne)
 
@@ -260,7 +260,8 @@ def _conforming_plan(
     if space.domain.on_elements:  # of a part of a mesh of several shapes
         owned = whole.first_touch[chunks.start]
         sizes = own, width, chunks.start, owned
-        return placed_plan(make_owned_plan(indices, *sizes, runs, even=True))
+        plan = make_owned_plan(indices, *sizes, runs, whole.ndofs - own, even=True)
+        return placed_plan(plan)
     mesh = space.volume.distributed
     apart = mesh is not None and mesh.reproducible
     if chunks.owned is not None and space.volume.element.broken and not apart:

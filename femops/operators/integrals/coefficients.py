@@ -144,7 +144,7 @@ class FormCoefficient:
         if not whole.mixed or isinstance(value, Mapping) or callable(value):
             return self
         if isinstance(value, GridFunction):
-            for part in value.space.parts:
+            for part in () if space.domain.two_sided else value.space.parts:
                 if part.mesh is space.volume.mesh:
                     return replace(self, value=GridFunction(part, value.vector))
             return self
@@ -270,7 +270,7 @@ class FormCoefficient:
 
     def _of_field(self, block: DomainBlock) -> NDArray[np.float64]:
         field = self.value
-        if field.space.mesh is not block.geometry.mesh:
+        if all(part.mesh is not block.mesh for part in field.space.parts):
             raise OperatorError(f"{self.name} is a field on another mesh: interpolate it first")
         shape = () if field.space.ncomp == 1 else (field.space.ncomp,)
         if self.shapes is not None and shape not in self.shapes:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
-from femops.geometry.boundary import parts_of
 from femops.parallel.comm import Communicator, check
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, is_by_parts, takes_normals
@@ -47,7 +46,7 @@ def _is_complex_inside(name: str, function: Function, mesh: Mesh) -> bool:
     """True if a function of x, or of x and the normal, has complex values in the first element."""
     if not mesh.num_elements:
         return False
-    nodes = parts_of(mesh)[0].coordinates[0]
+    nodes = mesh.parts[0].coordinates[0]
     x = nodes.reshape(-1, mesh.dim).mean(axis=0)[:, np.newaxis]
     place = (x, np.eye(mesh.dim)[:, :1]) if takes_normals(function) else (x,)
     with np.errstate(all="ignore"):

@@ -70,7 +70,7 @@ class Integral:
     def __post_init__(self) -> None:
         kept = {n: g if g.kept else self._copied(g) for n, g in self.coefficients.items()}
         object.__setattr__(self, "coefficients", kept)
-        if self.state.spaces:
+        if self.state.spaces and not self.domain.two_sided:  # sides may be of two parts
             object.__setattr__(self, "state", self.state.on_part(self.domain.mesh))
 
     def _copied(self, given: FormCoefficient) -> FormCoefficient:
@@ -287,11 +287,12 @@ class Integral:
     @cached_property
     def known(self) -> Known:
         """Facts about geometry and coefficients that a split of this form may rely on."""
-        mesh, points = self.geometry.mesh, self.geometry.num_points
+        points = self.geometry.num_points
         given = self.coefficients.items()
         constants = [name for name, g in given if g.is_constant(self.geometry)]
         elementwise = [name for name, g in given if g.is_elementwise]
-        affine, mapped = LegendreGeometry(mesh).affine, self.has_maps
+        affine = all(LegendreGeometry(mesh).affine for mesh in self.domain.meshes)
+        mapped = self.has_maps
         fixed, by_element = frozenset(constants), frozenset(elementwise)
         return Known(affine, fixed, points, mapped, by_element, closed=self.closed)
 

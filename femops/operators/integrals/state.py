@@ -38,6 +38,7 @@ class Field:
     l_vec: NDArray[Any]  # copy of the dofs with ghosts, see `Space.l_vec`
     # dofs of this rank's elements, and of its ghost elements if the function is needed there
     restriction: ElementRestriction
+    parts: tuple[Field, ...] = ()  # on a mesh of several shapes, its parts
 
     @staticmethod
     def of(space: Space, vector: NDArray[Any], *, on_sides: bool = False) -> Field:
@@ -45,18 +46,29 @@ class Field:
 
         For the faces between elements, ``on_sides``, ranks exchange the values on ghost elements.
         """
-        if not on_sides or space.mixed:
-            return Field(space, frozen(space.l_vec(vector)), space.parts[0].restriction)
-        touched, table = with_neighbours(space), space.owned_values(vector)
-        ghosts = [] if touched.halo is None else [touched.halo.forward(table)]
-        return Field(space, frozen(np.concatenate([table, *ghosts])), touched.restriction)
+        if not on_sides:
+            return Field.of_table(space, frozen(space.l_vec(vector)))
+        found = list[Field]()
+        for part in space.parts:
+            touched, table = with_neighbours(part), part.owned_values(vector)
+            ghosts = [] if touched.halo is None else [touched.halo.forward(table)]
+            near = frozen(np.concatenate([table, *ghosts]))
+            found.append(Field(part, near, touched.restriction))
+        return Field._joined(space, found)
+
+    @staticmethod
+    def of_table(space: Space, l_vec: NDArray[Any]) -> Field:
+        """The function with the dofs of `Space.l_vec`, which are not copied."""
+        return Field._joined(space, [Field(part, l_vec, part.restriction) for part in space.parts])
+
+    @staticmethod
+    def _joined(space: Space, parts: list[Field]) -> Field:
+        first = parts[0]
+        return Field(space, first.l_vec, first.restriction, tuple(parts)) if space.mixed else first
 
     def on_part(self, mesh: Mesh) -> Field:
         """The field on a part of a mesh of several shapes."""
-        for part in self.space.whole.parts:
-            if part.mesh is mesh and part is not self.space:
-                return Field(part, self.l_vec, part.restriction)
-        return self
+        return next((part for part in self.parts if part.space.mesh is mesh), self)
 
     @property
     def vector(self) -> NDArray[Any]:
@@ -65,13 +77,13 @@ class Field:
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, nq[, ncomp]) at the quadrature points of a block of elements."""
-        here = self.on_part(block.mesh)
-        return block.values(here.space.element, here.restriction.of(self.l_vec))
+        field = self.on_part(block.mesh)
+        return block.values(field.space.element, field.restriction.of(field.l_vec))
 
     def slopes_at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Reference derivatives (n, nq[, ncomp], dim) at the points; see `DomainBlock.slopes`."""
-        here = self.on_part(block.mesh)
-        return block.slopes(here.space.element, here.restriction.of(self.l_vec))
+        field = self.on_part(block.mesh)
+        return block.slopes(field.space.element, field.restriction.of(field.l_vec))
 
 
 @final

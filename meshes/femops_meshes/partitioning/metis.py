@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_meshes.errors import MeshExtraError
-from femops_meshes.topology.topology import Topology
+from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh, inner_faces
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -15,7 +16,7 @@ _TOTAL_WEIGHT = 2**30
 """Sum of METIS' whole-number weights, which must fit into 32 bits in some builds."""
 
 
-def metis_owner(topology: Topology, size: int, weights: Floats | None = None) -> Ints:
+def metis_owner(mesh: Mesh | MixedMesh, size: int, weights: Floats | None = None) -> Ints:
     """Owner (ne,) of each element in METIS' partition of the graph of elements that share faces.
 
     Parts are numbered in the order of their first elements. Empty parts come last. If there are no
@@ -27,11 +28,11 @@ def metis_owner(topology: Topology, size: int, weights: Floats | None = None) ->
     graphs", SIAM Journal on Scientific Computing 20 (1998), 359.
     """
     pymetis = _pymetis()
-    count = len(topology.entity)
+    count = mesh.num_elements
     if count <= size:
         return np.arange(count, dtype=np.int64)
     whole = pymetis.zero_copy_dtype()
-    starts, others, faces = _graph(topology)
+    starts, others, faces = _graph(mesh)
     heaviness = None
     if weights is not None:
         heaviness = np.maximum(1, np.rint(weights * (_TOTAL_WEIGHT / weights.sum()))).astype(whole)
@@ -50,14 +51,13 @@ def metis_owner(topology: Topology, size: int, weights: Floats | None = None) ->
     return result
 
 
-def _graph(topology: Topology) -> tuple[Ints, Ints, Ints]:
+def _graph(mesh: Mesh | MixedMesh) -> tuple[Ints, Ints, Ints]:
     """Return ``starts`` (ne + 1,), ``neighbours`` (n,) and ``faces`` (n,), the graph of elements.
 
     Neighbours of element e are ``neighbours[starts[e]:starts[e + 1]]``. ``faces`` has the number of
     faces that e shares with each neighbour.
     """
-    count = len(topology.entity)
-    inner = topology.faces[(topology.faces >= 0).all(axis=1)]
+    count, inner = mesh.num_elements, inner_faces(mesh)[0]
     one, other = np.concatenate([inner, inner[:, ::-1]]).T
     edges, faces = np.unique(one * count + other, return_counts=True)
     starts = np.searchsorted(edges, np.arange(count + 1, dtype=np.int64) * count)

@@ -10,10 +10,12 @@ from femops_common.arguments import Degree, checked
 from femops_meshes import checks
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh, numbered_entities
 from femops_meshes.partitioning.metis import metis_owner
 from femops_meshes.partitioning.pieces import equal_pieces, weighted_pieces
 from femops_meshes.topology.entities import Cell
-from femops_meshes.topology.topology import Topology, listed
+from femops_meshes.topology.ordering import hilbert_order
+from femops_meshes.topology.topology import listed
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -54,7 +56,7 @@ class Partition:
     neighbours
         Shape (size,) int64: number of parts with which each part shares a vertex.
     cell
-        Cell of the elements.
+        Cell of the elements; None for several shapes.
     """
 
     owner: Ints
@@ -65,18 +67,18 @@ class Partition:
     total_shared: Ints
     copies: Ints
     neighbours: Ints
-    cell: Cell
+    cell: Cell | None
 
     @classmethod
     def of(
-        cls, mesh: Mesh, owner: ArrayLike, size: int, weights: ArrayLike | None = None
+        cls, mesh: Mesh | MixedMesh, owner: ArrayLike, size: int, weights: ArrayLike | None = None
     ) -> "Partition":
         """Make the partition with given owners of the elements.
 
         Parameters
         ----------
         mesh
-            The whole mesh.
+            The whole mesh. Elements of several shapes are counted part by part.
         owner
             Shape (ne,), whole numbers from 0 to size - 1; a part may own nothing.
         size
@@ -92,21 +94,21 @@ class Partition:
         count = checks.whole(size, "size")
         owners = _checked_owners(owner, mesh.num_elements, count)
         work = None if weights is None else checked_weights(weights, mesh.num_elements)
-        topology, dim = mesh.topology, mesh.dim
+        dim = mesh.dim
         touched = np.zeros((count, dim + 1), dtype=np.int64)
         touched[:, dim] = np.bincount(owners, minlength=count)
         shared = np.zeros((count, dim), dtype=np.int64)
         total_shared = np.zeros(dim, dtype=np.int64)
-        total = np.array(topology.num_entities, dtype=np.int64)
+        total = np.full(dim + 1, mesh.num_elements, dtype=np.int64)
         pairs = []
         for kind in range(dim):
-            entities, parts = _incidence(topology, owners, count, kind)
+            entities, parts = _incidence(mesh, owners, count, kind)
             first, several = _runs(entities)
             touched[:, kind] = np.bincount(parts, minlength=count)
             shared[:, kind] = np.bincount(parts[several], minlength=count)
             copied = first != np.arange(len(first))
             total_shared[kind] = np.count_nonzero(several & ~copied)
-            total[kind] = np.count_nonzero(~copied) if topology.carriers else total[kind]
+            total[kind] = np.count_nonzero(~copied)
             pairs.append(parts[first[copied]] * count + parts[copied])
             if kind == 0:
                 neighbours = _neighbours(entities, parts, count)
@@ -119,7 +121,7 @@ class Partition:
             total_shared,
             _counted_pairs(pairs, count),
             neighbours,
-            mesh.cell,
+            mesh.parts[0].cell if len(mesh.parts) == 1 else None,
         )
 
     def __post_init__(self) -> None:
@@ -180,6 +182,11 @@ class Partition:
 
     def _inside(self, order: int, kinds: int) -> Ints:
         """Number of dofs inside an entity, for each of the first ``kinds`` dimensions."""
+        if self.cell is None or self.cell.shape == "prism":
+            raise MeshArgumentError(
+                "a partition of elements of several shapes, or of prisms, does not count dofs: "
+                "their faces have different numbers: make a space, and ask V.comm for sums"
+            )
         return np.array(
             [self.cell.inside_kind(kind, order) for kind in range(kinds)], dtype=np.int64
         )
@@ -193,7 +200,7 @@ class Partition:
 
 @checked(MeshArgumentError)
 def partition(
-    mesh: Mesh,
+    mesh: Mesh | MixedMesh,
     size: int,
     method: str = "curve",
     weights: ArrayLike | None = None,
@@ -208,7 +215,8 @@ def partition(
         Number of parts, at least 1. If there are fewer elements, the last parts stay empty.
     method
         "curve" cuts the order of the elements into pieces that are as equal as possible. Elements
-        of meshes that are read or generated are ordered along a Hilbert curve. "metis" lets METIS
+        of meshes that are read or generated are ordered along a Hilbert curve. Elements of several
+        shapes are ordered here, along one curve. "metis" lets METIS
         find parts of about equal weight with few faces between them; needs ``pip install pymetis``.
     weights
         Shape (ne,), positive: work of each element, in any unit; None if all are equal.
@@ -239,9 +247,13 @@ def partition(
         raise MeshArgumentError(f"method is {' or '.join(map(repr, METHODS))}, got {method!r}")
     work = None if weights is None else checked_weights(weights, mesh.num_elements)
     if method == "metis":
-        owner = metis_owner(mesh.topology, count, work)
-    else:
+        owner = metis_owner(mesh, count, work)
+    elif len(mesh.parts) == 1:
         owner = curve_owner(mesh.num_elements, count, work)
+    else:
+        order = hilbert_order(mesh.element_centers())
+        owner = np.empty_like(order)
+        owner[order] = curve_owner(len(order), count, None if work is None else work[order])
     return Partition.of(mesh, owner, count, work)
 
 
@@ -250,12 +262,6 @@ def curve_owner(count: int, size: int, weights: Floats | None = None) -> Ints:
     cuts = equal_pieces(count, size) if weights is None else weighted_pieces(weights, size)
     lengths = np.diff(cuts)
     return np.repeat(np.arange(size, dtype=np.int64), lengths)
-
-
-def cut_faces(owner: Ints, topology: Topology) -> Ints:
-    """Numbers (n,) of the faces whose two elements belong to different parts."""
-    sides = topology.faces
-    return np.flatnonzero((sides >= 0).all(axis=1) & (owner[sides[:, 0]] != owner[sides[:, 1]]))
 
 
 def checked_weights(weights: ArrayLike, count: int) -> Floats:
@@ -289,13 +295,18 @@ def _checked_owners(owner: ArrayLike, count: int, size: int) -> Ints:
     return owners.astype(np.int64)
 
 
-def _incidence(topology: Topology, owner: Ints, size: int, kind: int) -> tuple[Ints, Ints]:
+def _incidence(mesh: Mesh | MixedMesh, owner: Ints, size: int, kind: int) -> tuple[Ints, Ints]:
     """Pairs of an entity of dimension `kind` and a part that touches it, by entity, then by part.
 
     Return the entities (n,) and the parts (n,).
     """
-    codes = list(topology.cell.codes(kind))
-    pairs = np.unique(topology.carrying[0][:, codes] * size + owner[:, None])
+    found, first = list[Ints](), 0
+    for part, number in zip(mesh.parts, numbered_entities(mesh, kind), strict=True):
+        entities = number[part.topology.carrying[0][:, list(part.cell.codes(kind))]]
+        owners = owner[first : first + part.num_elements, np.newaxis]
+        found.append((entities * size + owners).reshape(-1))
+        first += part.num_elements
+    pairs = np.unique(np.concatenate(found))
     return pairs // size, pairs % size
 
 

@@ -1,7 +1,8 @@
 """Parts of a mesh: the part of one rank, and the part of its first elements."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -11,8 +12,9 @@ from femops_meshes.checks import compress_boundary, compress_vertices
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.forest import Forest
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh, inner_faces, joined_parts
 from femops_meshes.names import Names
-from femops_meshes.partitioning.partition import Partition, cut_faces
+from femops_meshes.partitioning.partition import Partition
 from femops_meshes.partitioning.pieces import checked_rank
 from femops_meshes.side_checks import check_sides
 from femops_meshes.topology.entities import entity_codes, entity_dimension, outward_corners
@@ -38,14 +40,15 @@ class Part:
 
     Attributes
     ----------
-    mesh
+    mesh : Mesh or MixedMesh
         The rank's own elements, and the entries of the whole mesh's boundary on them. Cuts between
         parts are no boundary. The mesh may be empty. Its coarsening (`Mesh.coarser`) has all coarse
         elements of the whole mesh.
     rank, size
         Index of the part, and number of parts.
     elements
-        Shape (ne,) int64, ascending: number in the whole mesh of each element.
+        Shape (ne,) int64, ascending: number in the whole mesh of each element. Elements of several
+        shapes are counted part by part, in `mesh` too.
     vertices
         Shape (nv,) int64, ascending: number in the whole mesh of each vertex.
     interface
@@ -60,7 +63,7 @@ class Part:
         the whole mesh, ascending.
     """
 
-    mesh: Mesh
+    mesh: Any
     rank: int
     size: int
     elements: Ints
@@ -76,6 +79,38 @@ class Part:
         for array in (self.elements, self.vertices, self.interface):
             array.setflags(write=False)
 
+    @cached_property
+    def parts(self) -> tuple["Part", ...]:
+        """Its elements of each shape, if the mesh has several; else the part itself.
+
+        Each has the vertices of all shapes.
+        """
+        if isinstance(self.mesh, Mesh):
+            return (self,)
+        found, first = [], 0
+        for mesh in self.mesh.parts:
+            end = first + mesh.num_elements
+            cut = self.interface[slice(*np.searchsorted(self.interface[:, 0], [first, end]))]
+            own = self.elements[first:end]
+            found.append(
+                replace(self, mesh=mesh, elements=own, interface=cut - np.array([[first, 0]]))
+            )
+            first = end
+        return tuple(found)
+
+    @staticmethod
+    def joined(parts: Sequence["Part"]) -> "Part":
+        """Part of a mesh of several shapes, from the elements of each shape; see `parts`."""
+        starts = np.cumsum([0, *(len(part.elements) for part in parts)])
+        shifts = np.stack([starts[:-1], 0 * starts[:-1]], axis=1)
+        cut = [part.interface + shift for part, shift in zip(parts, shifts, strict=True)]
+        return replace(
+            parts[0],
+            mesh=joined_parts([part.mesh for part in parts]),
+            elements=np.concatenate([part.elements for part in parts]),
+            interface=np.concatenate(cut),
+        )
+
     def __repr__(self) -> str:
         return (
             f"Part({self.rank} of {self.size}: {len(self.elements)} of {self.num_elements} "
@@ -88,7 +123,7 @@ def ordered_faces(faces: Ints) -> Ints:
     return np.ascontiguousarray(faces[np.lexsort(faces.T[::-1])])
 
 
-def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
+def part_of(mesh: Mesh | MixedMesh, partition: Partition, rank: int) -> Part:
     """Cut one rank's part out of a whole mesh.
 
     A boundary entry goes to the part of its element in the whole mesh's `Topology.boundary_faces`.
@@ -112,25 +147,49 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
         If the sides of boundary entries on glued faces are not known (`check_sides`).
     """
     rank, size = checked_rank(rank, partition.size)
-    owner, topology = partition.owner, mesh.topology
+    owner = partition.owner
     if len(owner) != mesh.num_elements:
         raise MeshArgumentError(
             f"the partition is one of {len(owner)} elements, the mesh has {mesh.num_elements}: "
             "make one with partition(mesh, size)"
         )
-    check_sides(mesh)
+    for one in mesh.parts:
+        check_sides(one)
     own = np.flatnonzero(owner == rank)
-    if mesh.forest is not None:
+    if isinstance(mesh, Mesh) and mesh.forest is not None:
         return _leaves_of(mesh, mesh.forest, partition, rank, own)
-    elements, vertices = compress_vertices(mesh.elements[own])
-    listed = owner[topology.boundary_faces[:, 0]] == rank
-    cut = cut_faces(owner, topology)
-    mine = owner[topology.faces[cut]] == rank  # one side of a face or none
-    interface = np.stack(
-        [np.searchsorted(own, topology.faces[cut][mine]), topology.face_codes[cut][mine]], axis=1
+    starts = np.cumsum([0, *(one.num_elements for one in mesh.parts)])
+    each = np.split(own, np.searchsorted(own, starts[1:-1]))
+    each = [some - first for some, first in zip(each, starts, strict=False)]
+    tables = [one.elements[some] for one, some in zip(mesh.parts, each, strict=True)]
+    flat, vertices = compress_vertices(np.concatenate([table.reshape(-1) for table in tables]))
+    rows = np.split(flat, np.cumsum([table.size for table in tables])[:-1])
+    rows = [flat.reshape(table.shape) for flat, table in zip(rows, tables, strict=True)]
+    made = [
+        _cut(one, some, corners, vertices, owner[first:] == rank)
+        for one, some, corners, first in zip(mesh.parts, each, rows, starts, strict=False)
+    ]
+    sides, codes = inner_faces(mesh)
+    mine = owner[sides] == rank
+    cut = mine & (mine[:, :1] != mine[:, 1:])  # one side of a face or none
+    interface = np.stack([np.searchsorted(own, sides[cut]), codes[cut]], axis=1)
+    return Part(
+        made[0] if isinstance(mesh, Mesh) else joined_parts(made),
+        rank,
+        size,
+        own,
+        vertices,
+        ordered_faces(interface),
+        mesh.num_elements,
+        mesh.num_vertices,
     )
-    part = Mesh(
-        elements,
+
+
+def _cut(mesh: Mesh, own: Ints, corners: Ints, vertices: Ints, mine: NDArray[np.bool_]) -> Mesh:
+    """Mesh of some elements, whose vertices are numbered anew, with their boundary entries."""
+    listed = mine[mesh.topology.boundary_faces[:, 0]]
+    return Mesh(
+        corners,
         np.ascontiguousarray(mesh.coordinates[own]),
         mesh.element_attributes[own],
         compress_boundary(mesh.boundary[listed], vertices),
@@ -140,16 +199,6 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
         mesh.element_names,
         mesh.boundary_names,
         None if mesh.coarser is None else mesh.coarser.reordered(own),
-    )
-    return Part(
-        part,
-        rank,
-        size,
-        own,
-        vertices,
-        ordered_faces(interface),
-        mesh.num_elements,
-        mesh.num_vertices,
     )
 
 

@@ -189,9 +189,11 @@ class Cell:
         """Codes of the entities of a dimension, ascending."""
         return tuple(code for code, (k, _) in enumerate(self.entities) if k == kind)
 
-    def corners_of(self, kind: int) -> tuple[int, ...]:
-        """Local corners of the first entity of a dimension."""
-        return self.entities[self.codes(kind)[0]][1]
+    def alike(self, kind: int) -> list[list[int]]:
+        """Codes of the entities of a dimension, those with as many corners together."""
+        codes = self.codes(kind)
+        widths = sorted({len(self.entities[code][1]) for code in codes})
+        return [[c for c in codes if len(self.entities[c][1]) == width] for width in widths]
 
     @property
     def faces(self) -> tuple["Cell", ...]:
@@ -307,7 +309,7 @@ class Cell:
     def turns(self, code: int, p: int) -> Ints:
         """Places (orientations, n) in an entity's own order of the nodes seen inside it."""
         kind, corners = self.entities[code]
-        if self.simplex or kind in (0, self.dim):
+        if kind in (0, self.dim):
             return np.arange(self.inside(code, p))[np.newaxis]
         if len(corners) == 3:
             return _turned_triangle(p)
@@ -425,7 +427,7 @@ def lattice_numbers(
             continue
         start, turns = offsets[code] + entity[:, code] * len(local), cell.turns(code, p)
         numbers[:, local] = start[:, None] + (
-            turns[0] if len(turns) == 1 else turns[orientation[:, code]]
+            turns[0] if cell.simplex or len(turns) == 1 else turns[orientation[:, code]]
         )
     return numbers
 

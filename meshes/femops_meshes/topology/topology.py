@@ -246,6 +246,11 @@ class Topology:
         """Dimension of the elements."""
         return self.cell.dim
 
+    @property
+    def kinds(self) -> range:
+        """Dimensions of entities, from that of vertices to that of cells."""
+        return range(self.dim + 1)
+
     @classmethod
     def build(
         cls,
@@ -379,6 +384,14 @@ class Topology:
         """Count the nodes of `lattice` (p)."""
         return sum(self._sizes(p))
 
+    def inside(self, kind: int, p: int) -> Ints:
+        """Number (n,) of the lattice's nodes inside each entity of a dimension."""
+        sizes = [self.cell.inside(codes[0], p) for codes in self.cell.alike(kind)]
+        counts = np.full(self.num_entities[kind], sizes[-1], dtype=np.int64)
+        if kind == 2:  # the faces of a prism that are triangles come first
+            counts[: self.triangles] = sizes[0]
+        return counts
+
     @property
     def pairs(self) -> Ints:
         """Faces (n,) between two elements, each part of a divided face by itself."""
@@ -428,7 +441,7 @@ def _sorted_entities(
     entity[:, cell.codes(dim)] = np.arange(len(elements))[:, None]
     entries = boundary[:, 0] if dim == 1 and boundary is not None else np.zeros(0, np.int64)
     triangles = 0
-    for kind, codes in [(k, c) for k in range(1, dim) for c in _alike(cell, k)]:
+    for kind, codes in [(k, c) for k in range(1, dim) for c in cell.alike(k)]:
         corners = elements[:, [cell.entities[code][1] for code in codes]]
         width = corners.shape[-1]
         if not cell.simplex:
@@ -449,13 +462,6 @@ def _sorted_entities(
             triangles = count
         counts[kind] += count
     return (entity, tuple(counts), entries), triangles
-
-
-def _alike(cell: Cell, kind: int) -> list[list[int]]:
-    """Codes of the entities of a dimension, those with as many corners together."""
-    codes = cell.codes(kind)
-    widths = sorted({len(cell.entities[code][1]) for code in codes})
-    return [[c for c in codes if len(cell.entities[c][1]) == width] for width in widths]
 
 
 def _with_carriers(plain: Topology, carriers: Carriers, hanging: Ints) -> Topology:
