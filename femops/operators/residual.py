@@ -36,6 +36,7 @@ from femops_kernels.exclusive import Exclusive, together
 Ints = NDArray[np.int64]
 
 _NOTHING: Ints = np.zeros(0, dtype=np.int64)
+_EMPTY: NDArray[Any] = np.zeros(0)
 _CACHED = ("compiled", "_launches")
 
 
@@ -74,7 +75,7 @@ class Residual(Summable):
         self.space, self.dtype, self._parts = space, dtype, tuple(parts)
         self.functionals = Functionals(
             *(
-                tuple(name for part in parts for name in getattr(part.functionals, kind))
+                tuple({name: None for part in parts for name in getattr(part.functionals, kind)})
                 for kind in ("integrals", "minima")
             )
         )
@@ -244,16 +245,21 @@ class Residual(Summable):
 
     def _by_element(self, name: str) -> NDArray[Any]:
         """Value of a functional in each element, in the memory of the residual's vectors."""
-        k, number = self._place(name)
-        if not self._parts[k].form.domain.num_elements:
-            return np.zeros(0)
-        values: NDArray[Any] = self._launches[k].functionals[number]
-        return values
+        found: list[NDArray[Any]] = [
+            self._launches[k].functionals[number] for k, number in self._places(name)
+        ]
+        return self.space.memory.xp.concatenate(found) if len(found) > 1 else [*found, _EMPTY][0]
 
-    def _place(self, name: str) -> tuple[int, int]:
-        """Number of the part with a functional, and number of the functional within the part."""
-        names = [part.functionals.names for part in self._parts]
-        return next((k, own.index(name)) for k, own in enumerate(names) if name in own)
+    def _places(self, name: str) -> list[tuple[int, int]]:
+        """Numbers of the parts with a functional that have elements, and its number in each.
+
+        On a mesh of several shapes a functional has a part for each of them.
+        """
+        return [
+            (k, part.functionals.names.index(name))
+            for k, part in enumerate(self._parts)
+            if name in part.functionals.names and part.form.domain.num_elements
+        ]
 
     def instructions(
         self, u: NDArray[Any], out: NDArray[Any], scalars: Mapping[str, int]
@@ -272,8 +278,12 @@ class Residual(Summable):
         backend = backend_of(self.space)
         found = [self.compiled.instruction(u, out), *[None] * len(self.functionals.integrals)]
         for name in self.functionals.minima:
-            k, number = self._place(name)
-            found.append(backend.least_instruction(self._launches[k], number, scalars[name]))
+            places = self._places(name)
+            found += [
+                backend.least_instruction(self._launches[k], number, scalars[name])
+                for k, number in places
+            ]
+            found += [None] * (len(places) != 1)
         known = [instruction for instruction in found if instruction is not None]
         return known if len(known) == len(found) else None
 

@@ -286,3 +286,19 @@ def test_squares_and_triangles():
         b = femops.load(D, f) + femops.dirichlet_load(D, power)
         residual = femops.interior_penalty(D) @ D.interpolate(power) - b
         assert abs(residual).max() < 1e-9 * abs(b).max()
+
+
+def test_functionals_beside_a_residual_are_of_all_parts():
+    mesh, rng = mixed_mesh(2, seed=4), np.random.default_rng(0)
+    W = femops.Product(c=femops.H1(mesh, 2), T=femops.L2(mesh, 0))
+
+    def reaction(c, T):
+        return {"c": {"value": T * c}, "T": {}, "heat": c, "coldest": T}
+
+    F = femops.residual(reaction, W, integrals=["heat"], minima=["coldest"])
+    for _ in range(4):
+        T = 2.0 + rng.random(mesh.num_elements)  # dofs are elements, part by part
+        z = W.join(c=W.spaces["c"].interpolate(lambda x: x[0]), T=T)
+        found = F.evaluate(z)[1]
+        assert abs(found["heat"] - femops.integrate(W.spaces["c"], lambda x: x[0])) < 1e-12
+        assert (found["coldest"], F.element_of("coldest")) == (T.min(), T.argmin())
