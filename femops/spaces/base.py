@@ -699,8 +699,8 @@ class Space(DomainSpace, ABC):
     def quadrature(self, q1d: Points | Rule | None = None) -> Rule:
         """Return the rule of q1d Gauss points (default p + 2). An existing rule is only checked.
 
-        On triangles and tetrahedra it is a rule of the same degree, 2 q1d - 1, by default 2p + 1,
-        on curved meshes 2p + 3.
+        On triangles, tetrahedra and prisms it is a rule of the same degree, 2 q1d - 1, by default
+        2p + 1, on meshes whose elements are curved, or are prisms that are not affine, 2p + 3.
 
         Raises
         ------
@@ -712,7 +712,8 @@ class Space(DomainSpace, ABC):
         """
         cell = self.mesh.cell
         if q1d is None:
-            q1d = self.order + (2 if cell.cube else 1 + (self.mesh.order > 1))
+            bent = cell.cube or self.mesh.order > 1 or not LegendreGeometry(self.mesh).affine
+            q1d = self.order + 1 + bent
         if not cell.cube and not isinstance(q1d, Rule):
             return simplex_rule_for(cell, q1d, self.order)
         rule = q1d if isinstance(q1d, Rule) else gauss(q1d)
