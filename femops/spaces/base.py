@@ -141,13 +141,13 @@ def _simplex_order(order: int, family: Family) -> int:
     """Return the order of a space on triangles or tetrahedra, or raise if there is none such."""
     if order > _MOST_SIMPLEX_ORDER:
         raise SpaceError(
-            f"spaces on triangles and tetrahedra have order {_MOST_SIMPLEX_ORDER} at most, got "
-            f"{order}"
+            f"spaces on triangles, tetrahedra and prisms have order {_MOST_SIMPLEX_ORDER} at most, "
+            f"got {order}"
         )
     if family not in ("gll", "gauss"):
         raise SpaceError(
-            f"spaces on triangles and tetrahedra have functions by nodes, no {family!r} basis: "
-            "leave out family"
+            "spaces on triangles, tetrahedra and prisms have functions by nodes, no "
+            f"{family!r} basis: leave out family"
         )
     return order
 
@@ -710,6 +710,11 @@ class Space(DomainSpace, ABC):
         BasisError
             If the points of a list are in another dimension.
         """
+        if self.mixed:
+            raise SpaceError(
+                "a rule has points of one shape: give quadrature=n to forms, or take "
+                "V.parts[0].quadrature(n)"
+            )
         cell = self.mesh.cell
         if q1d is None:
             bent = cell.cube or self.mesh.order > 1 or not LegendreGeometry(self.mesh).affine

@@ -12,10 +12,15 @@ from femops_common import html
 from femops_common.arguments import Degree, checked
 from femops_meshes import checks, refinement
 from femops_meshes.coordinates import simplices
-from femops_meshes.coordinates.mapping import equispaced_grid, positions, shared_lattice
+from femops_meshes.coordinates.mapping import (
+    equispaced_grid,
+    face_centers,
+    positions,
+    shared_lattice,
+)
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.mesh import Mesh, PointMap
-from femops_meshes.names import Names, checked_names, listing, names_of
+from femops_meshes.names import Named, Names, listing, named_parts, names_of
 from femops_meshes.topology.entities import (
     HEXAHEDRON,
     PRISM,
@@ -81,7 +86,7 @@ class MixedMesh:
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that says where an attribute of meshes of one shape is."""
-            if name[0] != "_" and hasattr(Mesh, name):
+            if name[0] != "_" and (hasattr(Mesh, name) or name in Mesh.__dataclass_fields__):
                 raise AttributeError(
                     f"a mesh of {self.plural} has no {name!r}: mesh.parts are meshes of one shape, "
                     f"which have it, and femops.read_mesh(path, split=True) makes hexahedra of all"
@@ -99,8 +104,8 @@ class MixedMesh:
         boundary_attributes: Mapping[str, ArrayLike] | None = None,
         coordinates: Mapping[str, ArrayLike] | None = None,
         corner_order: Literal["lexicographic", "vtk"] = "lexicographic",
-        element_names: Names | None = None,
-        boundary_names: Names | None = None,
+        element_names: Mapping[str, Named] | None = None,
+        boundary_names: Mapping[str, Named] | None = None,
     ) -> "MixedMesh":
         """Make a mesh from arrays for each shape, which are copied and checked.
 
@@ -124,7 +129,7 @@ class MixedMesh:
             "lexicographic" (x fastest) or "vtk" for hexahedra and quadrilaterals; see
             `Mesh.from_arrays`.
         element_names, boundary_names
-            Attributes by name, {name: (number, ...)}.
+            Attributes by name, {name: (number, ...)}, or predicates, as in `with_names`.
 
         Raises
         ------
@@ -134,13 +139,21 @@ class MixedMesh:
         MeshGeometryError
             If coordinates are not finite, or elements are inverted or overlap.
         MeshArgumentError
-            If shapes have unknown names, or vertices and coordinates are both missing.
+            If shapes have unknown names, or vertices and coordinates are both missing, or a name
+            stands for no attribute.
         """
         if corner_order not in ("lexicographic", "vtk"):
             raise MeshArgumentError(
                 f'corner_order is "lexicographic" or "vtk", got {corner_order!r}'
             )
         _check_shapes(elements)
+        faces = {} if boundary is None else boundary
+        for what, given, known in (
+            ("element_attributes", element_attributes, elements),
+            ("coordinates", coordinates, elements),
+            ("boundary_attributes", boundary_attributes, faces),
+        ):
+            _check_keys(what, given or {}, known)
         corners: dict[str, Ints] = {}
         nodes: dict[str, Floats] = {}
         for name in sorted(elements, key=[*SHAPES].index):
@@ -154,19 +167,16 @@ class MixedMesh:
         used = np.unique(np.concatenate([rows.ravel() for rows in corners.values()]))
         check_dangling(used[:1, np.newaxis], int(used[-1]) + 1)
         corners = {name: np.searchsorted(used, rows) for name, rows in corners.items()}
-        faces = None
-        if boundary is not None:
-            faces = _faces(boundary, used, corner_order == "vtk")
         mesh = cls.assemble(
             corners,
             nodes,
             len(used),
             dict(element_attributes or {}),
-            faces,
+            None if boundary is None else _faces(boundary, used, corner_order == "vtk"),
             dict(boundary_attributes or {}),
-            element_names or {},
-            boundary_names or {},
-        )
+            {},
+            {},
+        ).with_names(element_names, boundary_names)
         for part in mesh.parts if coordinates is None else ():
             checks.folds(part.elements, part.coordinates, part.topology)
         return mesh
@@ -201,9 +211,11 @@ class MixedMesh:
                 raise MeshGeometryError(f"of the {name} {error}") from error.__cause__
             tags = checks.attribute_array(attributes.get(name), len(rows), f"attributes of {name}")
             none = np.zeros((0, SHAPES[name].most_face_corners), dtype=np.int64)
-            mesh = Mesh.assemble(
-                rows, x, num_vertices, tags, none, file_elements=_or(file_elements, name, places)
-            )
+            own = _or(file_elements, name, places)
+            try:
+                mesh = Mesh.assemble(rows, x, num_vertices, tags, none, file_elements=own)
+            except MeshTopologyError as error:
+                raise MeshTopologyError(f"of the {name} {error}") from error.__cause__
             parts.append(mesh)
             first += len(rows)
         rest = exterior, labels
@@ -342,22 +354,47 @@ class MixedMesh:
         """
         return MixedMesh(tuple(part.mapped(function, order) for part in self.parts))
 
+    @checked(MeshArgumentError)
     def with_names(
-        self, elements: Names | None = None, boundary: Names | None = None
+        self,
+        elements: Mapping[str, Named] | None = None,
+        boundary: Mapping[str, Named] | None = None,
     ) -> "MixedMesh":
-        """Return the mesh with other names for some attributes of its elements, or its boundary.
+        """Return the mesh with other names for parts of its elements, or of its boundary, or both.
+
+        Names stand for attributes or predicates; see `Mesh.with_names`.
 
         Raises
         ------
         MeshArgumentError
-            If a name stands for no attribute of the mesh.
+            See `Mesh.with_names`.
         """
-        changes: dict[str, Names] = {}
+        parts = self.parts
+        inside: tuple[Attributes, Names] = self.element_attributes, self.element_names
+        outside: tuple[Attributes, Names] = self.boundary_attributes, self.boundary_names
         if elements is not None:
-            changes["element_names"] = checked_names(elements, self.element_attributes)
+            inside = named_parts(elements, inside[0], self.element_centers)
         if boundary is not None:
-            changes["boundary_names"] = checked_names(boundary, self.boundary_attributes)
-        return MixedMesh(tuple(part._replaced(**changes) for part in self.parts))
+            outside = named_parts(
+                boundary,
+                outside[0],
+                lambda: _face_centers(parts, [part.topology.boundary_faces for part in parts]),
+                lambda: _face_centers(parts, [part.topology.unlisted_faces() for part in parts]),
+            )
+        ends = np.cumsum([(part.num_elements, part.num_boundary) for part in parts[:-1]], axis=0)
+        ends = ends.reshape(-1, 2).T
+        tags = zip(np.split(inside[0], ends[0]), np.split(outside[0], ends[1]), strict=True)
+        return MixedMesh(
+            tuple(
+                part._replaced(
+                    element_attributes=own,
+                    boundary_attributes=of_faces,
+                    element_names=inside[1],
+                    boundary_names=outside[1],
+                )
+                for part, (own, of_faces) in zip(parts, tags, strict=True)
+            )
+        )
 
     @checked(MeshArgumentError)
     def refine(self, times: int = 1) -> "MixedMesh":
@@ -428,6 +465,21 @@ def _check_shapes(elements: Mapping[str, Any]) -> None:
         raise MeshArgumentError(f"{what}: give them by name, of {', '.join(SHAPES)}{cure}")
     if len({SHAPES[name].dim for name in elements}) > 1:
         raise MeshArgumentError(f"elements of several dimensions: {', '.join(elements)}")
+
+
+def _check_keys(what: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise MeshArgumentError(
+            f"{what} are given for {unknown[0]!r}, which the mesh is not given: it is given "
+            f"{', '.join(known) or 'no faces'}"
+        )
+
+
+def _face_centers(parts: Sequence[Mesh], sides: Sequence[Ints]) -> Floats:
+    """Middles (n, dim) of faces (n, 2), elements and codes, of each part."""
+    pairs = zip(parts, sides, strict=True)
+    return np.concatenate([face_centers(part.coordinates, faces) for part, faces in pairs])
 
 
 def _faces(boundary: Mapping[str, ArrayLike], used: Ints, around: bool) -> dict[str, Ints]:

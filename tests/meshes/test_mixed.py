@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import femops
 from femops.element import LagrangeElement, turned_to
 from femops_meshes import (
     MeshArgumentError,
@@ -162,6 +163,22 @@ def _named(name):
         "no edges": lambda: mixed_mesh(1).topology,
         "times": lambda: mixed_mesh(1).refine(-1),
         "tets": lambda: MixedMesh.from_arrays(None, {"tetrahedra": tets}),
+        "flat": lambda: MixedMesh.from_arrays(
+            np.where([0, 1, 0], 0.3, x[prisms[0]]), {"prisms": [range(6)]}
+        ),
+        "tags of others": lambda: MixedMesh.from_arrays(
+            x, {"prisms": prisms}, element_attributes={"prism": np.ones(len(prisms), dtype=int)}
+        ),
+        "tags of no faces": lambda: MixedMesh.from_arrays(
+            x, {"prisms": prisms}, boundary_attributes={"triangles": [2]}
+        ),
+        "nodes of others": lambda: MixedMesh.from_arrays(
+            x, {"prisms": prisms}, coordinates={"hexahedra": x[hexes]}
+        ),
+        "name of nothing": lambda: MixedMesh.from_arrays(
+            x, {"prisms": prisms}, element_names={"a": 7}
+        ),
+        "no coordinates": lambda: mixed_mesh(1).coordinates,
     }[name]
 
 
@@ -183,8 +200,29 @@ def _named(name):
         ("no edges", AttributeError, "mesh.parts"),
         ("times", MeshArgumentError, "times"),
         ("tets", MeshArgumentError, "neither"),
+        ("flat", MeshGeometryError, "of the prisms 1 of 1"),
+        ("tags of others", MeshArgumentError, "element_attributes are given for 'prism'"),
+        ("tags of no faces", MeshArgumentError, "boundary_attributes are given for 'triangles'"),
+        ("nodes of others", MeshArgumentError, "coordinates are given for 'hexahedra'"),
+        ("name of nothing", MeshArgumentError, r"stands for \[7\]"),
+        ("no coordinates", AttributeError, "mesh.parts"),
     ],
 )
 def test_bad_input(name, error, words):
     with pytest.raises(error, match=words):
         _named(name)()
+
+
+def test_names_by_predicates_divide_attributes_of_all_parts():
+    mesh = mixed_mesh(2).with_names(
+        {"left": lambda x: x[0] < 1.0, "all": 1}, {"low": lambda x: x[2] < 1e-9}
+    )
+    V, one = femops.L2(mesh, 0), lambda x: 1.0 + 0.0 * x[0]
+    assert abs(femops.integrate(V, one, boundary="low") - 2.0) < 1e-13
+    numbers = np.isin(mesh.element_attributes, mesh.element_names["left"])
+    assert np.array_equal(numbers, mesh.element_centers()[:, 0] < 1.0)
+    assert len(mesh.element_names["all"]) == 2
+    fine = mesh.refine()
+    assert abs(femops.integrate(femops.L2(fine, 0), one, boundary="low") - 2.0) < 1e-13
+    with pytest.raises(MeshArgumentError, match="true at the middle of no element"):
+        mesh.with_names({"none": lambda x: x[0] > 9.0})
