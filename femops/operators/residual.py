@@ -36,6 +36,7 @@ from femops_kernels.exclusive import Exclusive, together
 Ints = NDArray[np.int64]
 
 _NOTHING: Ints = np.zeros(0, dtype=np.int64)
+_EMPTY: NDArray[Any] = np.zeros(0)
 _CACHED = ("compiled", "_launches")
 
 
@@ -74,7 +75,7 @@ class Residual(Summable):
         self.space, self.dtype, self._parts = space, dtype, tuple(parts)
         self.functionals = Functionals(
             *(
-                tuple(name for part in parts for name in getattr(part.functionals, kind))
+                tuple({name: None for part in parts for name in getattr(part.functionals, kind)})
                 for kind in ("integrals", "minima")
             )
         )
@@ -249,9 +250,8 @@ class Residual(Summable):
             for k, number in self._places(name)
             if self._parts[k].form.domain.num_elements
         ]
-        if len(found) == 1:
-            return found[0]
-        return np.concatenate([np.zeros(0), *found])  # on a mesh of several shapes
+        # several on a mesh of several shapes, none on a rank without elements
+        return self.space.memory.xp.concatenate(found) if len(found) > 1 else [*found, _EMPTY][0]
 
     def _places(self, name: str) -> list[tuple[int, int]]:
         """Number of each part with a functional, and number of the functional within the part."""

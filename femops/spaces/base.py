@@ -140,13 +140,13 @@ def _simplex_order(order: int, family: Family) -> int:
     """Return the order of a space on triangles or tetrahedra, or raise if there is none such."""
     if order > _MOST_SIMPLEX_ORDER:
         raise SpaceError(
-            f"spaces on triangles and tetrahedra have order {_MOST_SIMPLEX_ORDER} at most, got "
-            f"{order}"
+            f"spaces on triangles, tetrahedra and prisms have order {_MOST_SIMPLEX_ORDER} at most, "
+            f"got {order}"
         )
     if family not in ("gll", "gauss"):
         raise SpaceError(
-            f"spaces on triangles and tetrahedra have functions by nodes, no {family!r} basis: "
-            "leave out family"
+            "spaces on triangles, tetrahedra and prisms have functions by nodes, no "
+            f"{family!r} basis: leave out family"
         )
     return order
 
@@ -708,8 +708,8 @@ class Space(DomainSpace, ABC):
     def quadrature(self, q1d: Points | Rule | None = None) -> Rule:
         """Return the rule of q1d Gauss points (default p + 2). An existing rule is only checked.
 
-        On triangles and tetrahedra it is a rule of the same degree, 2 q1d - 1, by default 2p + 1,
-        on curved meshes 2p + 3.
+        On triangles, tetrahedra and prisms it is a rule of the same degree, 2 q1d - 1, by default
+        2p + 1, on meshes whose elements are curved, or are prisms that are not affine, 2p + 3.
 
         Raises
         ------
@@ -726,7 +726,8 @@ class Space(DomainSpace, ABC):
             )
         cell = self.mesh.cell
         if q1d is None:
-            q1d = self.order + (2 if cell.cube else 1 + (self.mesh.order > 1))
+            bent = cell.cube or self.mesh.order > 1 or not LegendreGeometry(self.mesh).affine
+            q1d = self.order + 1 + bent
         if not cell.cube and not isinstance(q1d, Rule):
             return simplex_rule_for(cell, q1d, self.order)
         rule = q1d if isinstance(q1d, Rule) else gauss(q1d)

@@ -81,7 +81,7 @@ def corner_array(values: ArrayLike, name: str, widths: tuple[int, ...]) -> Ints:
         raise MeshTopologyError(
             f"{name} has shape {rows.shape}: it must be (n, {allowed}), n >= 1, one row of vertex "
             "numbers per entry (2 corners for a segment, 3 for a triangle, 4 for a quadrilateral "
-            "or tetrahedron, 8 for a hexahedron)"
+            "or tetrahedron, 6 for a prism, 8 for a hexahedron)"
         )
     if rows.dtype.kind not in "iu":
         raise MeshTopologyError(f"{name} holds {rows.dtype}: vertex numbers must be integers")
@@ -103,7 +103,7 @@ def simplex_degree(degree: int) -> int:
     """Return the degree of a simplex's coordinates, or raise if there is none such."""
     if degree > MOST_SIMPLEX_DEGREE:
         raise MeshArgumentError(
-            f"coordinates of triangles and tetrahedra have degree {MOST_SIMPLEX_DEGREE} at most, "
+            f"coordinates of simplices and prisms have degree {MOST_SIMPLEX_DEGREE} at most, "
             f"got {degree}"
         )
     return degree
@@ -219,7 +219,7 @@ def cell_of_corners(width: int, name: str | None) -> Cell:
 def _least(coordinates: Floats) -> Floats:
     """Smallest determinant (ne,) at the points of a rule; of a mirrored simplex times -1.
 
-    From those of a simplex its round-off is subtracted: flat ones have none.
+    Its round-off is subtracted: flat elements have no other determinant.
     """
     cell, degree = cell_and_degree(*coordinates.shape[1:])
     least = np.empty(len(coordinates))
@@ -230,11 +230,12 @@ def _least(coordinates: Floats) -> Floats:
         )
     count = len(points) ** cell.dim if cell.cube else len(points)
     for some in element_ranges(len(coordinates), count):
-        J = jacobians(coordinates[some], points)
+        x = coordinates[some]
+        J = jacobians(x - x[:, :1], points)  # zero in a direction in which an element is flat
         found = determinants(J)
         if cell.simplex:
             found *= np.sign(found[:, :1])
-            found -= _ROUND_OFF * np.linalg.norm(J, axis=-1).prod(axis=-1)
+        found -= _ROUND_OFF * np.sqrt(np.einsum("eqij,eqij->eqi", J, J)).prod(axis=-1)
         least[some] = found.min(axis=1)
     return least
 
@@ -242,8 +243,9 @@ def _least(coordinates: Floats) -> Floats:
 def geometry(coordinates: Floats, cure: str = "") -> None:
     """Check that coordinates (ne, m, dim) are finite and no element is inverted.
 
-    An element counts as inverted if det J <= 0 at a point of the (g + 2)**dim Gauss points, and a
-    simplex if det J is zero or changes its sign. The message about it ends with ``cure``.
+    An element counts as inverted if det J <= 0, up to round-off, at a point of the (g + 2)**dim
+    Gauss points, and a simplex if det J is zero or changes its sign. The message about it ends with
+    ``cure``.
     """
     magnitude(coordinates)
     least = _least(coordinates)

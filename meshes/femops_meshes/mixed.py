@@ -1,6 +1,6 @@
 """Meshes of elements of several shapes: a sum of meshes of one shape, which share vertices."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
@@ -104,8 +104,8 @@ class MixedMesh:
         boundary_attributes: Mapping[str, ArrayLike] | None = None,
         coordinates: Mapping[str, ArrayLike] | None = None,
         corner_order: Literal["lexicographic", "vtk"] = "lexicographic",
-        element_names: Mapping[str, int | Iterable[int]] | None = None,
-        boundary_names: Mapping[str, int | Iterable[int]] | None = None,
+        element_names: Mapping[str, Named] | None = None,
+        boundary_names: Mapping[str, Named] | None = None,
     ) -> "MixedMesh":
         """Make a mesh from arrays for each shape, which are copied and checked.
 
@@ -130,7 +130,7 @@ class MixedMesh:
             "lexicographic" (x fastest) or "vtk" for hexahedra and quadrilaterals; see
             `Mesh.from_arrays`.
         element_names, boundary_names
-            Attributes by name; see `MixedMesh.with_names`.
+            Attributes by name, or predicates; see `MixedMesh.with_names`.
 
         Raises
         ------
@@ -163,15 +163,12 @@ class MixedMesh:
         used = np.unique(np.concatenate([rows.ravel() for rows in corners.values()]))
         check_dangling(used[:1, np.newaxis], int(used[-1]) + 1)
         corners = {name: np.searchsorted(used, rows) for name, rows in corners.items()}
-        faces = None
-        if boundary is not None:
-            faces = _faces(boundary, used, corner_order == "vtk")
         mesh = cls.assemble(
             corners,
             nodes,
             len(used),
             dict(element_attributes or {}),
-            faces,
+            None if boundary is None else _faces(boundary, used, corner_order == "vtk"),
             dict(boundary_attributes or {}),
             {},
             {},
@@ -210,9 +207,11 @@ class MixedMesh:
                 raise MeshGeometryError(f"of the {name} {error}") from error.__cause__
             tags = checks.attribute_array(attributes.get(name), len(rows), f"attributes of {name}")
             none = np.zeros((0, SHAPES[name].most_face_corners), dtype=np.int64)
-            mesh = Mesh.assemble(
-                rows, x, num_vertices, tags, none, file_elements=_or(file_elements, name, places)
-            )
+            own = _or(file_elements, name, places)
+            try:
+                mesh = Mesh.assemble(rows, x, num_vertices, tags, none, file_elements=own)
+            except MeshTopologyError as error:
+                raise MeshTopologyError(f"of the {name} {error}") from error.__cause__
             parts.append(mesh)
             first += len(rows)
         rest = exterior, labels

@@ -379,3 +379,31 @@ def test_fields_on_faces_between_shapes(dim):
     field = femops.GridFunction(V, V.interpolate(kappa))
     A, B = femops.interior_penalty(V, field), femops.interior_penalty(V, kappa)
     np.testing.assert_allclose(A @ u, B @ u, atol=1e-10)
+
+
+def test_functionals_beside_a_residual_are_of_all_parts():
+    mesh, rng = mixed_mesh(2, seed=4), np.random.default_rng(0)
+    W = femops.Product(c=femops.H1(mesh, 2), T=femops.L2(mesh, 0))
+
+    def reaction(c, T):
+        return {"c": {"value": T * c}, "T": {}, "heat": c, "coldest": T}
+
+    F = femops.residual(reaction, W, integrals=["heat"], minima=["coldest"])
+    for _ in range(4):
+        T = 2.0 + rng.random(mesh.num_elements)  # dofs are elements, part by part
+        z = W.join(c=W.spaces["c"].interpolate(lambda x: x[0]), T=T)
+        found = F.evaluate(z)[1]
+        assert abs(found["heat"] - femops.integrate(W.spaces["c"], lambda x: x[0])) < 1e-12
+        assert (found["coldest"], F.element_of("coldest")) == (T.min(), T.argmin())
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_masses_of_prisms_that_taper_are_exact(order):
+    mesh = femops.box((1, 1, 2), cells="prisms").mapped(
+        lambda x: np.array([x[0] * (1 + x[2]), x[1] * (1 + x[2] / 2), x[2] * (1 + x[0])])
+    )
+    V = femops.H1(mesh, order)
+    L = femops.L2(mesh, order - 1)
+    np.testing.assert_allclose(femops.load(L, 1.0).sum(), mesh.volume(), rtol=1e-13)
+    exact = femops.mass(V, quadrature=order + 5).assemble()
+    assert abs(femops.mass(V).assemble() - exact).max() < 1e-14

@@ -216,6 +216,10 @@ def _named(name):
         "no number": lambda: mixed_mesh(1).with_names(boundary={"all": [[1]]}),
         "no names": lambda: mixed_mesh(1).with_names(["all"]),
         "tets": lambda: MixedMesh.from_arrays(None, {"tetrahedra": tets}),
+        "flat": lambda: MixedMesh.from_arrays(
+            np.where([0, 1, 0], 0.3, x[prisms[0]]), {"prisms": [range(6)]}
+        ),
+        "no coordinates": lambda: mixed_mesh(1).coordinates,
     }[name]
 
 
@@ -242,6 +246,8 @@ def _named(name):
         ("no number", MeshArgumentError, "'all' stands for"),
         ("no names", MeshArgumentError, "give a dict"),
         ("tets", MeshArgumentError, "neither"),
+        ("flat", MeshGeometryError, "of the prisms 1 of 1"),
+        ("no coordinates", AttributeError, "mesh.parts"),
     ],
 )
 def test_bad_input(name, error, words):
@@ -272,3 +278,18 @@ def test_partitions_count_entities_once(shapes):
         faces = sum(len(part_of(mesh, cut, r).interface) for r in range(3))
         assert faces == 2 * cut.total_shared[2]
         assert cut.elements.max() - cut.elements.min() <= 1 or (cut.owner == owner).all()
+
+
+def test_names_by_predicates_divide_attributes_of_all_parts():
+    mesh = mixed_mesh(2).with_names(
+        {"left": lambda x: x[0] < 1.0, "all": 1}, {"low": lambda x: x[2] < 1e-9}
+    )
+    V, one = femops.L2(mesh, 0), lambda x: 1.0 + 0.0 * x[0]
+    assert abs(femops.integrate(V, one, boundary="low") - 2.0) < 1e-13
+    numbers = np.isin(mesh.element_attributes, mesh.element_names["left"])
+    assert np.array_equal(numbers, mesh.element_centers()[:, 0] < 1.0)
+    assert len(mesh.element_names["all"]) == 2
+    fine = mesh.refine()
+    assert abs(femops.integrate(femops.L2(fine, 0), one, boundary="low") - 2.0) < 1e-13
+    with pytest.raises(MeshArgumentError, match="true at the middle of no element"):
+        mesh.with_names({"none": lambda x: x[0] > 9.0})

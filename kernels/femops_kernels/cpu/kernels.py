@@ -454,7 +454,7 @@ class TableKernel(OperatorKernel):
         return {
             f"TABLES_{way}": (Tiles((), 1),) * len(sides),
             f"CHAINS_{way}": (None,) * len(sides),
-            **{"LAYERS": factors.line.shape[1] for factors in factored},
+            **({"LAYERS": factored[-1].line.shape[1]} if factored else {}),
             **_in_factors(way, factored, valued, sloped),
         }
 
