@@ -21,7 +21,7 @@ from femops.parallel.scattering import (
 )
 from femops_common.arguments import checked, type_name
 from femops_kernels.exclusive import Derived
-from femops_meshes import Mesh, MeshArgumentError, Part, part_of
+from femops_meshes import Mesh, MeshArgumentError, MixedMesh, Part, part_of
 from femops_meshes.checks import array, element_ranges
 from femops_meshes.forest import Forest
 from femops_meshes.names import Chosen, Names, Parts, chosen_elements
@@ -318,6 +318,15 @@ def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:
         numbers = elements[some, np.newaxis], vertices[mesh.elements[some]]
         attributes = mesh.element_attributes[some, np.newaxis]
         total += sum_of_hashes(*numbers, attributes, nodes[some].view(np.int64))
+    return total % 2**64
+
+
+def whole_checksum(mesh: Mesh | MixedMesh) -> int:
+    """Checksum of a mesh that no ranks share. Elements of several shapes count part by part."""
+    total, first, vertices = 0, 0, np.arange(mesh.num_vertices)
+    for part in mesh.parts if isinstance(mesh, MixedMesh) else (mesh,):
+        total += checksum(part, first + np.arange(part.num_elements), vertices)
+        first += part.num_elements
     return total % 2**64
 
 

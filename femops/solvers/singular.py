@@ -128,11 +128,13 @@ def _of_bodies(V: Space, held: NDArray[np.int64]) -> Iterator[tuple[str, Vector]
     """
     if V.comm.size > 1 or not len(held):
         return
-    body, of_node, first = bodies(V.mesh), np.zeros(V.ndofs, dtype=np.int64), 0
-    for part in V.parts:
-        last = first + part.mesh.num_elements
-        of_node[part.restriction.indices] = body[first:last, np.newaxis]
-        first = last
+    body = bodies(V.mesh)
+    ends = np.cumsum([part.mesh.num_elements for part in V.parts])[:-1]
+    found = []
+    for part, mine in zip(V.parts, np.split(body, ends), strict=True):
+        rows = np.repeat(mine[:, np.newaxis], part.restriction.num_nodes, 1)
+        found.append(part.restriction.assigned(rows)[part.own])
+    of_node = np.concatenate(found)
     free = np.ones((int(body.max(initial=0)) + 1, V.ncomp), dtype=bool)
     free[of_node[held // V.ncomp], held % V.ncomp] = False
     for c in range(V.ncomp):

@@ -12,8 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.geometry.boundary import parts_of
-from femops.parallel.mesh import checksum
+from femops.parallel.mesh import whole_checksum
 from femops_meshes import Mesh, MixedMesh, checks
 from femops_meshes.errors import MeshTopologyError
 from femops_meshes.forest import Entities, Forest, whole_trees
@@ -22,6 +21,7 @@ from femops_meshes.mixed import SHAPES
 from femops_meshes.names import Names
 from femops_meshes.topology.entities import (
     CUBES,
+    MOST_SIMPLEX_DEGREE,
     SIMPLICES,
     Cell,
     outward_corners,
@@ -160,6 +160,11 @@ class KeptMesh:
         return "roots" not in self.tables
 
     @property
+    def degree(self) -> int:
+        """Highest degree of the coordinates of a part; 0 if rows have another length."""
+        return max(map(_degree, *self._cells()))
+
+    @property
     def version(self) -> int:
         """Format of a file with the mesh."""
         return 3 if self.mixed else 2
@@ -171,7 +176,7 @@ class KeptMesh:
             mesh = self._of_several_shapes(of_parts(tables))
         else:
             mesh = self._of_one_shape(tables)
-        found = f"{checksum_of(mesh):016x}"
+        found = f"{whole_checksum(mesh):016x}"
         if found != self.checksum:
             raise MeshTopologyError(f"the mesh has the checksum {found}, {self.checksum} is due")
         return mesh
@@ -275,17 +280,9 @@ def _names_of_tables(shapes: Sequence[str]) -> list[str]:
 
 def _degree(cell: Cell, tables: Mapping[str, Any]) -> int:
     """Degree of the coordinates; 0 if the rows have another length."""
-    wanted, degrees = tables["nodes"].ncomp, range(1, LARGEST_DEGREE + 1)
+    wanted = tables["nodes"].ncomp
+    degrees = range(1, (LARGEST_DEGREE if cell.cube else MOST_SIMPLEX_DEGREE) + 1)
     return next((g for g in degrees if cell.size(g) * cell.dim == wanted), 0)
-
-
-def checksum_of(mesh: Mesh | MixedMesh) -> int:
-    """Checksum of a mesh that ranks do not share."""
-    total, first, vertices = 0, 0, np.arange(mesh.num_vertices)
-    for part in parts_of(mesh):
-        total += checksum(part, first + np.arange(part.num_elements), vertices)
-        first += part.num_elements
-    return total % 2**64
 
 
 _CELLS = {len(cell.entities): cell for cells in (CUBES, SIMPLICES) for cell in cells.values()}

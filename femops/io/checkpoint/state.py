@@ -26,13 +26,13 @@ from femops.io.checkpoint.kept_mesh import (
     KeptMesh,
     Rows,
     Table,
-    checksum_of,
     expect,
     own_name,
     tables_of,
 )
 from femops.numbering import touch_order
 from femops.parallel.comm import Communicator, Serial, check, check_same
+from femops.parallel.mesh import whole_checksum
 from femops.parallel.scattering import gathered_mesh
 from femops.parallel.serial_order import SerialOrder, moved
 from femops.spaces.base import Space
@@ -721,7 +721,8 @@ def _checksum(space: Space) -> int:
     """Checksum of the global mesh."""
     if space.distributed is not None:
         return space.distributed.checksum
-    return _CHECKSUMS.get(space.mesh, lambda: checksum_of(space.mesh))
+    mesh = space.mesh
+    return _CHECKSUMS.get(mesh, lambda: whole_checksum(mesh))
 
 
 def _order(space: Space) -> SerialOrder:
