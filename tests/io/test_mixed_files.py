@@ -1,6 +1,7 @@
 """Meshes of several shapes, or of prisms, in files: Gmsh, meshio, MFEM, VTK; what is refused."""
 
 import itertools
+import typing
 
 import numpy as np
 import pytest
@@ -73,6 +74,19 @@ def test_groups_of_elements_and_faces(tmp_path):
     ordered = femops.read_mesh(tmp_path / "a.msh", refine=1)
     assert (ordered.num_elements, ordered.continuous) == (40, True)
     assert ordered.volume() == pytest.approx(mesh.volume())
+
+
+def test_what_type_checkers_take_a_mesh_for():
+    """They let a program use it as a `Mesh`, and allow for the other class."""
+    found = [
+        (hints["split"], hints["comm"], hints["return"])
+        for hints in (one.__annotations__ for one in typing.get_overloads(femops.read_mesh))
+    ]
+    assert found == [
+        ("Literal[True]", "None", "Mesh"),
+        ("bool", "None", "Mesh | Any"),
+        ("bool", "Any", "DistributedMesh"),
+    ]
 
 
 def turned(prism, way):

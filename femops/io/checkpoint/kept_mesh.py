@@ -160,6 +160,11 @@ class KeptMesh:
         return "roots" not in self.tables
 
     @property
+    def degree(self) -> int:
+        """Highest degree of the coordinates of a part; 0 if rows have another length."""
+        return max(map(_degree, *self._cells()))
+
+    @property
     def version(self) -> int:
         """Format of a file with the mesh."""
         return 3 if self.mixed else 2
