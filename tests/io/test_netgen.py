@@ -95,6 +95,32 @@ def test_what_is_refused():
         femops.read_mesh(wrapped)
 
 
+def test_what_netgen_itself_refuses(monkeypatch):
+    """Netgen raises its own errors, as of hexahedra of degree 2."""
+
+    def refuse(*_):
+        raise Exception("element type not handled\x1b[2J")
+
+    monkeypatch.setattr(Mesh, "CalcElementMapping", refuse)
+    with pytest.raises(MeshFormatError, match=r"can't be read: element type not handled\\x1b"):
+        femops.read_mesh(Mesh(2))
+
+
+@pytest.mark.parametrize("index", [-1, 2, 7])
+def test_faces_without_a_descriptor(monkeypatch, index):
+    """In 3-D a face has the number of its descriptor, which has that of its condition."""
+    corners = np.vstack([np.zeros(3), np.eye(3)])
+    monkeypatch.setattr(Mesh, "dim", 3)
+    monkeypatch.setattr(Mesh, "Coordinates", lambda _: corners)
+    monkeypatch.setattr(Mesh, "Elements3D", lambda _: table([[1, 2, 3, 4]], [1], 20), raising=False)
+    monkeypatch.setattr(Mesh, "Elements2D", lambda _: table([[1, 2, 3]], [index], 10))
+    face = type("Face", (), {"bc": 5, "bcname": "low"})()
+    monkeypatch.setattr(Mesh, "FaceDescriptors", lambda _: [face], raising=False)
+    monkeypatch.setattr(Mesh, "GetRegionNames", lambda _, dim: ["iron"])
+    with pytest.raises(MeshFormatError, match=f"index {index} and 1 face descriptors"):
+        femops.read_mesh(Mesh())
+
+
 def test_a_mesh_without_elements(monkeypatch):
     """NumPy() of Netgen's empty arrays raises a ValueError."""
     monkeypatch.setattr(Mesh, "Elements2D", lambda _: ())

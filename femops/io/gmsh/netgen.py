@@ -88,6 +88,11 @@ def _elements(source: Any, dim: int) -> Iterator[tuple[int, Ints, Ints]]:
     nodes, tags = table["nodes"].astype(np.int64) - 1, table["index"].astype(np.int64)
     if dim == 2 and int(source.dim) == 3:
         conditions = np.array([0, *(face.bc for face in source.FaceDescriptors())])
+        if tags.size and not 0 <= tags.min() <= tags.max() < len(conditions):
+            raise MeshFormatError(
+                f"the netgen mesh has faces of index {tags.max()} and {len(conditions) - 1} face "
+                "descriptors: add one for each index, by mesh.Add(FaceDescriptor(...))"
+            )
         tags = conditions[tags]
     kinds = table["type"] if dim > 1 else np.ones(len(table), dtype=np.int64)
     for kind in np.unique(kinds).tolist():

@@ -85,7 +85,14 @@ def object_arrays(source: Any) -> tuple[GmshArrays, str]:
     if _of_netgen(source):
         from femops.io.gmsh.netgen import netgen_arrays
 
-        return netgen_arrays(source)
+        try:
+            return netgen_arrays(source)
+        except MeshError:
+            raise
+        except Exception as error:  # Netgen raises its own
+            raise MeshFormatError(
+                f"the mesh of Netgen can't be read: {printable(str(error))}"
+            ) from error
     if not _of_gmsh(source):
         try:
             return _meshio_arrays(source), "the meshio.Mesh"
