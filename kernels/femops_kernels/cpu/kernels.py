@@ -440,6 +440,7 @@ class TableKernel(OperatorKernel):
             "GRAD_OUT": code.gradient_out,
             "PREFETCH": code.numbers.mapped,
             "FAR": _MODES_AHEAD,
+            **({"LAYERS": spec.source.factors.line.shape[1]} if spec.source.factors else {}),
             **self._tables("IN", spec.sources, code.value_in, code.gradient_in),
             **self._tables("OUT", spec.targets, code.value_out, code.gradient_out),
         }
@@ -454,7 +455,6 @@ class TableKernel(OperatorKernel):
         return {
             f"TABLES_{way}": (Tiles((), 1),) * len(sides),
             f"CHAINS_{way}": (None,) * len(sides),
-            **{"LAYERS": factors.line.shape[1] for factors in factored},
             **_in_factors(way, factored, valued, sloped),
         }
 
