@@ -187,7 +187,8 @@ class Factors:
         count, lines = self.base.shape[2], self.lines
         along = sum(line.size for line in lines[: 1 + sloped])
         tables = self.tables(valued=valued, sloped=sloped)
-        return count * along + sum(table.size * len(lines[turned]) for table, turned in tables)
+        each = sum(table.size * len(lines[turned]) for table, turned in tables)
+        return int(count * along + each)
 
 
 @final
