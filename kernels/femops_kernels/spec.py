@@ -168,12 +168,27 @@ class Factors:
     # node of the element for each product of functions, that of the line fastest
     nodes: tuple[int, ...]
 
+    @property
+    def lines(self) -> tuple[Floats, Floats]:
+        """Matrices (points, functions) to values and derivatives along the line."""
+        return self.line[0], _used_rows(self.line[1])
+
+    def tables(self, *, valued: bool, sloped: bool) -> list[tuple[Floats, bool]]:
+        """Tables (points, functions) of the base for values, and for each derivative.
+
+        Beside each is True if it multiplies derivatives along the line.
+        """
+        flat = self.base[0 if valued else 1 : None if sloped else 1]
+        found = [*((table, False) for table in flat), *[(self.base[0], True)] * sloped]
+        return [(_used_rows(table), turned) for table, turned in found]
+
     def multiply_adds(self, *, valued: bool, sloped: bool) -> int:
         """Number of multiply-adds from the nodes to values, and derivatives, at the points."""
-        _, layers, along = self.line.shape
-        dim, points, functions = self.base.shape
-        lines = functions * layers * along * (1 + sloped)
-        return int(lines + layers * points * functions * (valued + dim * sloped))
+        count, lines = self.base.shape[2], self.lines
+        along = sum(line.size for line in lines[: 1 + sloped])
+        tables = self.tables(valued=valued, sloped=sloped)
+        each = sum(table.size * len(lines[turned]) for table, turned in tables)
+        return int(count * along + each)
 
 
 @final
@@ -427,6 +442,12 @@ class MatrixSpec(KernelSpec):
     def contraction_flops(self) -> int:
         rows, columns = self.shape
         return rows * (2 * columns + 3)
+
+
+def _used_rows(table: Floats) -> Floats:
+    """The table without its last rows of zeros, but for the first row."""
+    used = np.flatnonzero(table.any(axis=1))
+    return table[: used[-1] + 1 if len(used) else 1]
 
 
 def scaling(ncomp: int, numbers: QFunctionInputs) -> QFunctionCode:

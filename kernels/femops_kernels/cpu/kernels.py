@@ -440,6 +440,7 @@ class TableKernel(OperatorKernel):
             "GRAD_OUT": code.gradient_out,
             "PREFETCH": code.numbers.mapped,
             "FAR": _MODES_AHEAD,
+            **({"LAYERS": spec.source.factors.line.shape[1]} if spec.source.factors else {}),
             **self._tables("IN", spec.sources, code.value_in, code.gradient_in),
             **self._tables("OUT", spec.targets, code.value_out, code.gradient_out),
         }
@@ -454,7 +455,6 @@ class TableKernel(OperatorKernel):
         return {
             f"TABLES_{way}": (Tiles((), 1),) * len(sides),
             f"CHAINS_{way}": (None,) * len(sides),
-            **({"LAYERS": factored[-1].line.shape[1]} if factored else {}),
             **_in_factors(way, factored, valued, sloped),
         }
 
@@ -478,23 +478,15 @@ def _in_factors(
     """Factors of the tables of fields ("IN"), or of test functions; see ``batch_factors.py``."""
     lines, tables = [], []
     for factors in sides:
-        value, slope = factors.line[0], _used_rows(factors.line[1])
-        pair = (value, slope) if way == "IN" else (value.T, slope.T)
+        pair = (matrix if way == "IN" else matrix.T for matrix in factors.lines)
         lines.append(tuple(Matrix1D(matrix) for matrix in pair))
-        flat = factors.base[0 if valued else 1 : None if sloped else 1]
-        kinds = [*((table, False) for table in flat), *[(factors.base[0], True)] * sloped]
-        tables.append(tuple((_in_tiles(_used_rows(table), way), turned) for table, turned in kinds))
+        found = factors.tables(valued=valued, sloped=sloped)
+        tables.append(tuple((_in_tiles(table, way), turned) for table, turned in found))
     return {
         f"NODES_{way}": tuple(factors.nodes for factors in sides),
         f"LINES_{way}": tuple(lines),
         f"FACTORS_{way}": tuple(tables),
     }
-
-
-def _used_rows(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The table without its last rows of zeros, but for the first row."""
-    used = np.flatnonzero(table.any(axis=1))
-    return table[: used[-1] + 1 if len(used) else 1]
 
 
 def _in_tiles(table: NDArray[np.float64], way: str) -> Tiles:

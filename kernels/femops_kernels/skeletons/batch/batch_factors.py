@@ -41,14 +41,15 @@ FACTORS_IN = FACTORS_OUT = (((Tiles(((1.0,) * 4,) * 4, 4), False),),)
 
 BASE = POINTS // LAYERS
 IN_PLACE = (NCOMP_IN, VALUE_IN, GRAD_IN) == (NCOMP_OUT, VALUE_OUT, GRAD_OUT)
-MOST_ROWS = max([t.count * t.size for kinds in FACTORS_IN for t, _ in kinds])
+MOST_ROWS = max([0] + [t.count * t.size for kinds in FACTORS_IN for t, _ in kinds])
 SPAN_IN = KINDS_IN * POINTS + max(MOST_ROWS - BASE, 0)
 SPAN_OUT = SPAN_IN if IN_PLACE else KINDS_OUT * POINTS
 MOST_GATHERED = max([side.ncomp * side.num_nodes for side in (*SOURCES, *TARGETS)])
 MOST_NODES_OF_SIDE = MOST_GATHERED + max([len(order) for order in (*NODES_IN, *NODES_OUT)])
-LAYER_LANES = LAYERS * max([t.columns for kinds in FACTORS_IN for t, _ in kinds])
-LAYER_LANES = max(
-    [LAYER_LANES] + [LAYERS * t.count * t.size for kinds in FACTORS_OUT for t, _ in kinds]
+LAYER_LANES = LAYERS * max(
+    [t.columns for kinds in FACTORS_IN for t, _ in kinds]
+    + [t.count * t.size for kinds in FACTORS_OUT for t, _ in kinds],
+    default=0,
 )
 MOST_MODES = 2 * LAYER_LANES
 OUT_LANES = 0 if IN_PLACE else NCOMP_OUT * SPAN_OUT
@@ -161,7 +162,7 @@ def add_to_tests(y, nodes, out):
     given = zip(TARGETS, NODES_OUT, LINES_OUT, FACTORS_OUT, strict=True)
     for side, order, (along, slopes), kinds in given:
         places, size = target_of(y, side), side.num_nodes
-        for c in range(side.ncomp):
+        for c in range(side.ncomp * bool(KINDS_OUT)):
             own = out + (side.first + c) * SPAN_OUT * LANE_BYTES
             from_points(along, slopes, kinds, size // along.shape[0], own, layers, lines)
             scattered(places, side, order, nodes, lines, c)
