@@ -87,25 +87,21 @@ class Entities:
     """Vertices, edges, faces and cells of the parts of a mesh, in one list.
 
     They are listed part by part, in each as `entity_offsets` tells. `offsets` (parts + 1,): first
-    entity of each part, and their number. `same` (n, 2): entities of a part that earlier parts
-    have, and the first such entity.
+    entity of each part, and their number. `places`: range of each part's entities. `same` (n, 2):
+    entities of a part that earlier parts have, and the first such entity.
     """
 
     def __init__(self, meshes: Sequence[Mesh]) -> None:
         self.topologies = [mesh.topology for mesh in meshes]
         within = [entity_offsets(topology) for topology in self.topologies]
         self.offsets = np.cumsum([0, *(each[-1] for each in within)])
+        self.places = [slice(*ends) for ends in itertools.pairwise(self.offsets.tolist())]
         pairs = [np.zeros((0, 2), dtype=np.int64)]
         for kind in range(meshes[0].dim) if len(meshes) > 1 else ():
             first = self.offsets[:-1] + [each[kind] for each in within]
             for k, rows in enumerate(shared_entities(meshes, kind)):
                 pairs.append(np.stack([first[k] + rows[:, 0], first[rows[:, 1]] + rows[:, 2]], 1))
         self.same = np.concatenate(pairs)
-
-    @property
-    def places(self) -> list[slice]:
-        """Range of each part's entities in the list."""
-        return [slice(*ends) for ends in itertools.pairwise(self.offsets.tolist())]
 
     def inside(self, p: int) -> Ints:
         """Number (n,) of the nodes of degree p inside each entity."""

@@ -146,7 +146,7 @@ class DistributedMesh:
 
     @cached_property
     def parts(self) -> tuple[DistributedMesh, ...]:
-        """Of a mesh of several shapes the elements of each; else the mesh itself."""
+        """Meshes of the elements of each shape, if there are several; else the mesh itself."""
         if isinstance(self.part.mesh, Mesh):
             return (self,)
         found, first = [], 0

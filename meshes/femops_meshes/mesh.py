@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -377,8 +377,7 @@ class Mesh:
             If `times` is no whole number >= 0, or the result would not fit into memory.
         """
         shapes = (self.coordinates.shape,)
-        made: Mesh = refinement.refined(self, times, shapes, Mesh._refined_once)
-        return made
+        return cast(Mesh, refinement.refined(self, times, shapes, Mesh._refined_once))
 
     def simplices(self) -> "Mesh":
         """Split quadrilaterals into two triangles, or hexahedra into six tetrahedra.

@@ -469,7 +469,7 @@ class Integral:
         """Words for an element, by its number in the whole mesh; none for a face."""
         if not self.domain.on_elements:
             return ""
-        whole = self.fields.whole.distributed
+        whole = self.fields.first.volume.distributed
         return f" in element {k if whole is None else whole.part.elements[k]}"
 
     def data_flops(self, qdata_split: QDataSplit) -> int:
