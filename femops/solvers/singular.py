@@ -129,7 +129,13 @@ def _of_bodies(V: Space, held: NDArray[np.int64]) -> Iterator[tuple[str, Vector]
     if V.comm.size > 1 or not len(held):
         return
     body = bodies(V.mesh)
-    of_node = V.restriction.assigned(np.repeat(body[:, np.newaxis], V.restriction.num_nodes, 1))
+    ends = np.cumsum([part.mesh.num_elements for part in V.parts])
+    each = zip(V.parts, np.split(body, ends[:-1]), strict=True)
+    tables = [
+        part.restriction.assigned(np.repeat(own[:, np.newaxis], part.restriction.num_nodes, 1))
+        for part, own in each
+    ]
+    of_node = np.max(tables, axis=0)  # parts have zeros at the dofs of others
     free = np.ones((int(body.max(initial=0)) + 1, V.ncomp), dtype=bool)
     free[of_node[held // V.ncomp], held % V.ncomp] = False
     for c in range(V.ncomp):

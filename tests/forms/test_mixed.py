@@ -288,3 +288,10 @@ def test_fields_on_faces_between_shapes(dim):
     field = femops.GridFunction(V, V.interpolate(kappa))
     A, B = femops.interior_penalty(V, field), femops.interior_penalty(V, kappa)
     np.testing.assert_allclose(A @ u, B @ u, atol=1e-10)
+
+
+def test_eigenvalues_of_a_cube():
+    V = femops.H1(mixed_mesh(1, shapes=("hexahedra", "prisms")), 4)
+    A, M = femops.diffusion(V).constrained(V.boundary_dofs()), femops.mass(V)
+    found = femops.eigen.lobpcg(A, M, 1).values
+    assert abs(found[0] / np.pi**2 - 2.25) < 1e-3  # of a box of edges 2, 1 and 1
