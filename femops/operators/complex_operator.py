@@ -210,7 +210,7 @@ class ComplexOperator(MatrixFree):
 
         Parameters
         ----------
-        b : (size,) complex array
+        b : (size,) or (size, nvec) complex array
         values : (size,) complex array or number
 
         Raises
@@ -218,14 +218,23 @@ class ComplexOperator(MatrixFree):
         OperatorError, VectorError
             See `Operator.rhs`.
         """
-        b = self._contiguous(b, "b", self.test_space)
+        pairs = self._load_pairs(b)
         number = number_of(values)
         if number is not None or isinstance(values, complex | np.complexfloating):
             values = values if number is None else number
             values = self._arrays.full(self.space.size, values, self.dtype)
         given = self._contiguous(values, "values", self.space).view(self.real.dtype)
         imposed = given if given.any() else 0.0
-        return self.real.rhs(b.view(self.real.dtype), imposed).view(self.dtype)
+        return from_pairs(self.real.rhs(pairs, imposed))
+
+    def _load_pairs(self, b: NDArray[Any]) -> NDArray[Any]:
+        """Check and convert a load (size,), or many as columns."""
+        if getattr(b, "ndim", 1) != 2 or callable(b):
+            return as_pairs(self._contiguous(b, "b", self.test_space))
+        loads = self.test_space.memory.factor(b, "b").T
+        checked_loads = (self._contiguous(load, "b", self.test_space) for load in loads)
+        zero = self.test_space.zeros(self.dtype)  # so that no load at all has a size
+        return as_pairs(self._arrays.stack((zero, *checked_loads), axis=1)[:, 1:].copy())
 
     # --- other -----------------------------------------------------------------------------------
 

@@ -315,7 +315,7 @@ def solve_block(problems: Sequence[LinearProblem], watch: Watch) -> Found:
         done = (norms <= 10.0 * block.goals) | ~(norms < 0.5 * before)
         if done.all() or count >= problems[0].limit:
             break
-    far = int(np.argmax(norms / (block.goals + np.finfo(float).tiny)))
+    far = block.farthest(norms)
     converged = bool((norms <= (10.0 if ended else 1.0) * block.goals).all())
     reports = False, tuple(watch.norms), block.of_fields(far)
     info = Info(converged, count, float(norms[far]), float(block.goals[far]), *reports)
@@ -403,7 +403,8 @@ class Block:
     """
 
     def __init__(self, problems: Sequence[LinearProblem]) -> None:
-        self.first, self.goals = problems[0], np.array([p.tolerance for p in problems])
+        self._problems, self.first = problems, problems[0]
+        self.goals = np.array([p.tolerance for p in problems])
         self.reach = np.maximum(self.goals, 1e-3 * float(np.finfo(self.first.right.dtype).eps))
         self._xp, self._memory = self.first.A.space.memory.xp, self.first.A.space.memory
         self._B = self._xp.stack(tuple(p.right for p in problems), axis=1)
@@ -429,13 +430,20 @@ class Block:
         while True:
             norms = self.norms()
             if not norms.max() <= _DIVERGED * first:
-                raise not_positive(self.first, count)
+                raise self._not_positive(norms, count)
             watch.tell(count, float(norms.max()), lambda: self.X)
             ended = bool((norms <= self.reach).all())
             if ended or count >= self.first.limit:
                 return count, ended
             self.advance(count)
             count += 1
+
+    def farthest(self, norms: Small) -> int:
+        """Number of the column whose norm is farthest from its tolerance."""
+        return int(np.argmax(norms / (self.goals + np.finfo(float).tiny)))
+
+    def _not_positive(self, norms: Small, count: int) -> SolverError:
+        return not_positive(self._problems[self.farthest(norms)], count)
 
     def of_fields(self, j: int) -> dict[str, tuple[float, float]]:
         """Norms of a column's residuals and right-hand sides, after `begin`. Collective."""
@@ -466,7 +474,7 @@ class Block:
         W = self.first.A @ P
         curvature = self._inner(P, lambda rows: W[rows])
         if not np.linalg.eigvalsh(_scaled(curvature)[0]).min(initial=1.0) > 0.0:
-            raise not_positive(self.first, count)
+            raise self._not_positive(self.norms(), count)
         step = np.linalg.inv(0.5 * (curvature + curvature.T))
         change, step = self._put(step @ self._C), self._put(step)
         for rows in self._rows():

@@ -32,6 +32,7 @@ M_NOT_POSITIVE = (
 _NOT_POSITIVE = "after {} iterations the operator is found not to be positive definite: {}"
 _ADVICE = "are boundary conditions missing{}? femops.minres takes indefinite operators"
 ADVICE = _ADVICE.format(", or is a coefficient negative")
+_SOLVABLE = "Round-off ends it: give a first guess nearer to one or none, another M, or hold a dof."
 # Times the machine's precision and |b|: residuals below this are round-off.
 _ROUND_OFF = 1e4
 _FIRST_BURST = 16  # iterations
@@ -148,7 +149,7 @@ class CompiledLoop(Body):
             )
         return (
             f"after {solve.iterations} iterations the operator (or preconditioner) is found not to "
-            f"be positive definite: {singular_cause(A, solve.right, least) or ADVICE}"
+            f"be positive definite: {_singular(A, solve.right, least) or ADVICE}"
         )
 
 
@@ -302,9 +303,13 @@ def _start(
     return math.sqrt(directions.move(vectors, 0.0, 1.0 / before))
 
 
+def _singular(A: Operator, b: Vector, tolerance: float) -> str:
+    return singular_cause(A, b, tolerance, advice=_SOLVABLE)
+
+
 def not_positive(problem: LinearProblem, count: int) -> SolverError:
     """Return the error for an operator that is not positive definite. Collective."""
-    cause = singular_cause(problem.A, problem.right, problem.tolerance)
+    cause = _singular(problem.A, problem.right, problem.tolerance)
     return SolverError(_NOT_POSITIVE.format(count, cause or _ADVICE.format("")))
 
 
@@ -313,7 +318,7 @@ def _diverging(problem: LinearProblem, M: Multigrid, count: int) -> SolverError:
 
     On a singular operator a cycle yields zero for the rest of a load that has no solution.
     """
-    cause = singular_cause(problem.A, problem.right, problem.tolerance)
+    cause = _singular(problem.A, problem.right, problem.tolerance)
     if cause:
         return SolverError(_NOT_POSITIVE.format(count, cause))
     higher = f"a higher degree, as {M.higher}, or " if M.higher else ""

@@ -304,6 +304,17 @@ def test_a_model_that_has_no_mesh(tmp_path, name):
         femops.read_mesh(path)
 
 
+def test_a_group_of_points_alone(tmp_path):
+    """Gmsh then saves the points alone, and the message says why."""
+    path = tmp_path / "a.msh"
+    path.write_text(
+        "$MeshFormat\n2.2 0 8\n$EndMeshFormat\n$Nodes\n1\n1 0 0 0\n$EndNodes\n"
+        "$Elements\n1\n1 15 2 5 1 1\n$EndElements\n"
+    )
+    with pytest.raises(MeshError, match="saves only what is in one: group the elements"):
+        femops.read_mesh(path)
+
+
 def test_no_script_is_run(tmp_path, monkeypatch):
     """Gmsh runs what is no mesh as a script, and `<name>.opt` too."""
     monkeypatch.delitem(sys.modules, "gmsh", raising=False)  # other tests load it

@@ -164,6 +164,12 @@ def test_conditions_and_right_hand_sides():
     assert np.array_equal(right[dofs], g[dofs])
     assert np.allclose(held.rhs(b, 2.0 + 1.0j)[dofs], 2.0 + 1.0j)
     assert np.array_equal(held.rhs(b)[free], b[free])
+    several = held.rhs(np.stack([b, x, 1j * b], axis=1), g)
+    lift = dense.matrix[:, dofs] @ g[dofs]
+    expected = np.stack([b - lift, x - lift, 1j * b - lift], axis=1)
+    expected[dofs] = g[dofs][:, np.newaxis]
+    assert np.allclose(several, expected, atol=1e-12)
+    assert held.rhs(np.zeros((V.size, 0), complex)).shape == (V.size, 0)
     part = A.eliminated(rows=dofs[:3])
     assert not (part @ x)[dofs[:3]].any()
     assert np.array_equal(held.unconstrained @ x, A @ x)

@@ -195,6 +195,23 @@ def test_what_is_refused() -> None:
         femops.cg(-1.0 * A, noise(2))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_cause_is_that_of_the_column_without_a_solution(seed: int) -> None:
+    A = femops.diffusion(femops.H1(femops.box((1, 1)), order=3))
+    B = np.zeros((A.shape[0], 3))
+    B[:, 2] = np.random.default_rng(seed).standard_normal(A.shape[0])
+    with pytest.raises(SolverError, match="b has a part along them"):
+        femops.cg(A, B, M=femops.jacobi(A), rtol=1e-9)
+
+
+def test_a_guess_far_from_the_solutions_of_a_singular_operator_is_named() -> None:
+    A = femops.diffusion(femops.H1(femops.box((4, 4)), order=3))
+    rng = np.random.default_rng(0)
+    b = 1e-9 * (A @ rng.standard_normal(A.shape[0]))
+    with pytest.raises(SolverError, match="Round-off ends it: give a first guess"):
+        femops.cg(A, b, 1e3 * rng.standard_normal(A.shape[0]), rtol=1e-6)
+
+
 def test_a_singular_operator_is_told() -> None:
     V = femops.H1(MESH, 3)
     with pytest.raises(SolverError, match="constants"):

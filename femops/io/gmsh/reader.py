@@ -617,7 +617,8 @@ def _checked_kinds(content: GmshArrays) -> tuple[list[str], int]:
     dim = max(content.blocks[content.blocks[:, 2] > 0, 0], default=0)
     if dim < 1:
         raise MeshFormatError(
-            "it holds no elements that can be read: let Gmsh generate the mesh before it saves"
+            "it holds no elements that can be read: let Gmsh generate the mesh before it saves (if "
+            "there are physical groups, Gmsh saves only what is in one: group the elements, too)"
         )
     found: dict[Kind, int] = defaultdict(int)
     for block_dim, number, count in content.blocks.tolist():
