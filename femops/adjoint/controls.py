@@ -97,7 +97,7 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     for piece in pieces:
         used = name in piece.coefficients or name == MESH
         at_ends = control.space.dim == 1 and not piece.domain.on_elements  # an end is one point
-        if isinstance(piece.quadrature, PointRule) and not control.space.mesh.cell.cube:
+        if isinstance(piece.quadrature, PointRule) and piece.domain.by_tables:
             _check_simplex_rule(control, piece, used=used)
             continue
         q1d = grid_rule(piece.quadrature, f"the control {name}").q1d
@@ -110,9 +110,8 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
 
 
 def _check_simplex_rule(control: Control, piece: Piece, *, used: bool) -> None:
-    """Raise if a rule of triangles or tetrahedra is too coarse for the control."""
-    cell, order = control.space.mesh.cell, control.space.order
-    cell, rule = cell if piece.domain.on_elements else cell.face, piece.quadrature
+    """Raise if a rule of elements that are no cubes, or of faces, is too coarse for the control."""
+    order, cell, rule = control.space.order, piece.domain.cell, piece.quadrature
     if used and rule.count(cell.dim) < (cell.size(order) if order else 1):
         raise OperatorError(
             f"{control.name} has order {order}, an integral {rule.count(cell.dim)} quadrature "
@@ -127,6 +126,11 @@ def _control(name: str, pieces: list[Piece], space: Space | None) -> Control:
     if name == MESH:
         if given:
             raise OperatorError(f"{name} is a coefficient, and a control: rename the coefficient")
+        if state.mixed:
+            raise OperatorError(
+                f"derivatives by the nodes of a mesh of {state.mesh.plural} do not exist yet: take "
+                "a mesh of one shape"
+            )
         return Control(MESH, "mesh", _displacements(pieces, state, space), (state.dim,))
     if not given:
         known = dict.fromkeys(n for piece in pieces for n in piece.coefficients)
@@ -161,7 +165,8 @@ def _mesh(space: Space) -> Any:
 
 def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, Field) and isinstance(other, Field):
-        return one.space is other.space and np.array_equal(one.vector, other.vector)
+        same = one.space.whole is other.space.whole  # a field on parts of a mesh is one field
+        return same and np.array_equal(one.vector, other.vector)
     if isinstance(one, Field | Sampled) or isinstance(other, Field | Sampled):
         return isinstance(one, Sampled) and isinstance(other, Sampled)  # refused by `_of_points`
     return np.array_equal(one, other)
@@ -185,8 +190,7 @@ def _displacements(pieces: list[Piece], state: Space, space: Space | None) -> Sp
 
 def _of_field(name: str, value: Field, state: Space) -> Control:
     """Control of a field. Its space is that of the field, on the state's device."""
-    space = value.space
-    vector = value.vector
+    space, vector = value.space.whole, value.vector
     if space.device is not state.device:
         made: Any = H1 if isinstance(space, H1) else L2
         space = made(_mesh(state), space.order, space.ncomp, space.family, device=state.device)

@@ -105,6 +105,11 @@ class DomainBlock(ABC):
     stop: int
 
     @property
+    def mesh(self) -> Mesh:
+        """Mesh of the elements, on faces of those whose side this is."""
+        return self.geometry.mesh
+
+    @property
     def other(self) -> DomainBlock:
         """The same faces, seen from their other sides, if the domain has two sides."""
         raise NotImplementedError

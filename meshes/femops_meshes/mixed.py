@@ -148,12 +148,12 @@ class MixedMesh:
             )
         _check_shapes(elements)
         faces = {} if boundary is None else boundary
-        for what, given, known in (
+        for what, tagged, known in (
             ("element_attributes", element_attributes, elements),
             ("coordinates", coordinates, elements),
             ("boundary_attributes", boundary_attributes, faces),
         ):
-            _check_keys(what, given or {}, known)
+            _check_keys(what, tagged or {}, known)
         corners: dict[str, Ints] = {}
         nodes: dict[str, Floats] = {}
         for name in sorted(elements, key=[*SHAPES].index):

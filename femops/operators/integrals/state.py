@@ -45,7 +45,7 @@ class Field:
 
         For the faces between elements, ``on_sides``, ranks exchange the values on ghost elements.
         """
-        if not on_sides:
+        if not on_sides or space.mixed:  # ranks do not share meshes of several shapes
             whole = space.restriction if not space.mixed else space.parts[0].restriction
             return Field(space, frozen(space.l_vec(vector)), whole)
         touched, table = with_neighbours(space), space.owned_values(vector)
@@ -54,7 +54,7 @@ class Field:
 
     def on_part(self, mesh: Mesh) -> Field:
         """The field on a part of a mesh of several shapes."""
-        for part in self.space.parts:
+        for part in self.space.whole.parts:
             if part.mesh is mesh and part is not self.space:
                 return Field(part, self.l_vec, part.restriction)
         return self
@@ -66,11 +66,13 @@ class Field:
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, nq[, ncomp]) at the quadrature points of a block of elements."""
-        return block.values(self.space.element, self.restriction.of(self.l_vec))
+        here = self.on_part(block.mesh)
+        return block.values(here.space.element, here.restriction.of(self.l_vec))
 
     def slopes_at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Reference derivatives (n, nq[, ncomp], dim) at the points; see `DomainBlock.slopes`."""
-        return block.slopes(self.space.element, self.restriction.of(self.l_vec))
+        here = self.on_part(block.mesh)
+        return block.slopes(here.space.element, here.restriction.of(self.l_vec))
 
 
 @final
