@@ -128,8 +128,8 @@ def _control(name: str, pieces: list[Piece], space: Space | None) -> Control:
             raise OperatorError(f"{name} is a coefficient, and a control: rename the coefficient")
         if state.mixed:
             raise OperatorError(
-                f"derivatives by the nodes of a mesh of {state.mesh.plural} do not exist yet: take "
-                "a mesh of one shape"
+                "derivatives by the nodes of meshes of several shapes, or of prisms, do not exist "
+                "yet: take a mesh of triangles, quadrilaterals, tetrahedra or hexahedra"
             )
         return Control(MESH, "mesh", _displacements(pieces, state, space), (state.dim,))
     if not given:
