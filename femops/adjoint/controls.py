@@ -110,7 +110,7 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
 
 
 def _check_simplex_rule(control: Control, piece: Piece, *, used: bool) -> None:
-    """Raise if a rule of triangles, tetrahedra or prisms is too coarse for the control."""
+    """Raise if a rule of elements that are no cubes, or of faces, is too coarse for the control."""
     cell, order, rule = piece.domain.cell, control.space.order, piece.quadrature
     if used and rule.count(cell.dim) < (cell.size(order) if order else 1):
         raise OperatorError(
@@ -126,6 +126,11 @@ def _control(name: str, pieces: list[Piece], space: Space | None) -> Control:
     if name == MESH:
         if given:
             raise OperatorError(f"{name} is a coefficient, and a control: rename the coefficient")
+        if state.mixed:
+            raise OperatorError(
+                "derivatives by the nodes of meshes of several shapes, or of prisms, do not exist "
+                "yet: take a mesh of triangles, quadrilaterals, tetrahedra or hexahedra"
+            )
         return Control(MESH, "mesh", _displacements(pieces, state, space), (state.dim,))
     if not given:
         known = dict.fromkeys(n for piece in pieces for n in piece.coefficients)

@@ -758,6 +758,10 @@ class InteriorBlock(FaceBlock):
         numbers = faces.numbers_of(self._side)[elements]
         return ", ".join(str(e) for e in np.unique(numbers)[:5])
 
+    @property
+    def mesh(self) -> Mesh:
+        return self.geometry.faces.sides[self._side]
+
     @computed_once
     def _vectors(self) -> Floats:
         """Outer normals times surface elements (n, nq, dim), the same on both sides."""

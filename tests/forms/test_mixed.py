@@ -407,3 +407,45 @@ def test_masses_of_prisms_that_taper_are_exact(order):
     np.testing.assert_allclose(femops.load(L, 1.0).sum(), mesh.volume(), rtol=1e-13)
     exact = femops.mass(V, quadrature=order + 5).assemble()
     assert abs(femops.mass(V).assemble() - exact).max() < 1e-14
+
+
+def test_fields_have_the_values_of_both_sides_of_faces_between_shapes():
+    """Reference: a field that is a component of the unknown, multiplied at the points."""
+    mesh, rng = mixed_mesh(1, seed=3), np.random.default_rng(0)
+    V, K = femops.L2(mesh, 1), femops.L2(mesh, 1)
+    u, k = rng.standard_normal(V.size), 2.0 + rng.random(K.size)
+    W = femops.Product(u=V, k=K)
+
+    def flux(u, k):
+        return {"jump": k.minus * u.minus - 2.0 * k.plus * u.plus}
+
+    A = femops.form(flux, V, faces="interior", k=femops.GridFunction(K, k))
+    both = femops.residual(lambda u, k: {"u": flux(u, k), "k": {}}, W, faces="interior")
+    expected = W.split(both.residual(W.join(u=u, k=k)))[0]
+    np.testing.assert_allclose(A @ u, expected, atol=1e-12)
+    np.testing.assert_allclose(A.assemble() @ u, expected, atol=1e-12)
+    J, eps = both.jacobian(W.join(u=u, k=k)), 1e-6
+    step = rng.standard_normal(W.size)
+    ahead, behind = (both.residual(W.join(u=u, k=k) + s * step) for s in (eps, -eps))
+    np.testing.assert_allclose(J @ step, (ahead - behind) / (2.0 * eps), atol=1e-8)
+    B = femops.interior_penalty(V, femops.GridFunction(K, 3.0 + 0.0 * k))
+    np.testing.assert_allclose(B @ u, femops.interior_penalty(V, 3.0) @ u, atol=1e-11)
+
+
+def test_gradients_by_fields_and_numbers():
+    mesh, rng, eps = mixed_mesh(1, seed=3), np.random.default_rng(0), 1e-6
+    V, K = femops.H1(mesh, 1), femops.L2(mesh, 0)
+    k, c, u = 2.0 + rng.random(K.size), 1.5, rng.standard_normal(V.size)
+    step = rng.standard_normal(K.size)
+
+    def goal(k, c):
+        field = femops.GridFunction(K, k)
+        return femops.functional(lambda u, k, c: c**2 * k * u**2, V, k=field, c=c)
+
+    found = femops.gradient(goal(k, c), None, u, ["k", "c"])
+    slope = (goal(k + eps * step, c)(u) - goal(k - eps * step, c)(u)) / (2.0 * eps)
+    assert abs(found["k"] @ step - slope) < 1e-7 * abs(slope)
+    slope = (goal(k, c + eps)(u) - goal(k, c - eps)(u)) / (2.0 * eps)
+    assert abs(found["c"] - slope) < 1e-7 * abs(slope)
+    with pytest.raises(OperatorError, match="nodes of meshes of several shapes"):
+        femops.gradient(goal(k, c), None, u, ["mesh"])
