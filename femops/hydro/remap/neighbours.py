@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from femops.geometry.boundary import face_digits, nodes_inwards
 from femops.geometry.interior import MINUS, PLUS, InteriorFaces, interior_faces
-from femops.numbering import h1_numbering
+from femops.numbering import Dofs, h1_numbering
 from femops.parallel import Communicator, Serial
 from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
@@ -129,7 +129,7 @@ class Neighbours:
         local[~inner] = owned + len(ghosts)
         self._other = local
         indices = local.reshape(len(local), local.shape[1] * local.shape[2])
-        return RankNumbering(rank, indices, offsets, ghosts)
+        return RankNumbering(rank, [Dofs(indices)], offsets, ghosts)
 
     def jumps(self, u: Floats) -> Floats:
         """Neighbour's minus own coefficients (ne, 2 dim, m) of u (ne, n). Outside, u is zero."""
