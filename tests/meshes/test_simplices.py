@@ -223,3 +223,11 @@ def test_a_flat_triangle_has_no_area_but_round_off(points):
         Mesh.from_arrays(points, [[0, 1, 2]])
     thin = Mesh.from_arrays([[0, 0], [1, 0], [0.5, 1e-12]], [[0, 1, 2]])
     assert thin.volume() == pytest.approx(5e-13)
+
+
+def test_without_memory_basix_does_not_end_the_process(monkeypatch):
+    """Its BLAS would, so that an error comes before it is called."""
+    monkeypatch.setattr(simplices, "_ROOM", 1 << 60)
+    simplices._element.cache_clear()
+    with pytest.raises(MemoryError):
+        simplices.nodes(SIMPLICES[2], 2)

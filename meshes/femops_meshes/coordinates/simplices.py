@@ -34,6 +34,9 @@ Flags = NDArray[np.bool_]
 MOST_RULE = 40
 """Highest degree of a rule."""
 
+_ROOM = 1 << 27
+"""Bytes that the BLAS of basix may ask for. Without them it ends the process."""
+
 
 def _basix() -> Any:
     try:
@@ -53,6 +56,7 @@ def _cell(name: str) -> Any:
 @lru_cache(maxsize=64)
 def _element(name: str, degree: int, broken: bool) -> Any:
     basix = _basix()
+    np.empty(_ROOM, dtype=np.uint8)  # raises a MemoryError if there is no room
     return basix.create_element(
         basix.ElementFamily.P,
         _cell(name),
