@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from femops_kernels.cpu.in_order import in_order
 from femops_kernels.exclusive import Derived
 from femops_meshes.mesh import Mesh
-from femops_meshes.mixed import shared_entities
+from femops_meshes.shared_faces import shared_entities
 from femops_meshes.topology.entities import Cell
 from femops_meshes.topology.topology import Topology, entity_permutation
 

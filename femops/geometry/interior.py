@@ -55,7 +55,8 @@ from femops_meshes.coordinates import simplices
 from femops_meshes.coordinates.hanging import HangingNodes
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
 from femops_meshes.mesh import Mesh
-from femops_meshes.mixed import MixedMesh, faces_between
+from femops_meshes.mixed import MixedMesh
+from femops_meshes.shared_faces import faces_between
 from femops_meshes.topology.entities import Cell, entity_permutation
 from femops_meshes.topology.topology import Topology
 
@@ -757,10 +758,6 @@ class InteriorBlock(FaceBlock):
         elements = faces.elements[self._side, self.start : self.stop][bad]
         numbers = faces.numbers_of(self._side)[elements]
         return ", ".join(str(e) for e in np.unique(numbers)[:5])
-
-    @property
-    def mesh(self) -> Mesh:
-        return self.geometry.faces.sides[self._side]
 
     @computed_once
     def _vectors(self) -> Floats:

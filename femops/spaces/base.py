@@ -232,6 +232,11 @@ class Space(DomainSpace, ABC):
         self.ncomp = whole_number(ncomp, 1, "the number of components", SpaceError)
         check_size(mesh.num_elements, self.order, self.dim, self.ncomp)
         self._trailing = () if self.ncomp == 1 else (self.ncomp,)
+        if self.mixed and self.device is not None and self.distributed is not None:
+            raise SpaceError(
+                "ranks with a device each do not take meshes of several shapes, or of prisms, yet: "
+                "leave device= out, or take one rank"
+            )
         self.parts: tuple[Space, ...] = self._on_parts()
         for part in self.parts:
             part.domain = cells(part.mesh, covers=len(self.parts) == 1)

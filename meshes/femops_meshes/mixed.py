@@ -1,9 +1,8 @@
 """Meshes of elements of several shapes: a sum of meshes of one shape, which share vertices."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
@@ -22,6 +21,13 @@ from femops_meshes.coordinates.mapping import (
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
 from femops_meshes.mesh import Mesh, PointMap
 from femops_meshes.names import Named, Names, listing, named_parts, names_of
+from femops_meshes.shared_faces import (
+    corner_keys,
+    equal_rows,
+    faces_between,
+    faces_of_one,
+    sides_of,
+)
 from femops_meshes.topology.entities import (
     HEXAHEDRON,
     PRISM,
@@ -574,23 +580,6 @@ def _faces(boundary: Mapping[str, ArrayLike], used: Ints, around: bool) -> dict[
 # --- faces between parts --------------------------------------------------------------------------
 
 
-def _alone(part: Mesh) -> Ints:
-    """Numbers of the faces of one element."""
-    faces = part.topology.faces
-    return np.flatnonzero((faces[:, 0] >= 0) & (faces[:, 1] < 0))
-
-
-def _sides(part: Mesh, faces: Ints) -> Ints:
-    """Element and code (n, 2) of faces of one element."""
-    topology = part.topology
-    return np.stack([topology.faces[faces, 0], topology.face_codes[faces, 0]], axis=1)
-
-
-def _keys(rows: Ints) -> Ints:
-    """Sorted vertices (n, 4) of faces, of which some may have less: -1 first."""
-    return np.sort(np.pad(rows, [(0, 0), (0, 4 - rows.shape[1])], constant_values=-1), axis=1)
-
-
 def _outward(part: Mesh, sides: Ints) -> Flags:
     """True (n,) if the corners of a face, from its lowest to its next, turn outwards."""
     rows = outward_corners(part.elements, sides, part.cell)
@@ -613,11 +602,11 @@ def _outward(part: Mesh, sides: Ints) -> Flags:
 def _interfaces(parts: Sequence[Mesh], labels: Labels | None = None) -> list[Ints]:
     """Ascending numbers of the faces of each part at which another part has an element."""
     labels = labels or _labels(parts)
-    alone = [_alone(part) for part in parts]
-    sides = [_sides(part, faces) for part, faces in zip(parts, alone, strict=True)]
-    keys = _corner_keys(parts, sides)
+    alone = [faces_of_one(part) for part in parts]
+    sides = [sides_of(part, faces) for part, faces in zip(parts, alone, strict=True)]
+    keys = corner_keys(parts, sides)
     owner = np.repeat(np.arange(len(parts)), [len(faces) for faces in alone])
-    first, second = _equal_rows(keys)
+    first, second = equal_rows(keys)
     if len(np.unique(np.append(first, second))) < 2 * len(first):
         raise MeshTopologyError(
             "faces belong to more than two elements: a face joins at most two; remove elements"
@@ -639,62 +628,6 @@ def _interfaces(parts: Sequence[Mesh], labels: Labels | None = None) -> list[Int
     return [
         np.sort(faces[flags]) for faces, flags in zip(alone, np.split(paired, ends), strict=True)
     ]
-
-
-def _corner_keys(parts: Sequence[Mesh], sides: Sequence[Ints]) -> Ints:
-    """Sorted vertices (n, 4) of faces (k, 2), elements and codes, of each part."""
-    pairs = zip(parts, sides, strict=True)
-    return np.concatenate([_keys(outward_corners(p.elements, s, p.cell)) for p, s in pairs])
-
-
-def _equal_rows(rows: Ints) -> tuple[Ints, Ints]:
-    """Places (k,) of the first and of the second of two equal rows (n, 4)."""
-    order = np.lexsort(rows.T)
-    same = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
-    return order[:-1][same], order[1:][same]
-
-
-def faces_between(parts: Sequence[Mesh]) -> Iterator[tuple[int, int, Ints, Ints]]:
-    """Two parts, and elements and codes (n, 2) of the faces between them, in both."""
-    sides = [_sides(part, _alone(part)) for part in parts]
-    owner = np.repeat(np.arange(len(parts)), [len(each) for each in sides])
-    first, second = _equal_rows(_corner_keys(parts, sides))
-    every = np.concatenate(sides)
-    for i, j in combinations(range(len(parts)), 2):
-        some = np.flatnonzero((owner[first] == i) & (owner[second] == j))
-        if len(some):
-            yield i, j, every[first[some]], every[second[some]]
-
-
-def inner_faces(mesh: Mesh | MixedMesh) -> tuple[Ints, Ints]:
-    """Elements, counted over all parts, and codes (n, 2) on both sides of all inner faces."""
-    starts = np.cumsum([0, *(part.num_elements for part in mesh.parts)])
-    elements, codes = list[Ints](), list[Ints]()
-    for first, part in zip(starts, mesh.parts, strict=False):
-        two = (part.topology.faces >= 0).all(axis=1)
-        elements.append(first + part.topology.faces[two])
-        codes.append(part.topology.face_codes[two].astype(np.int64))
-    for i, j, one, other in faces_between(mesh.parts) if len(mesh.parts) > 1 else ():
-        elements.append(np.stack([starts[i] + one[:, 0], starts[j] + other[:, 0]], axis=1))
-        codes.append(np.stack([one[:, 1], other[:, 1]], axis=1))
-    return np.concatenate(elements), np.concatenate(codes)
-
-
-def numbered_entities(mesh: Mesh | MixedMesh, kind: int) -> list[Ints]:
-    """Numbers (n,) over all parts of the entities of a dimension of each part."""
-    if kind == 0 or len(mesh.parts) == 1:
-        return [np.arange(part.topology.num_entities[kind]) for part in mesh.parts]
-    found, count = list[Ints](), 0
-    for part, rows in zip(mesh.parts, shared_entities(mesh.parts, kind), strict=True):
-        number = np.full(part.topology.num_entities[kind], -1)
-        for j in np.unique(rows[:, 1]).tolist():
-            mine, _, theirs = rows[rows[:, 1] == j].T
-            number[mine] = found[j][theirs]
-        new = np.flatnonzero(number < 0)
-        number[new] = count + np.arange(len(new))
-        found.append(number)
-        count += len(new)
-    return found
 
 
 def _labels(parts: Sequence[Mesh]) -> Labels:
@@ -748,7 +681,7 @@ def _joined(
     tags = np.concatenate([part.element_attributes for part in parts])
     if boundary is None:
         listed_faces = [
-            _sides(part, np.setdiff1d(_alone(part), joined))
+            sides_of(part, np.setdiff1d(faces_of_one(part), joined))
             for part, joined in zip(parts, interfaces, strict=True)
         ]
         entries = [_exterior(p, s) for p, s in zip(parts, listed_faces, strict=True)]
@@ -786,7 +719,7 @@ def _unlisted(part: Mesh, entries: Ints, joined: Ints) -> Ints:
     """Element and code (n, 2) of the outer faces that no boundary entry lists."""
     at = Topology.build(part.elements, part.num_vertices, entries, part.cell).boundary_faces
     known = part.topology.entity[at[:, 0], at[:, 1]]
-    return _sides(part, np.setdiff1d(_alone(part), np.concatenate([joined, known])))
+    return sides_of(part, np.setdiff1d(faces_of_one(part), np.concatenate([joined, known])))
 
 
 def _exterior(part: Mesh, sides: Ints) -> Ints:
@@ -837,51 +770,6 @@ def _shared_out(
         ],
         [np.concatenate([np.zeros(0, dtype=np.int32), *each]) for each in numbers],
     )
-
-
-# --- entities that parts share --------------------------------------------------------------------
-
-
-def shared_entities(parts: Sequence[Mesh], kind: int) -> list[Ints]:
-    """Numbers (k,) of the entities of each part that earlier parts have, with those there.
-
-    Rows (k, 3): entity of the part, earlier part, its entity. Of several earlier parts it is the
-    first. Entities that parts share lie in faces of one element.
-    """
-    numbers, rows, owner = [], [], []
-    for k, part in enumerate(parts):
-        for entity, corners in _outer_entities(part, kind):
-            numbers.append(entity)
-            rows.append(_keys(corners))
-            owner.append(np.full(len(entity), k))
-    number, key, of = np.concatenate(numbers), np.concatenate(rows), np.concatenate(owner)
-    order = np.lexsort((of, *key.T))
-    number, key, of = number[order], key[order], of[order]
-    new = np.ones(len(key), dtype=np.bool_)
-    new[1:] = (key[1:] != key[:-1]).any(axis=1)
-    first = np.flatnonzero(new)[np.cumsum(new) - 1]
-    found = []
-    for k in range(len(parts)):
-        mine = np.flatnonzero((of == k) & (of[first] < k))
-        found.append(np.stack([number[mine], of[first[mine]], number[first[mine]]], axis=1))
-    return found
-
-
-def _outer_entities(part: Mesh, kind: int) -> Iterator[tuple[Ints, Ints]]:
-    """Distinct entities of a dimension in faces of one element, with their vertices, by shape."""
-    topology, cell = part.topology, part.cell
-    marked = np.zeros(topology.num_entities[kind], dtype=np.bool_)
-    sides = _sides(part, _alone(part))
-    for code in cell.face_codes:
-        inside = {*cell.entities[code][1]}
-        codes = [c for c in cell.codes(kind) if {*cell.entities[c][1]} <= inside]
-        marked[topology.entity[sides[sides[:, 1] == code, 0]][:, codes]] = True
-    for codes in cell.alike(kind):
-        entity = topology.entity[:, codes].ravel()
-        places = np.flatnonzero(marked[entity])
-        some, at = np.unique(entity[places], return_index=True)
-        corners = part.elements[:, [cell.entities[c][1] for c in codes]]
-        yield some, corners.reshape(len(entity), corners.shape[-1])[places[at]]
 
 
 def _refined(mesh: MixedMesh) -> MixedMesh:

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from femops_meshes.errors import MeshExtraError
 from femops_meshes.mesh import Mesh
-from femops_meshes.mixed import MixedMesh, inner_faces
+from femops_meshes.mixed import MixedMesh
+from femops_meshes.shared_faces import inner_faces
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -57,7 +58,7 @@ def _graph(mesh: Mesh | MixedMesh) -> tuple[Ints, Ints, Ints]:
     Neighbours of element e are ``neighbours[starts[e]:starts[e + 1]]``. ``faces`` has the number of
     faces that e shares with each neighbour.
     """
-    count, inner = mesh.num_elements, inner_faces(mesh)[0]
+    count, inner = mesh.num_elements, inner_faces(mesh.parts)[0]
     one, other = np.concatenate([inner, inner[:, ::-1]]).T
     edges, faces = np.unique(one * count + other, return_counts=True)
     starts = np.searchsorted(edges, np.arange(count + 1, dtype=np.int64) * count)

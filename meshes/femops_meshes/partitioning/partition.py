@@ -10,9 +10,10 @@ from femops_common.arguments import Degree, checked
 from femops_meshes import checks
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.mesh import Mesh
-from femops_meshes.mixed import MixedMesh, numbered_entities
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.partitioning.metis import metis_owner
 from femops_meshes.partitioning.pieces import equal_pieces, weighted_pieces
+from femops_meshes.shared_faces import numbered_entities
 from femops_meshes.topology.entities import Cell
 from femops_meshes.topology.ordering import hilbert_order
 from femops_meshes.topology.topology import listed
@@ -301,7 +302,7 @@ def _incidence(mesh: Mesh | MixedMesh, owner: Ints, size: int, kind: int) -> tup
     Return the entities (n,) and the parts (n,).
     """
     found, first = list[Ints](), 0
-    for part, number in zip(mesh.parts, numbered_entities(mesh, kind), strict=True):
+    for part, number in zip(mesh.parts, numbered_entities(mesh.parts, kind), strict=True):
         entities = number[part.topology.carrying[0][:, list(part.cell.codes(kind))]]
         owners = owner[first : first + part.num_elements, np.newaxis]
         found.append((entities * size + owners).reshape(-1))

@@ -12,10 +12,11 @@ from femops_meshes.checks import compress_boundary, compress_vertices
 from femops_meshes.errors import MeshArgumentError
 from femops_meshes.forest import Forest
 from femops_meshes.mesh import Mesh
-from femops_meshes.mixed import MixedMesh, inner_faces, joined_parts
+from femops_meshes.mixed import MixedMesh, joined_parts
 from femops_meshes.names import Names
 from femops_meshes.partitioning.partition import Partition
 from femops_meshes.partitioning.pieces import checked_rank
+from femops_meshes.shared_faces import inner_faces
 from femops_meshes.side_checks import check_sides
 from femops_meshes.topology.entities import entity_codes, entity_dimension, outward_corners
 from femops_meshes.topology.topology import Carriers, Topology
@@ -169,7 +170,7 @@ def part_of(mesh: Mesh | MixedMesh, partition: Partition, rank: int) -> Part:
         _cut(one, some, corners, vertices, owner[first:] == rank)
         for one, some, corners, first in zip(mesh.parts, each, rows, starts, strict=False)
     ]
-    sides, codes = inner_faces(mesh)
+    sides, codes = inner_faces(mesh.parts)
     mine = owner[sides] == rank
     cut = mine & (mine[:, :1] != mine[:, 1:])  # one side of a face or none
     interface = np.stack([np.searchsorted(own, sides[cut]), codes[cut]], axis=1)
