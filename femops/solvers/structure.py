@@ -188,9 +188,7 @@ def _of_field(A: Operator, *, positive: bool = False) -> _Made:
         return _Made(direct(A), "factors of an unsymmetric matrix")
     B = _elliptic(A)
     if B is None:
-        return _Made(
-            jacobi(A), "the diagonal: the form has no gradients of test function and field"
-        )
+        return _Made(jacobi(A), "the diagonal, as no symmetric part is known")
     return _Made(multigrid(B), "multigrid of the part without convection")
 
 
