@@ -126,11 +126,6 @@ def _control(name: str, pieces: list[Piece], space: Space | None) -> Control:
     if name == MESH:
         if given:
             raise OperatorError(f"{name} is a coefficient, and a control: rename the coefficient")
-        if state.mixed:
-            raise OperatorError(
-                "derivatives by the nodes of meshes of several shapes, or of prisms, do not exist "
-                "yet: take a mesh of triangles, quadrilaterals, tetrahedra or hexahedra"
-            )
         return Control(MESH, "mesh", _displacements(pieces, state, space), (state.dim,))
     if not given:
         known = dict.fromkeys(n for piece in pieces for n in piece.coefficients)
