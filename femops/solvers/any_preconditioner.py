@@ -55,8 +55,8 @@ def named(M: Any, A: Any, *, positive: bool = True) -> Any:
         return M
     if not isinstance(A, Operator):
         raise SolverError(
-            f"M = {M!r} is made of a real operator, and this one is complex: give M, as "
-            "femops.multigrid(A.real)"
+            f"M = {M!r} is made of a real operator, and this one is complex: give M of a real "
+            "positive operator like it, as femops.multigrid(femops.diffusion(V))"
         )
     return NAMED[M](A, symmetric=positive) if M == "auto" else NAMED[M](A)
 
