@@ -154,9 +154,9 @@ def product(function: Callable[[Array], Any], dtype: Any = float) -> Any:
 def test_what_is_no_preconditioner(solver: Any) -> None:
     A, b = system()
     for M, words in (
-        (3.0, "M is 3.0: give femops.jacobi"),
-        ("multigrid", "M is 'multigrid': give femops.jacobi"),
-        (np.ones(V.size), r"M is an array of shape \(\d+,\): give femops.jacobi"),
+        (3.0, "M is 3.0: give 'auto', .*femops.jacobi"),
+        ("ilu", "M is 'ilu': give 'auto', 'multigrid', 'direct', 'jacobi', femops.jacobi"),
+        (np.ones(V.size), r"M is an array of shape \(\d+,\): give 'auto', .*femops.jacobi"),
         (np.eye(3), "M is 3 x 3, A"),
         (sp.eye(V.size, dtype=complex), "M has type complex128, A float64: give a real"),
         (product(lambda x: x[:-1]), r"M times a vector of shape .* return"),

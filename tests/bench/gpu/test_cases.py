@@ -100,7 +100,7 @@ def test_wrong_hanging_nodes_are_told(settings: GpuSettings, monkeypatch) -> Non
 
 def test_simplices_beside_the_host(settings: GpuSettings, tmp_path) -> None:
     rows = measured(settings, tmp_path / "simplices.json", "simplices")["simplices"]
-    points = {"tetrahedra": 4, "mixed": (9 * 4**3 + 36 * 21) / 45}  # 9 hexahedra, 36 prisms
+    points = {"tetrahedra": 4, "mixed": (9 * 4**3 + 36 * 18) / 45}  # 9 hexahedra, 36 prisms
     assert {row["cells"]: row["points"] for row in rows} == points
     for row in rows:
         assert 0 <= row["off_cpu"] < 1e-13
