@@ -161,7 +161,7 @@ class DistributedMesh:
 
     @property
     def whole(self) -> DistributedMesh:
-        """Mesh of several shapes of which this is a part; else the mesh itself."""
+        """The mesh of several shapes that has this part, or the mesh itself if it is no part."""
         return self if self._whole is None else self._whole
 
     @property

@@ -47,7 +47,7 @@ AnyOrNamed = Annotated[
 
 
 def named(M: Any, A: Any, *, positive: bool = True) -> Any:
-    """Make a preconditioner that a user named, of his operator; return others as they are.
+    """Return the preconditioner that a name stands for, made of A. Return any other M unchanged.
 
     ``positive`` is True for a solver that needs a symmetric positive preconditioner. Collective.
     """

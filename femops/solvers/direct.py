@@ -63,7 +63,7 @@ class Direct(Preconditioner):
         self._exact(A)
 
     def _factor(self, matrix: csr_array, borders: list[list[Vector]]) -> None:
-        """Factor the matrix, bordered by what it takes to zero, on the left and on the right."""
+        """Factor the matrix, bordered by its left and right null vectors."""
         n = matrix.shape[0]
         if len(borders[0]) != len(borders[1]):
             raise SolverError(

@@ -100,7 +100,7 @@ Result = Callable[[Objects, Objects], tuple[Any, Any]]
 
 
 def _derived(tensor: _Tensor, V: Space, result: Result) -> Operator:
-    """Form on a space with coefficients made of those of an integral, at the same points."""
+    """Make a form on V whose coefficients are expressions of those of an integral."""
     term, source = tensor.term, tensor.term.source
     traced, graph = source.qfunction.trace, tensor.graph
     n, dim = V.ncomp, traced.dim
@@ -557,7 +557,7 @@ def _negative(M: Preconditioner) -> bool:
 
 
 def _auto(A: Operator, *, symmetric: bool = False) -> Preconditioner:
-    """Preconditioner of `preconditioner`; multigrid as it is, as conjugate gradients know it."""
+    """Return what `preconditioner` finds. Multigrid is not wrapped: `cg` has kernels for it."""
     found = preconditioner(A, symmetric=symmetric)
     return found.made if isinstance(found.made, Multigrid) else found
 

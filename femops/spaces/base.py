@@ -296,7 +296,7 @@ class Space(DomainSpace, ABC):
     def _restricted(
         self, dofs: Sequence[Dofs], ndofs: int, owned: int | None = None
     ) -> list[ElementRestriction]:
-        """Restrictions of the parts to dofs of the space, of which a rank owns the first ones."""
+        """Restrictions of the parts to the space's dofs. This rank owns the first ones."""
         found = []
         for part, each in zip(self.parts, dofs, strict=True):
             each.indices.setflags(write=False)  # a restriction copies what may change
