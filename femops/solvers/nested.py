@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from femops.basis import grid_rule
 from femops.errors import SolverError
+from femops.geometry.boundary import BoundaryFaces, face_digits
 from femops.operators import Operator
 from femops.operators.coarsening import coarse_constraints
 from femops.operators.execution.host import backend_of
@@ -28,12 +29,14 @@ from femops.solvers.linear_problem import Info
 from femops.solvers.multigrid import multigrid
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
+from femops.spaces.boundary_space import boundary_spaces
 from femops.spaces.h1_l2 import H1
 from femops_common.arguments import Fraction, checked
 from femops_meshes.coarsening import coarse_mesh, on_blocks, on_halves
 from femops_meshes.coordinates.mapping import lagrange_matrix, tensor_apply
 
 Vector = NDArray[Any]
+Ints = NDArray[np.int64]
 _DOUBLE = np.dtype(np.float64)
 _FEW = 300  # unknowns that need no coarser mesh
 _PART = 0.1  # what the solver leaves, over the discretisation error
@@ -100,8 +103,8 @@ def solve(
         Solve only to a tenth of the estimated error of the discretisation, in the energy norm, so
         that the error in all is at most 1.01 times that of the exact discrete solution. ``rtol`` is
         not used. It needs a symmetric positive definite A on H1 of quadrilaterals or hexahedra, in
-        one process on the host, with integrals over all elements, and a mesh of `Mesh.refine` or a
-        generator of even counts.
+        one process on the host, with integrals over all elements or a boundary, and a mesh of
+        `Mesh.refine` or a generator of even counts.
 
     Returns
     -------
@@ -144,7 +147,7 @@ class _Between:
     those of the fine space in another order.
     """
 
-    def __init__(self, V: Space, coarse: Space, children: NDArray[np.int64]) -> None:
+    def __init__(self, V: Space, coarse: Space, children: Ints) -> None:
         n, ncomp = V.order + 1, V.ncomp
         halves = H1(coarse.mesh, 2 * V.order, ncomp)
         own = on_halves(V.restriction.entries(np.arange(V.ndofs))[children])
@@ -168,7 +171,7 @@ class _Between:
         self._of_halves = halves.restriction.shares(_DOUBLE)[self._order][:, np.newaxis]
         self._of_coarse = coarse.restriction.shares(_DOUBLE)[:, np.newaxis]
 
-    def positions(self, dofs: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions(self, dofs: Ints) -> Ints:
         """Ascending positions in `halves` of entries of the fine space."""
         node, component = np.divmod(dofs, self.halves.ncomp)
         return np.sort(self._order[node] * self.halves.ncomp + component)
@@ -236,18 +239,41 @@ def _coarser(A: Operator, few: int) -> tuple[Operator, _Between] | None:
     return Operator(terms, constraints, A.level), between
 
 
-def _moved(term: Term, coarse: Space, children: NDArray[np.int64]) -> Integral:
-    form = term.source
-    given = {n: _resampled(c, form, children) for n, c in form.coefficients.items()}
-    arguments = Arguments.of(coarse)
+def _moved(term: Term, coarse: Space, children: Ints) -> Integral:
+    """The integral of a term over the coarser mesh, or over the same part of its boundary."""
+    form, first = term.source, term.fields.first
+    arguments, halves = Arguments.of(coarse), children
+    if isinstance(first.domain, BoundaryFaces):
+        (faces,) = boundary_spaces(coarse, first.domain.attributes, slopes=first.have_slopes)
+        arguments, halves = (
+            Arguments.of(faces),
+            _halves_of_faces(first.domain, faces.domain, children),
+        )
+    given = {n: _resampled(c, form, halves) for n, c in form.coefficients.items()}
     return replace(
         form, fields=arguments, tests=arguments, coefficients=given, traced=form.qfunction
     )
 
 
-def _resampled(
-    given: FormCoefficient, form: Integral, children: NDArray[np.int64]
-) -> FormCoefficient:
+def _halves_of_faces(fine: BoundaryFaces, coarse: BoundaryFaces, children: Ints) -> Ints:
+    """Faces (nf, 2**(dim - 1)) in the halves of each coarse face, lexicographic."""
+    dim = children.shape[1].bit_length() - 1
+    corners = np.arange(2**dim)
+    halves = np.empty((coarse.num_elements, 2 ** (dim - 1)), np.int64)
+    for code, digits in face_digits(dim):
+        (fixed,) = (d for d, digit in enumerate(digits) if digit != 1)
+        on_face = corners[corners >> fixed & 1 == digits[fixed] // 2]
+        mine = coarse.codes == code
+        halves[mine] = children[coarse.elements[mine]][:, on_face] * 3**dim + code
+    keys = fine.elements * 3**dim + fine.codes
+    order = np.argsort(keys)
+    found = order[np.minimum(np.searchsorted(keys, halves, sorter=order), len(keys) - 1)]
+    if not np.array_equal(keys[found], halves):
+        raise _refused("faces of the coarser mesh have halves of several attributes")
+    return found
+
+
+def _resampled(given: FormCoefficient, form: Integral, children: Ints) -> FormCoefficient:
     """A coefficient at the points of the coarser mesh, from polynomials in each half."""
     value = given.value
     if isinstance(value, Field):
@@ -257,7 +283,7 @@ def _resampled(
     if not isinstance(value, Sampled):
         return given
     points = np.asarray(grid_rule(form.quadrature, "accuracy").points)
-    q, dim = len(points), form.geometry.dim
+    q, dim = len(points), children.shape[1].bit_length() - 1
     places = np.concatenate([points / 2.0, 0.5 + points / 2.0])
     halves = lagrange_matrix(points, np.mod(2.0 * points, 1.0))
     down = np.zeros((q, 2 * q))
@@ -270,7 +296,7 @@ def _resampled(
         if not part.ndim:
             parts.append(part)
             continue
-        whole = on_blocks(np.asarray(part, dtype=np.float64)[children])
+        whole = on_blocks(np.asarray(part, dtype=np.float64)[children], q)
         found = tensor_apply([down] * dim, whole)
         miss = abs(tensor_apply([again] * dim, found) - whole).max(axis=1)
         if (miss > _ROUGH * abs(whole).max(axis=1)).any():
@@ -299,10 +325,11 @@ def _check(A: Operator) -> None:
             'accuracy="discretisation" is for symmetric positive definite operators in float64'
         )
     for _, term in A.summands:
-        if not (term.domain.on_elements and term.domain.covers) or term.source.state.spaces:
+        whole = term.domain.on_elements and term.domain.covers
+        if not (whole or isinstance(term.domain, BoundaryFaces)) or term.source.state.spaces:
             raise SolverError(
-                'accuracy="discretisation" is for linear forms over all elements: '
-                f"{term.source.name} is over a boundary, over faces, or a linearisation"
+                'accuracy="discretisation" is for linear forms over all elements or a boundary: '
+                f"{term.source.name} is over faces between elements, or a linearisation"
             )
 
 

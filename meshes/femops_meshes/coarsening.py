@@ -98,11 +98,10 @@ def on_halves(parts: NDArray[np.float64]) -> NDArray[np.float64]:
     return whole.reshape(count, (2 * n - 1) ** dim, *rest)
 
 
-def on_blocks(parts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """As `on_halves` for points inside the halves: (nc, 2**dim, n**dim) to (nc, (2 n)**dim)."""
-    count, halves, nodes = parts.shape
+def on_blocks(parts: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """As `on_halves` for n points inside the halves: (nc, 2**dim, n**dim) to (nc, (2 n)**dim)."""
+    count, halves, _ = parts.shape
     dim = halves.bit_length() - 1
-    n = round(nodes ** (1.0 / dim))
     axes = [axis for d in range(dim) for axis in (1 + d, 1 + dim + d)]
     whole = parts.reshape(count, *(2,) * dim, *(n,) * dim).transpose(0, *axes)
     return whole.reshape(count, (2 * n) ** dim)

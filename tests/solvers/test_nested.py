@@ -47,6 +47,13 @@ def swelling(x):
     return 1.0 + x[0] + 0.5 * np.sin(4 * x[1])
 
 
+def cooled(mesh, order):
+    V = femops.H1(mesh, order)
+    h = lambda x: 2.0 + np.sin(2 * x[0] + x[-1])  # noqa: E731
+    A = femops.diffusion(V) + femops.boundary_mass(V, h, attributes=[1, 2])
+    return A, femops.load(V, lambda x: np.exp(x[0]))
+
+
 CASES = {
     "square": lambda: poisson(femops.box((16, 16)), 2),
     "order 1": lambda: poisson(femops.box((32, 32)), 1),
@@ -60,6 +67,9 @@ CASES = {
     "ball": lambda: poisson(femops.ball(1).refine(2), 2),
     "prescribed": lambda: prescribed(femops.box((16, 16)), 3),
     "prescribed, ball": lambda: prescribed(graded(3), 2),
+    "cooled": lambda: cooled(graded(2), 3),
+    "cooled cubes": lambda: cooled(graded(3), 2),
+    "cooled bar": lambda: cooled(femops.box((32,)), 2),
     "elasticity": lambda: clamped(femops.box((8, 4, 4)), 2),
 }
 
@@ -92,6 +102,17 @@ def test_the_estimate_is_the_error(dim, order):
     error = np.sqrt(square / 2**dim - b @ exact)  # in the energy norm, by Galerkin orthogonality
     _, info = femops.solve(A, b, accuracy="discretisation")
     assert info.error == pytest.approx(error, rel=0.1)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_estimates_with_a_boundary_and_coefficients(dim):
+    mesh = femops.box((8 if dim < 3 else 4,) * dim)
+    A, b = cooled(mesh, 2)
+    x, info = femops.solve(A, b, accuracy="discretisation")
+    exact, _ = femops.cg(A, b, M="multigrid", rtol=1e-12)
+    B, f = cooled(mesh.refine(2), 2)
+    best, _ = femops.cg(B, f, M="multigrid", rtol=1e-12)
+    assert info.error == pytest.approx(np.sqrt(f @ best - b @ exact), rel=0.2)
 
 
 def test_materials_and_singular_solutions():
@@ -170,8 +191,8 @@ def test_bad_input():
     V = A.space
     field = femops.GridFunction(V, V.interpolate(lambda x: 1 + x[0]))
     refused(*poisson(V.mesh, 2, kappa=field), "kappa is a GridFunction")
-    robin = femops.diffusion(V) + femops.boundary_mass(V)
-    refused(robin, b, "over a boundary")
+    inner = femops.interior_penalty(femops.H1(V.mesh, 2))
+    refused(inner, b, "faces between elements")
     carried = femops.form(lambda u: {"value": u.grad[0], "grad": u.grad}, V)
     refused(carried, b, "symmetric")
     refused(femops.diffusion(V, dtype="float32"), b, "float64")
