@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -13,9 +11,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SolverError, SpaceError
-from femops.forms import diffusion, interior_penalty, mass
-from femops.geometry.boundary import boundary_attributes, outer_attributes
+from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.integrals.arguments import FIELD, Arguments
 from femops.operators.integrals.state import NO_STATE
@@ -28,8 +24,7 @@ from femops.solvers.any_preconditioner import NAMED
 from femops.solvers.block_jacobi import block_jacobi
 from femops.solvers.blocks import BlockDiagonal, BlockTriangular
 from femops.solvers.direct import direct
-from femops.solvers.gmres import gmres
-from femops.solvers.inner_products import Sums
+from femops.solvers.flow import Inner, coarse_corrected, commutator
 from femops.solvers.jacobi import jacobi
 from femops.solvers.multigrid import Multigrid, multigrid
 from femops.solvers.preconditioner import Preconditioner, Scaled
@@ -41,8 +36,6 @@ from femops_common.arguments import checked
 Vector = NDArray[Any]
 # Unknowns up to which factors of an unsymmetric matrix take less time than iterations, by dimension
 _FEW = {1: 10**7, 2: 150_000, 3: 12_000}
-_INNER, _STEPS = 0.1, 20  # residual and iterations of the solves within a preconditioner
-_POWERS = 10  # steps of a power iteration
 _VALUE, _SLOPE = "value", "grad"
 
 
@@ -151,24 +144,6 @@ def _few(A: Operator) -> bool:
     return A.space.memory.device is None and A.space.global_size <= _FEW[A.space.dim]
 
 
-@final
-class _Inner(Preconditioner):
-    """A few steps of GMRES, which reduce the residual to `_INNER`. Only `gmres` takes such an M."""
-
-    _given_as = "femops.preconditioner(A)"
-    symmetric = False
-
-    def __init__(self, A: Operator, M: Preconditioner) -> None:
-        self._A, self._M = A, M
-        super().__init__(A.dtype, A.space)
-
-    def _apply(self, x: Vector, result: Vector) -> None:
-        result[:] = gmres(self._A, x, M=self._M, rtol=_INNER, maxiter=_STEPS, warn=False)[0]
-
-    def _adjoint(self) -> Preconditioner:
-        return _Inner(self._A.T, self._M.T)
-
-
 def _of_field(A: Operator, *, positive: bool = False) -> _Made:
     """Return a preconditioner of an operator on one space. Collective."""
     if isinstance(A.space, L2) and not A.space.mixed and _inside(A):
@@ -190,7 +165,10 @@ def _of_field(A: Operator, *, positive: bool = False) -> _Made:
     B = _elliptic(A)
     if B is None:
         return _Made(jacobi(A), "the diagonal, as no symmetric part is known")
-    return _Made(multigrid(B), "multigrid of the part without convection")
+    M, words = multigrid(B), "multigrid of the part without convection"
+    if A.space.device is None and (corrected := coarse_corrected(A, M)) is not None:
+        return _Made(corrected, f"{words}, with factors of A at order 1")
+    return _Made(M, words)
 
 
 def _inside(A: Operator) -> bool:
@@ -347,78 +325,6 @@ def _is_mass(tensors: list[_Tensor], U: Space) -> bool:
 
 
 @final
-class _Commutator(Preconditioner):
-    """Inverse of S = C - B F^-1 G for a field p, by a least-squares commutator.
-
-    F, G, B and C are the blocks of u with u, of u with p, of p with u, and of p with p; D is the
-    inverse of the diagonal of the mass of u. S^-1 is about -L^-1 (B D F D G - c^2 C) L^-1, with
-    L = B D G - c C and a number c; it is S^-1 if F = c / D. Solves with L are some steps of
-    conjugate gradients with ``M``. Only `gmres` takes such a preconditioner.
-
-    Elman, Howle, Shadid, Shuttleworth and Tuminaro, 2006; with C and c, a third of the spectral
-    radius of D F, Elman, Howle, Shadid, Silvester and Tuminaro, 2007.
-    """
-
-    _given_as = "femops.preconditioner(A)"
-    symmetric = False
-
-    def __init__(
-        self,
-        blocks: tuple[Operator, Operator, Operator, Operator | None],
-        D: Vector,
-        M: Preconditioner,
-    ) -> None:
-        self._blocks, self._D, self._M = blocks, D, M
-        self._sums = Sums(M.space)
-        super().__init__(M.dtype, M.space)
-        self._c = 0.0 if blocks[3] is None else self._radius() / 3.0
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Commutator, (self._blocks, self._D, self._M)
-
-    def _radius(self) -> float:
-        """Spectral radius of D F, about."""
-        F, sums = self._blocks[0], Sums(self._blocks[0].space)
-        x, norm = F.space.memory.put(np.cos(np.arange(F.space.size) ** 2.0)), 1.0
-        for _ in range(_POWERS):
-            x = self._D * (F @ (x / norm))
-            norm = math.sqrt(sums.dot(x, x))
-        return norm
-
-    def _apply(self, x: Vector, result: Vector) -> None:
-        F, G, B, C = self._blocks
-        y = self._solved(x)
-        right = B @ (self._D * (F @ (self._D * (G @ y))))
-        if C is not None:
-            right -= self._c**2 * (C @ y)
-        result[:] = -self._solved(right)
-
-    def _solved(self, r: Vector) -> Vector:
-        """Solve L y = r. L is positive or negative definite."""
-        _, G, B, C = self._blocks
-        dot, y, r = self._sums.dot, 0.0 * r, r.copy()
-        d = z = self._M @ r
-        slope = dot(r, z)
-        least = _INNER**2 * abs(slope)
-        for _ in range(_STEPS):
-            if abs(slope) <= least:
-                break
-            Ld = B @ (self._D * (G @ d))
-            if C is not None:
-                Ld -= self._c * (C @ d)
-            step = slope / dot(d, Ld)
-            y, r = y + step * d, r - step * Ld
-            z = self._M @ r
-            before, slope = slope, dot(r, z)
-            d = z + (slope / before) * d
-        return y
-
-    def _adjoint(self) -> Preconditioner:
-        F, G, B, C = self._blocks
-        return _Commutator((F.T, B.T, G.T, None if C is None else C.T), self._D, self._M.T)
-
-
-@final
 class _Added(Preconditioner):
     """A number times the sum of two preconditioners."""
 
@@ -455,38 +361,6 @@ def _outflow(A: Operator, u: str, p: str) -> NDArray[np.int64]:
     return edge[at[edge] < 0.5]
 
 
-def _faces_of_outflow(A: Operator, u: str) -> list[int]:
-    """Outer boundary attributes with a node where no component of u is given. Collective."""
-    assert isinstance(A.space, Product)
-    U, found = A.space.spaces[u], list[int]()
-    mesh, given = U.distributed or U.mesh, np.zeros(U.size, dtype=bool)
-    given[A.space.within(u, A.constrained_dofs)] = True
-    for attribute in boundary_attributes(mesh, None).tolist():
-        nodes = np.unique(U.boundary_dofs(attribute) // U.ncomp)
-        if U.comm.max(int(not given.reshape(-1, U.ncomp)[nodes].any(axis=1).all())):
-            with suppress(SpaceError):  # faces between elements
-                found += outer_attributes(mesh, attribute)
-    return found
-
-
-def _commutator(A: Operator, p: str, u: str) -> Preconditioner:
-    """Return the inverse of the Schur complement by a least-squares commutator. Collective."""
-    assert isinstance(A.space, Product)
-    U, Q = A.space.spaces[u], A.space.spaces[p]
-    if isinstance(Q, H1):
-        free = np.union1d(A.space.within(p, A.constrained_dofs), _outflow(A, u, p))
-        L = diffusion(Q).constrained(free)
-    else:
-        L = interior_penalty(Q, boundary=_faces_of_outflow(A, u) or None)
-    D = 1.0 / mass(U).diagonal()
-    D[A.space.within(u, A.constrained_dofs)] = 0.0
-    F, G, B = A[u, u], A[u, p], A[p, u]
-    assert F is not None
-    assert G is not None
-    assert B is not None
-    return _Commutator((F, G, B, A[p, p]), D, multigrid(L))
-
-
 def _of_complement(A: Operator, p: str, seen: list[_Schur]) -> _Made:
     """Return a preconditioner of the Schur complement of p. Collective."""
     assert isinstance(A.space, Product)
@@ -497,7 +371,8 @@ def _of_complement(A: Operator, p: str, seen: list[_Schur]) -> _Made:
             f"{', '.join(s.u for s in seen)} leave {p} a Schur complement without a sign: give M"
         )
     if len(seen) == 1 and seen[0].commuted:
-        commuted = _commutator(A, p, seen[0].u)
+        free = np.union1d(held, _outflow(A, seen[0].u, p))
+        commuted = commutator(A, p, seen[0].u, free)
         return _Made(commuted, f"a least-squares commutator of {seen[0].u}: the Schur complement")
     if not all(s.parts for s in seen):
         raise SolverError(f"the Schur complement of {p} is not known: give femops.direct(A)")
@@ -646,7 +521,7 @@ def _of_product(A: Operator, *, symmetric: bool) -> dict[str, _Made]:
             )
         made = _of_field(block, positive=symmetric)
         if not (symmetric or block.symmetric or _few(block)):
-            made = _Made(_Inner(block, made.M), f"{made.words}, by some steps of gmres")
+            made = _Made(Inner(block, made.M), f"{made.words}, by some steps of gmres")
         found[name] = made
     return found
 
