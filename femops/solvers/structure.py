@@ -12,14 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
+from femops.forms import form, mass
 from femops.operators import Operator
 from femops.operators.integrals.arguments import FIELD, Arguments
-from femops.operators.integrals.state import NO_STATE
+from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.integral import Integral
+from femops.operators.integrals.state import NO_STATE, Sampled, State
 from femops.operators.integrals.term import Term
-from femops.pointwise.expressions.graph import substitute
-from femops.pointwise.linear import LinearQFunction
+from femops.pointwise.expressions.graph import ancestors, substitute
+from femops.pointwise.expressions.tensors import inv
+from femops.pointwise.linear import LinearQFunction, decode, encode
 from femops.pointwise.sides import Argument, Objects
-from femops.pointwise.trace import INVERSE, WEIGHT, Trace, symbols
+from femops.pointwise.trace import INVERSE, POSITION, WEIGHT, Trace, symbols
 from femops.solvers.any_preconditioner import NAMED
 from femops.solvers.block_jacobi import block_jacobi
 from femops.solvers.blocks import BlockDiagonal, BlockTriangular
@@ -38,6 +42,7 @@ Vector = NDArray[Any]
 _FEW = {1: 10**7, 2: 150_000, 3: 12_000}
 _INNER, _STEPS = 0.1, 20  # residual and iterations of the solves within a preconditioner
 _VALUE, _SLOPE = "value", "grad"
+_JUMPS = 4.0  # of a discontinuous field, over the squares of the inverse Jacobian
 
 
 # --- What a block says ----------------------------------------------------------------------------
@@ -46,53 +51,132 @@ _VALUE, _SLOPE = "value", "grad"
 @final
 @dataclass(frozen=True)
 class _Tensor:
-    """Coefficients of an integral over elements, as expressions in physical coordinates.
+    """Coefficients of integrals over one domain, as expressions in physical coordinates.
 
     Shapes: `entries` (1 + dim, components of the test function, 1 + dim, of the field): entry 0 is
     the value, the others are derivatives.
     """
 
-    factor: float
-    term: Term
     entries: Objects
+    source: Integral  # it has the rule, the domain and the graph of the expressions
+    # what the expressions read: those of all fields, as blocks share a graph
+    coefficients: Mapping[str, FormCoefficient]
+    static: Mapping[str, Objects]
+    state: State
+    dtype: np.dtype[Any]
 
     @property
     def graph(self) -> Any:
         """Graph of the expressions."""
-        return self.term.source.qfunction.trace.graph
+        return self.source.qfunction.trace.graph
 
     def mean(self, places: list[tuple[int, int, int, int]]) -> Any:
-        """Mean of some entries, times the integral's factor: a number, or an expression."""
-        nodes = [self.entries[place] for place in places]
-        total: Any = reduce(add, [node.value if node.op == "const" else node for node in nodes])
-        return (self.factor / len(places)) * total
+        """Mean of some entries: a number, or an expression."""
+        total: Any = reduce(add, [_number(self.entries[place]) for place in places])
+        return (1.0 / len(places)) * total
 
     def has(self, test: str, field: str) -> bool:
         """True if a value or derivative of the test function meets one of the field."""
-        step = self.term.source.qfunction
-        shape = self.entries.shape
-        there = step.structure.reshape(shape) != 0
         rows, columns = (slice(1) if s == _VALUE else slice(1, None) for s in (test, field))
-        return bool(there[rows][:, :, columns].any())
+        return any(_present(node) for node in self.entries[rows][:, :, columns].flat)
+
+    def reading(self, other: _Tensor) -> tuple[_Tensor, Objects] | None:
+        """This tensor, which reads another's coefficients too, and the other's entries in its graph.
+
+        None if the other reads a state, or values at the points of another rule.
+        """
+        if other.graph is self.graph:
+            return self, other.entries
+        nodes = [*other.entries.flat]
+        used = {node.number for node in ancestors(nodes)}
+        names = [n for n, at in other.static.items() if any(i.number in used for i in at.flat)]
+        read = [n for n in names if n in other.coefficients]
+        fixed = any(isinstance(other.coefficients[n].value, Sampled) for n in read)
+        same_rule = np.array_equal(self.source.quadrature.points, other.source.quadrature.points)
+        if (fixed and not same_rule) or not {*names} <= {*read, INVERSE, WEIGHT, POSITION}:
+            return None
+        new = {name: f"{name}@{len(self.coefficients) + k}" for k, name in enumerate(read)}
+        inputs = {node.number: name for name in read for node in other.static[name].flat}
+        kept = [node for name in read for node in other.static[name].flat]
+        text = encode([*nodes, *kept])
+        for row, node in zip(text["rows"], ancestors([*nodes, *kept]), strict=True):
+            if node.number in inputs:
+                row[2] = f"{new[inputs[node.number]]}:{row[2]}"
+        found = iter(decode(self.graph, text))
+        entries = np.empty(len(nodes), dtype=object)
+        entries[:] = [next(found) for _ in nodes]
+        static, coefficients = dict(self.static), dict(self.coefficients)
+        for name in read:
+            array = np.empty(other.static[name].shape, dtype=object)
+            array.flat = [next(found) for _ in range(array.size)]
+            static[new[name]] = array
+            coefficients[new[name]] = replace(other.coefficients[name], name=new[name])
+        whole = replace(self, static=static, coefficients=coefficients)
+        return whole, entries.reshape(other.entries.shape)
+
+    def plus(self, other: _Tensor) -> _Tensor | None:
+        """Sum with the integrals of another form over the same domain; see `reading`."""
+        found = self.reading(other)
+        return (
+            None if found is None else replace(found[0], entries=_folded(self.entries + found[1]))
+        )
 
 
-def _tensors(A: Operator | None) -> list[_Tensor]:
-    """Integrals over elements of a block; without those that are transposes of others."""
-    found = []
-    for factor, term in () if A is None else A.summands:
-        if not term.domain.on_elements or term.original is not None:
+def _folded(entries: Objects) -> Objects:
+    """Entries with operations on constants evaluated."""
+    found = np.empty(entries.size, dtype=object)
+    found[:] = substitute([*entries.flat], {})
+    return found.reshape(entries.shape)
+
+
+def _present(node: Any) -> bool:
+    """True if an entry is not the constant zero."""
+    return not (node.op == "const" and node.value == 0.0)
+
+
+def _number(node: Any) -> Any:
+    """Value of an entry that is constant; else the entry."""
+    return node.value if getattr(node, "op", "") == "const" else node
+
+
+def _tensors(A: Operator, *pair: str) -> list[_Tensor]:
+    """Coefficients of an operator, or of its block for a test function and a field.
+
+    There is one tensor for each domain of elements, and further ones where forms do not add up.
+    """
+    found = list[_Tensor]()
+    for factor, whole in A.summands:
+        if not whole.domain.on_elements or (pair and pair not in whole.pairs):
             continue
-        step = term.source.qfunction
-        traced, graph = step.trace, step.trace.graph
-        inverse, dim = traced.static[INVERSE], traced.dim
-        plain = {traced.static[WEIGHT].item().number: graph.constant(1.0)}
-        ones = {node.number: graph.constant(1.0) for node in np.diag(inverse)}
-        plain |= {node.number: graph.constant(0.0) for node in inverse.flat} | ones
-        entries = np.empty(step.entries.size, dtype=object)
-        entries[:] = substitute([*step.entries.flat], plain)
-        rows, columns = (size // (1 + dim) for size in step.entries.shape)
-        found.append(_Tensor(factor, term, entries.reshape(1 + dim, rows, 1 + dim, columns)))
+        term = whole.block(*pair) if pair else whole
+        turned = term.original is not None
+        term, whole = term.original or term, whole.original or whole
+        tensor = _tensor(factor, term, whole.source, turned=turned)
+        for k, other in enumerate(found):
+            same = other.source.domain is tensor.source.domain
+            summed = other.plus(tensor) or tensor.plus(other) if same else None
+            if summed is not None:
+                found[k] = summed
+                break
+        else:
+            found.append(tensor)
     return found
+
+
+def _tensor(factor: float, term: Term, whole: Integral, *, turned: bool) -> _Tensor:
+    """Coefficients of one integral, or of the transposed integral."""
+    source, step = term.source, term.source.qfunction
+    traced, graph = step.trace, step.trace.graph
+    inverse, dim = traced.static[INVERSE], traced.dim
+    plain = {traced.static[WEIGHT].item().number: graph.constant(1.0)}
+    ones = {node.number: graph.constant(1.0) for node in np.diag(inverse)}
+    plain |= {node.number: graph.constant(0.0) for node in inverse.flat} | ones
+    entries = np.empty(step.entries.size, dtype=object)
+    entries[:] = [factor * node for node in substitute([*step.entries.flat], plain)]
+    rows, columns = (size // (1 + dim) for size in step.entries.shape)
+    entries = _folded(entries).reshape(1 + dim, rows, 1 + dim, columns)
+    entries = entries.transpose(2, 3, 0, 1) if turned else entries
+    return _Tensor(entries, source, whole.coefficients, traced.static, whole.state, term.dtype)
 
 
 Result = Callable[[Objects, Objects], tuple[Any, Any]]
@@ -101,34 +185,37 @@ Result = Callable[[Objects, Objects], tuple[Any, Any]]
 
 def _derived(tensor: _Tensor, V: Space, result: Result) -> Operator:
     """Make a form on V whose coefficients are expressions of those of an integral."""
-    term, source = tensor.term, tensor.term.source
-    traced, graph = source.qfunction.trace, tensor.graph
-    n, dim = V.ncomp, traced.dim
+    source, graph = tensor.source, tensor.graph
+    n, dim = V.ncomp, source.qfunction.trace.dim
     given = Argument(symbols(graph, "@q", (n,)), symbols(graph, "d(@q)", (n, dim)))
-    inverse, weight = traced.static[INVERSE], traced.static[WEIGHT][()]
+    inverse, weight = tensor.static[INVERSE], tensor.static[WEIGHT][()]
     value, flux = result(given.values, given.derivatives @ inverse)
     factors = Argument(weight * value, (weight * flux) @ inverse.T)
-    step = LinearQFunction(Trace(graph, dim, {FIELD: given}, {FIELD: factors}, traced.static))
-    used, state = set(step.used()), source.state
+    step = LinearQFunction(Trace(graph, dim, {FIELD: given}, {FIELD: factors}, {**tensor.static}))
+    used, state = set(step.used()), tensor.state
     names = [name for name in state.spaces if {name, f"d{name}"} & used]
-    part = next(part for part in V.parts if part.domain is term.domain)
+    part = next(part for part in V.parts if part.domain is source.domain)
     form = replace(
         source,
         fields=Arguments.of(part),
         tests=Arguments.of(part),
-        coefficients={name: c for name, c in source.coefficients.items() if name in used},
+        coefficients={n: c for n, c in tensor.coefficients.items() if n in used},
         traced=step,
         state=state.of(names, {}) if names else NO_STATE,
     )
-    return Operator.of_form(form, term.dtype)
+    return Operator.of_form(form, tensor.dtype)
 
 
 def _weighted(mass: Any = 0.0, along: Any = None, diffusion: Any = 0.0) -> Result:
-    """Factors of a form with a mass, a derivative along a velocity (dim,), and a diffusion."""
+    """Factors of a form with a mass, a derivative along a velocity (dim,), and a diffusion.
+
+    The diffusion is a number, or a matrix (dim, dim).
+    """
 
     def result(value: Objects, grad: Objects) -> tuple[Any, Any]:
         carried = 0.0 * value if along is None else grad @ along
-        return mass * value + carried, diffusion * grad
+        flux = grad @ diffusion if np.ndim(diffusion) else diffusion * grad
+        return mass * value + carried, flux
 
     return result
 
@@ -176,6 +263,9 @@ def _of_field(A: Operator, *, positive: bool = False) -> _Made:
         try:
             return _Made(multigrid(A), "multigrid")
         except SolverError as error:
+            if _common_sign([A.unconstrained]) < 0.0:
+                M = multigrid((-1.0 * A.unconstrained).constrained(A.constrained_dofs))
+                return _Made(-M, "minus multigrid of the negative")
             if positive:
                 raise
             if not _few(A):
@@ -204,7 +294,7 @@ def _elliptic(A: Operator) -> Operator | None:
         return None
 
     def diffusion(tensor: _Tensor) -> Result:
-        D = tensor.factor * tensor.entries[1:, :, 1:]  # (dim, n, dim, n)
+        D = tensor.entries[1:, :, 1:]  # (dim, n, dim, n)
         D = 0.5 * (D + D.transpose(2, 3, 0, 1))
 
         def result(value: Objects, grad: Objects) -> tuple[Any, Any]:
@@ -253,86 +343,172 @@ def _velocity(tensor: _Tensor) -> list[Any]:
 # --- Several fields -------------------------------------------------------------------------------
 
 
-def _divergence(A: Operator, test: str, field: str, graph: Any) -> tuple[float, Any] | None:
-    """Factor of q div u, or of p div v, in a block: its sign, and its size as an expression.
-
-    None if the block has neither, nor what is left of it after an integration by parts. Factors
-    that are not constant count only in the graph of the other expressions, else as 1.
-    """
-    sign, size, found = 1.0, graph.constant(1.0), False
-    for tensor in _tensors(A[test, field]):
-        _, rows, slots, columns = tensor.entries.shape
-        for turned, kinds in ((rows > 1, (_SLOPE, _VALUE)), (columns > 1, (_VALUE, _SLOPE))):
-            straight = turned and tensor.has(*kinds)
-            parted = not turned and tensor.has(*kinds)
-            if not (straight or parted):
-                continue
-            slope = kinds[0] == _SLOPE
-            places = [
-                (
-                    1 + a if slope else 0,
-                    a if rows > 1 else 0,
-                    0 if slope else 1 + a,
-                    a if columns > 1 else 0,
-                )
-                for a in range(slots - 1)
-            ]
-            mean = tensor.mean(places)
-            if isinstance(mean, float):
-                sign, size = float(np.sign(mean)), graph.constant(abs(mean))
-            elif tensor.graph is graph:
-                size = mean
-            sign, found = sign * (1.0 if straight else -1.0), sign != 0.0
-    return (sign, size) if found else None
-
-
 @final
 @dataclass(frozen=True)
 class _Schur:
     """Schur complement of a field p, sign * (S1^-1 + S2^-1 + ...)^-1, without the block of p.
 
-    Parts are ``mass`` (divided by the stiffness of u) and ``diffusion`` (by its density); where a
-    velocity carries u, ``convection`` of p by it, ``plain mass`` and ``plain diffusion``.
+    Parts are ``mass`` (divided by the stiffness of u) and ``diffusion`` (by its density); of
+    discontinuous p the ``diffusion`` is one of continuous functions, with ``jumps`` beside it. Where
+    a velocity carries u, ``convection`` of p by it, ``plain mass`` and ``plain diffusion``.
     """
 
     sign: float
-    u: str
+    u: tuple[str, ...]
+    directions: frozenset[int]  # along which p sees derivatives of u
     parts: Mapping[str, Operator]
 
 
 def _schur(A: Operator, u: str, p: str) -> _Schur | None:
-    """Read the Schur complement of p that u leaves, if p sees the divergence of u. Collective."""
+    """Read the Schur complement of p that u leaves, if p sees derivatives of u. Collective."""
     assert isinstance(A.space, Product)
     U, Q = A.space.spaces[u], A.space.spaces[p]
-    if U.ncomp != U.dim or Q.ncomp != 1 or not {(u, p), (p, u)} <= {*A.pairs}:
+    if Q.ncomp != 1 or not {(u, u), (u, p), (p, u)} <= {*A.pairs}:
         return None
-    block, sign = _tensors(A[u, u]), 0.0
+    block, dim, parts = _tensors(A, u, u), U.dim, dict[str, Operator]()
     dense = [tensor for tensor in block if tensor.has(_VALUE, _VALUE)]
-    positive, parts = _is_mass(dense, U), dict[str, Operator]()
+    positive, directions = _is_mass(dense, U), set[int]()
+    whole = isinstance(Q, H1)
+    R = Q if whole else _continuous(Q)
 
-    def give(name: str, tensor: _Tensor, result: Result) -> None:
-        made = _derived(tensor, Q, result)
+    def give(name: str, tensor: _Tensor, space: Space, result: Result) -> None:
+        made = _derived(tensor, space, result)
         parts[name] = parts[name] + made if name in parts else made
 
-    for tensor in block:
-        stiffness = _stiffness(tensor)
-        if tensor.has(_SLOPE, _SLOPE) and isinstance(stiffness, float) and stiffness == 0.0:
+    for given in block:
+        stiffness = _stiffness(given)
+        if given.has(_SLOPE, _SLOPE) and isinstance(stiffness, float) and stiffness == 0.0:
             return None  # curls alone, which leave potentials free
-        down, up = (_divergence(A, *pair, tensor.graph) for pair in ((p, u), (u, p)))
+        tensor, down = _coupling(A, (p, u), given)
+        tensor, up = _coupling(A, (u, p), tensor)
         if down is None or up is None:
             return None
-        sign, size = -down[0] * up[0], down[1] * up[1]
+        up = up.transpose(2, 3, 0, 1)
+        # factors (dim, components of u) of derivatives; those by parts have the opposite sign
+        down, up = (_folded(one[0, 0, 1:] - one[1:, 0, 0]) for one in (down, up))
+        seen = [(a, i) for a, i in np.ndindex(down.shape) if _both(down[a, i], up[a, i])]
+        if not seen:
+            return None
+        directions |= {a for a, _ in seen}
+        size: Any = _number(_sum([down[at] * up[at] for at in seen]))
+        size = (-1.0 / dim) * size
         if tensor.has(_SLOPE, _SLOPE):
-            give("mass", tensor, _weighted(mass=size / stiffness))
+            give("mass", tensor, Q, _weighted(mass=size / stiffness))
         if tensor.has(_VALUE, _VALUE) and positive:
-            give("diffusion", tensor, _weighted(diffusion=size / _density(tensor)))
-        if tensor.has(_VALUE, _SLOPE) or tensor.has(_SLOPE, _VALUE):
-            give("plain mass", tensor, _weighted(mass=1.0))
-            give("convection", tensor, _weighted(along=np.array(_velocity(tensor))))
-            give("plain diffusion", tensor, _weighted(diffusion=size))
-    if not {"mass", "diffusion"} & parts.keys():
+            inverse = _over_density(tensor, down, up)
+            give("diffusion", tensor, R, _weighted(diffusion=inverse))
+            if not whole:
+                scale = _sum([*tensor.static[INVERSE].flat], squared=True)
+                mean = _sum([inverse[a, a] for a in range(dim)])
+                give("jumps", tensor, Q, _weighted(mass=_JUMPS / dim * mean * scale))
+        carried = tensor.has(_VALUE, _SLOPE) or tensor.has(_SLOPE, _VALUE)
+        if carried and whole and U.ncomp == dim:
+            give("plain mass", tensor, Q, _weighted(mass=1.0))
+            give("convection", tensor, Q, _weighted(along=np.array(_velocity(tensor))))
+            give("plain diffusion", tensor, Q, _weighted(diffusion=size))
+    sign = _common_sign([parts[name] for name in ("mass", "diffusion") if name in parts])
+    if not sign:
         return None
-    return _Schur(sign, u, parts)
+    signed = {n: B if n in {"plain mass", "convection"} else sign * B for n, B in parts.items()}
+    return _Schur(sign, (u,), frozenset(directions), signed)
+
+
+def _coupling(
+    A: Operator, pair: tuple[str, str], tensor: _Tensor
+) -> tuple[_Tensor, Objects | None]:
+    """Entries of a block on a tensor's domain, in the graph of the tensor, which reads them."""
+    total: Any = None
+    for other in _tensors(A, *pair):
+        if other.source.domain is not tensor.source.domain:
+            continue
+        found = tensor.reading(other)
+        if found is None:
+            return tensor, None
+        tensor, entries = found
+        total = entries if total is None else total + entries
+    return tensor, total
+
+
+def _both(a: Any, b: Any) -> bool:
+    """True if neither of two entries is the constant zero."""
+    return _present(a) and _present(b)
+
+
+def _sum(nodes: list[Any], *, squared: bool = False) -> Any:
+    """Sum of expressions, or of their squares."""
+    return reduce(add, [node * node if squared else node for node in nodes])
+
+
+def _over_density(tensor: _Tensor, down: Objects, up: Objects) -> Objects:
+    """Factors (dim, dim) of a diffusion: minus down R^-1 up^T, with the density R of u, symmetric.
+
+    Of R (n, n) the symmetric part counts, and of more than three components the diagonal.
+    """
+    n = down.shape[1]
+    R = tensor.entries[0, :, 0]
+    if n <= 3 and any(_present(R[i, j]) for i, j in np.ndindex(n, n) if i != j):
+        R = _folded(0.5 * (R + R.T))
+        inverse = inv(R)
+    else:
+        zero, one = (tensor.graph.constant(value) for value in (0.0, 1.0))
+        inverse = np.full((n, n), zero, dtype=object)
+        for i in range(n):
+            inverse[i, i] = one / R[i, i] if _present(R[i, i]) else zero
+    found = -(down @ inverse @ up.T)
+    return _folded(0.5 * (found + found.T))
+
+
+def _common_sign(operators: list[Operator]) -> float:
+    """Sign of the diagonals of operators on one space each; 0 if they have none. Collective."""
+    bounds = [0.0, 0.0]
+    for B in operators:
+        diagonal = B.space.memory.get(B.diagonal())
+        ends = float(diagonal.max(initial=0.0)), float(-diagonal.min(initial=0.0))
+        bounds = [max(old, B.space.comm.max(new)) for old, new in zip(bounds, ends, strict=True)]
+    return 0.0 if bool(bounds[0]) == bool(bounds[1]) else 1.0 if bounds[0] else -1.0
+
+
+def _complements(A: Operator) -> dict[str, list[_Schur]]:
+    """Schur complements of the fields that are solved for first, by their names. Collective.
+
+    A field is preferred that has no equation of its own, then one whose values test derivatives.
+    """
+    assert isinstance(A.space, Product)
+    names, found, left = A.space.names, dict[str, list[_Schur]](), set[str]()
+    ranked = sorted(names, key=lambda p: ((p, p) in A.pairs, not _tests_slopes(A, p)))
+    for p in ranked:
+        if p in left:
+            continue
+        others = [u for u in names if u != p and u not in found]
+        read = [schur for u in others if (schur := _schur(A, u, p)) is not None]
+        dim = A.space.spaces[p].dim
+        alone = [schur for schur in read if len(schur.directions) == dim]
+        partial = [schur for schur in read if len(schur.directions) < dim]
+        if partial and len(frozenset[int]().union(*(s.directions for s in partial))) == dim:
+            alone.append(reduce(_merged, partial))
+        if alone:
+            found[p] = alone
+            left |= {u for schur in alone for u in schur.u}
+    return {p: found[p] for p in names if p in found}
+
+
+def _merged(a: _Schur, b: _Schur) -> _Schur:
+    """Schur complement that two fields leave together, as components of a velocity do."""
+    both = [{**a.parts}, {**b.parts}]
+    parts = {n: reduce(add, [p[n] for p in both if n in p]) for n in {**both[0], **both[1]}}
+    sign = a.sign if a.sign == b.sign else 0.0
+    return _Schur(sign, a.u + b.u, a.directions | b.directions, parts)
+
+
+def _tests_slopes(A: Operator, p: str) -> bool:
+    """True if values of p test derivatives of another field."""
+    others = [u for test, u in A.pairs if test == p != u]
+    return any(t.has(_VALUE, _SLOPE) for u in others for t in _tensors(A, p, u))
+
+
+def _continuous(Q: Space) -> H1:
+    """Continuous functions of the order of a discontinuous space, or of order 1."""
+    return H1(Q.distributed or Q.mesh, max(Q.order, 1), device=Q.device)
 
 
 def _scalar(U: Space, order: int) -> Space:
@@ -359,7 +535,7 @@ class _Added(Preconditioner):
 
     def __init__(self, sign: float, products: list[list[Any]], A: Operator) -> None:
         self._sign, self._products = sign, products
-        self.symmetric = all(len(maps) == 1 and maps[0].symmetric for maps in products)
+        self.symmetric = all(_symmetric(maps) for maps in products)
         super().__init__(A.dtype, A.space)
 
     def _apply(self, x: Vector, result: Vector) -> None:
@@ -375,18 +551,73 @@ class _Added(Preconditioner):
         return _Added(self._sign, turned, self._products[0][0])
 
 
-def _outflow(A: Operator, u: str, p: str) -> NDArray[np.int64]:
-    """Dofs of p at the part of the boundary where no component of u is given. Collective."""
+@final
+class _WithDiagonal(Preconditioner):
+    """Preconditioner of an operator with constrained dofs, and numbers for these dofs."""
+
+    _given_as = "femops.preconditioner(A)"
+
+    def __init__(self, M: Preconditioner, numbers: Vector) -> None:
+        self._M, self._numbers = M, numbers
+        super().__init__(M.dtype, M.space)
+
+    def _apply(self, x: Vector, result: Vector) -> None:
+        self._M.apply(x, result)
+        result *= self._numbers
+
+
+def _symmetric(maps: list[Any]) -> bool:
+    """True if a product of maps reads the same from both ends."""
+    ends = [getattr(one, "symmetric", False) for one in maps]
+    turned = [one.T for one in reversed(maps)]
+    return all(a is b for a, b in zip(maps, turned, strict=True)) and (
+        len(maps) % 2 == 0 or ends[len(maps) // 2]
+    )
+
+
+def _open(B: Operator, held: NDArray[np.int64], free: NDArray[np.int64]) -> Preconditioner:
+    """Multigrid of a diffusion of p that is zero at held dofs and where the boundary is open.
+
+    The equation of p gives its values at an open boundary weak conditions. So p is not zero there,
+    but has the diagonal of its own.
+    """
+    memory = B.space.memory
+    numbers = np.ones(B.space.size, B.dtype)
+    numbers[free] = 1.0 / memory.get(B.diagonal())[free]
+    numbers[held] = 0.0
+    return _WithDiagonal(multigrid(B.constrained(np.union1d(held, free))), memory.put(numbers))
+
+
+def _outflow(A: Operator, fields: tuple[str, ...], p: str, Q: Space) -> NDArray[np.int64]:
+    """Dofs of Q at the part of the boundary through which fields may flow. Collective.
+
+    Either no component is given there, or constants of p do work on those that are free.
+    """
     assert isinstance(A.space, Product)
-    U, Q = A.space.spaces[u], A.space.spaces[p]
     if not isinstance(Q, H1):
         return np.zeros(0, np.int64)
-    given = np.zeros(U.size)
-    given[A.space.within(u, A.constrained_dofs)] = 1.0
-    nodes = given.reshape(-1, U.ncomp).max(axis=1)
-    at = U.memory.get(Q.interpolate((_scalar(U, U.order), U.memory.put(nodes))))
-    edge = Q.boundary_dofs()
-    return edge[at[edge] < 0.5]
+    edge, rng = Q.boundary_dofs(), np.random.default_rng(0)
+    at, closed = np.zeros(Q.size), np.zeros(Q.size)
+    P = A.space.spaces[p]
+    ones: Any = P.interpolate(1.0).astype(A.dtype)
+    for u in fields:
+        U, B, memory = A.space.spaces[u], A[u, p], A.space.memory
+        given = np.zeros(U.size)
+        given[A.space.within(u, A.constrained_dofs)] = 1.0
+        work, scale = np.zeros(U.size), np.zeros(U.size)
+        if B is not None:
+            work = abs(memory.get(B.apply(ones)))
+            for _ in range(3):
+                part = memory.put(rng.uniform(-1.0, 1.0, P.size).astype(A.dtype))
+                scale = np.maximum(scale, abs(memory.get(B.apply(part))))
+        flows = (work > 0.2 * scale) & (given == 0.0)
+        nodes = given.reshape(-1, U.ncomp).max(axis=1), flows.reshape(-1, U.ncomp).max(axis=1)
+        V = _scalar(U, U.order)
+        held, free = (
+            memory.get(Q.interpolate((V, memory.put(node.astype(float))))) for node in nodes
+        )
+        closed, at = np.maximum(closed, held), np.maximum(at, free)
+    return edge[(closed[edge] < 0.5) | (at[edge] > 0.5)]
 
 
 def _of_complement(A: Operator, p: str, seen: list[_Schur]) -> _Made:
@@ -394,32 +625,75 @@ def _of_complement(A: Operator, p: str, seen: list[_Schur]) -> _Made:
     assert isinstance(A.space, Product)
     own, held = A[p, p], A.space.within(p, A.constrained_dofs)
     sign = seen[0].sign
-    if any(schur.sign != sign for schur in seen):
-        raise SolverError(
-            f"{', '.join(s.u for s in seen)} leave {p} a Schur complement without a sign: give M"
-        )
-    main = [s.parts["mass" if "mass" in s.parts else "diffusion"] for s in seen]
-    first: Any = reduce(add, main)
-    words = ["mass / stiffness" if "mass" in s.parts else "diffusion / density" for s in seen]
-    if own is not None:
-        first = first + sign * own.unconstrained
-        words.append(f"the block of {p}")
-    made = _of_field(first.constrained(held))
-    products: list[list[Any]] = [[made.M]]
+    if not sign or any(schur.sign != sign for schur in seen):
+        fields = ", ".join(u for schur in seen for u in schur.u)
+        raise SolverError(f"{fields} leave {p} a Schur complement without a sign: give M")
+    Q = A.space.spaces[p]
+    whole, words, products = isinstance(Q, H1), list[str](), list[list[Any]]()
+    main = []
     for schur in seen:
-        free = np.union1d(held, _outflow(A, schur.u, p))
-        if {"mass", "diffusion"} <= schur.parts.keys():
-            products.append([multigrid(schur.parts["diffusion"].constrained(free))])
+        if "mass" in schur.parts:
+            main.append(schur.parts["mass"])
+            words.append("mass / stiffness")
+        elif whole:
+            main.append(schur.parts["diffusion"])
+            words.append("diffusion / density")
+    if own is not None:
+        main.append(sign * own.unconstrained)
+        words.append(f"the block of {p}")
+    by = "multigrid"
+    if main:
+        made = _of_field(reduce(add, main).constrained(held))
+        by = made.words
+        products.append([made.M])
+    for schur in seen:
+        if "diffusion" in schur.parts and not whole:
+            products += _discontinuous(A, schur, p)
+            words.append("diffusion / density of continuous functions + jumps")
+        elif {"mass", "diffusion"} <= schur.parts.keys():
+            free = np.setdiff1d(_outflow(A, schur.u, p, Q), held)
+            products.append([_open(schur.parts["diffusion"], held, free)])
             words.append("diffusion / density (Cahouet and Chabard)")
         if "convection" in schur.parts:
+            free = np.union1d(held, _outflow(A, schur.u, p, Q))
             inverse = multigrid(schur.parts["plain mass"].constrained(held))
             diffusion = multigrid(schur.parts["plain diffusion"].constrained(free))
             products.append([inverse, schur.parts["convection"], diffusion])
             words.append("pressure convection-diffusion")
-    text = f"{' + '.join(words)}, by {made.words}: the Schur complement"
-    if len(products) == 1:
-        return _Made(made.M if sign > 0.0 else -made.M, text)
-    return _Made(_Added(sign, products, A[p, p] or first), text)
+    text = f"{' + '.join(words)}, by {by}: the Schur complement"
+    if len(products) == 1 and len(products[0]) == 1:
+        M = products[0][0]
+        return _Made(M if sign > 0.0 else -M, text)
+    return _Made(_Added(sign, products, A[p, p] or _first(seen)), text)
+
+
+def _first(seen: list[_Schur]) -> Operator:
+    """An operator on the space of p."""
+    parts = seen[0].parts
+    return parts["mass"] if "mass" in parts else parts.get("jumps", parts["diffusion"])
+
+
+def _discontinuous(A: Operator, schur: _Schur, p: str) -> list[list[Any]]:
+    """Products that add up to the inverse of a diffusion of discontinuous functions. Collective.
+
+    Continuous functions are the auxiliary space, and the diagonal blocks of elements smooth the
+    jumps (J. Xu, "The auxiliary space method and optimal multigrid preconditioning techniques for
+    unstructured grids", Computing 56, 1996).
+    """
+    assert isinstance(A.space, Product)
+    Q, L = A.space.spaces[p], schur.parts["diffusion"]
+    R, none = L.space, np.zeros(0, np.int64)
+    assert isinstance(R, H1)
+    inverse = block_jacobi(mass(Q, dtype=A.dtype))
+    into = form(_values, R, test=Q, dtype=A.dtype)
+    coarse = _open(L, none, _outflow(A, schur.u, p, R))
+    jumps = block_jacobi(schur.parts["jumps"])
+    return [[inverse, into, coarse, into.T, inverse], [jumps]]
+
+
+def _values(u: Any) -> dict[str, Any]:
+    """Integrand of a mass between two spaces."""
+    return {"value": u}
 
 
 @final
@@ -516,7 +790,12 @@ def preconditioner(A: Operator, /, *, symmetric: bool = False) -> Automatic:
         return Automatic(A, made.M, {"": made.words})
     if not (A.symmetric or symmetric) and _few(A):
         return Automatic(A, direct(A), {"": "factors of an unsymmetric matrix"})
-    found = _of_product(A, symmetric=symmetric)
+    try:
+        found = _of_product(A, symmetric=symmetric)
+    except SolverError as error:
+        if symmetric or not _few(A):
+            raise
+        return Automatic(A, direct(A), {"": f"factors ({error})"})
     parts = {name: made.M for name, made in found.items()}
     words = {name: made.words for name, made in found.items()}
     if symmetric:
@@ -529,14 +808,10 @@ def _of_product(A: Operator, *, symmetric: bool) -> dict[str, _Made]:
     """Preconditioner of each field, in the order of the solves. Collective."""
     assert isinstance(A.space, Product)
     names = A.space.names
-    seen = {
-        p: [schur for u in names if u != p and (schur := _schur(A, u, p)) is not None]
-        for p in names
-    }
-    last = [p for p in names if seen[p]]
-    found = {p: _of_complement(A, p, seen[p]) for p in last}
+    seen = _complements(A)
+    found = {p: _of_complement(A, p, schurs) for p, schurs in seen.items()}
     for name in names:
-        if name in last:
+        if name in seen:
             continue
         block = A[name, name]
         if block is None:
