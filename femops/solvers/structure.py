@@ -18,7 +18,6 @@ from femops.operators.integrals.arguments import FIELD, Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.state import NO_STATE, Sampled, State
-from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.graph import ancestors, substitute
 from femops.pointwise.expressions.tensors import inv
 from femops.pointwise.linear import LinearQFunction, decode, encode
@@ -29,6 +28,7 @@ from femops.solvers.block_jacobi import block_jacobi
 from femops.solvers.blocks import BlockDiagonal, BlockTriangular
 from femops.solvers.direct import direct
 from femops.solvers.gmres import gmres
+from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import jacobi
 from femops.solvers.multigrid import Multigrid, multigrid
 from femops.solvers.preconditioner import Preconditioner, Scaled
@@ -42,6 +42,7 @@ Vector = NDArray[Any]
 _FEW = {1: 10**7, 2: 150_000, 3: 12_000}
 _INNER, _STEPS = 0.1, 20  # residual and iterations of the solves within a preconditioner
 _VALUE, _SLOPE = "value", "grad"
+_CYCLES, _FALLS = 6, 0.6  # cycles to measure, and the factor of the last above which it is slow
 _JUMPS = 4.0  # of a discontinuous field, over the squares of the inverse Jacobian
 
 
@@ -81,9 +82,9 @@ class _Tensor:
         return any(_present(node) for node in self.entries[rows][:, :, columns].flat)
 
     def reading(self, other: _Tensor) -> tuple[_Tensor, Objects] | None:
-        """This tensor, which reads another's coefficients too, and the other's entries in its graph.
+        """Copy that reads another tensor's coefficients too, and the other's entries in this graph.
 
-        None if the other reads a state, or values at the points of another rule.
+        None if the other tensor reads a state, or values at the points of another rule.
         """
         if other.graph is self.graph:
             return self, other.entries
@@ -148,10 +149,9 @@ def _tensors(A: Operator, *pair: str) -> list[_Tensor]:
     for factor, whole in A.summands:
         if not whole.domain.on_elements or (pair and pair not in whole.pairs):
             continue
-        term = whole.block(*pair) if pair else whole
-        turned = term.original is not None
-        term, whole = term.original or term, whole.original or whole
-        tensor = _tensor(factor, term, whole.source, turned=turned)
+        turned, of_all = whole.original is not None, (whole.original or whole).source
+        source = of_all.block(*(pair[::-1] if turned else pair)) if pair else of_all
+        tensor = _tensor(factor, source, of_all, whole.dtype, turned=turned)
         for k, other in enumerate(found):
             same = other.source.domain is tensor.source.domain
             summed = other.plus(tensor) or tensor.plus(other) if same else None
@@ -163,9 +163,11 @@ def _tensors(A: Operator, *pair: str) -> list[_Tensor]:
     return found
 
 
-def _tensor(factor: float, term: Term, whole: Integral, *, turned: bool) -> _Tensor:
+def _tensor(
+    factor: float, source: Integral, whole: Integral, dtype: np.dtype[Any], *, turned: bool
+) -> _Tensor:
     """Coefficients of one integral, or of the transposed integral."""
-    source, step = term.source, term.source.qfunction
+    step = source.qfunction
     traced, graph = step.trace, step.trace.graph
     inverse, dim = traced.static[INVERSE], traced.dim
     plain = {traced.static[WEIGHT].item().number: graph.constant(1.0)}
@@ -176,7 +178,7 @@ def _tensor(factor: float, term: Term, whole: Integral, *, turned: bool) -> _Ten
     rows, columns = (size // (1 + dim) for size in step.entries.shape)
     entries = _folded(entries).reshape(1 + dim, rows, 1 + dim, columns)
     entries = entries.transpose(2, 3, 0, 1) if turned else entries
-    return _Tensor(entries, source, whole.coefficients, traced.static, whole.state, term.dtype)
+    return _Tensor(entries, source, whole.coefficients, traced.static, whole.state, dtype)
 
 
 Result = Callable[[Objects, Objects], tuple[Any, Any]]
@@ -308,9 +310,9 @@ def _elliptic(A: Operator) -> Operator | None:
     masses = [
         _derived(t, V, _weighted(mass=_density(t))) for t in _tensors(A) if t.has(_VALUE, _VALUE)
     ]
-    for mass in masses:
-        if V.comm.max(float(-mass.diagonal().min(initial=0.0))) <= 0.0:
-            whole = whole + mass
+    for made in masses:
+        if V.comm.max(float(-made.diagonal().min(initial=0.0))) <= 0.0:
+            whole = whole + made
     for factor, term in A.summands:  # Robin's conditions
         if not term.domain.on_elements and term.symmetric:
             whole = whole + Operator([(factor, term)])
@@ -349,8 +351,8 @@ class _Schur:
     """Schur complement of a field p, sign * (S1^-1 + S2^-1 + ...)^-1, without the block of p.
 
     Parts are ``mass`` (divided by the stiffness of u) and ``diffusion`` (by its density); of
-    discontinuous p the ``diffusion`` is one of continuous functions, with ``jumps`` beside it. Where
-    a velocity carries u, ``convection`` of p by it, ``plain mass`` and ``plain diffusion``.
+    discontinuous p the ``diffusion`` is one of continuous functions, with ``jumps`` beside it.
+    Where a velocity carries u, ``convection`` of p by it, ``plain mass`` and ``plain diffusion``.
     """
 
     sign: float
@@ -363,7 +365,8 @@ def _schur(A: Operator, u: str, p: str) -> _Schur | None:
     """Read the Schur complement of p that u leaves, if p sees derivatives of u. Collective."""
     assert isinstance(A.space, Product)
     U, Q = A.space.spaces[u], A.space.spaces[p]
-    if Q.ncomp != 1 or not {(u, u), (u, p), (p, u)} <= {*A.pairs}:
+    pairs = (u, p), (p, u)
+    if Q.ncomp != 1 or (u, u) not in A.pairs or not all(_has_slopes(A, *pair) for pair in pairs):
         return None
     block, dim, parts = _tensors(A, u, u), U.dim, dict[str, Operator]()
     dense = [tensor for tensor in block if tensor.has(_VALUE, _VALUE)]
@@ -411,6 +414,27 @@ def _schur(A: Operator, u: str, p: str) -> _Schur | None:
         return None
     signed = {n: B if n in {"plain mass", "convection"} else sign * B for n, B in parts.items()}
     return _Schur(sign, (u,), frozenset(directions), signed)
+
+
+def _has_slopes(A: Operator, test: str, field: str, kinds: int = 2) -> bool:
+    """True if values of a test function meet derivatives of a field; of two kinds the reverse, too.
+
+    Shapes and coefficients are not read, so it takes little time.
+    """
+    for _, term in A.summands:
+        if not term.domain.on_elements or (test, field) not in term.pairs:
+            continue
+        turned = term.original is not None
+        step = (term.original or term).source.qfunction
+        out, into = (field, test) if turned else (test, field)
+        rows, columns = step.places(step.trace.tests, out), step.places(step.trace.fields, into)
+        first = len(step.trace.tests[out].values), len(step.trace.fields[into].values)
+        there = step.structure[np.ix_(rows, columns)] != 0
+        blocks = there[: first[0], first[1] :], there[first[0] :, : first[1]]
+        blocks = blocks[::-1] if turned else blocks
+        if any(block.any() for block in blocks[:kinds]):
+            return True
+    return False
 
 
 def _coupling(
@@ -502,8 +526,7 @@ def _merged(a: _Schur, b: _Schur) -> _Schur:
 
 def _tests_slopes(A: Operator, p: str) -> bool:
     """True if values of p test derivatives of another field."""
-    others = [u for test, u in A.pairs if test == p != u]
-    return any(t.has(_VALUE, _SLOPE) for u in others for t in _tensors(A, p, u))
+    return any(_has_slopes(A, p, u, 1) for test, u in A.pairs if test == p != u)
 
 
 def _continuous(Q: Space) -> H1:
@@ -801,7 +824,21 @@ def preconditioner(A: Operator, /, *, symmetric: bool = False) -> Automatic:
     if symmetric:
         positive = {name: -M if _negative(M) else M for name, M in parts.items()}
         return Automatic(A, BlockDiagonal(A.space, positive, A.dtype), words)
-    return Automatic(A, BlockTriangular(A, parts), words)
+    M = BlockTriangular(A, parts)
+    if _few(A) and not any("Schur" in why for why in words.values()) and _slow(A, M):
+        return Automatic(A, direct(A), {"": "factors, as the coupling of the fields is strong"})
+    return Automatic(A, M, words)
+
+
+def _slow(A: Operator, M: Preconditioner) -> bool:
+    """True if cycles of a preconditioner leave residuals that hardly fall. Collective."""
+    sums, rng = Sums(A.space), np.random.default_rng(0)
+    rest = A.apply(A.space.memory.put(rng.standard_normal(A.space.size).astype(A.dtype)))
+    norms = [sums.norm(rest)]
+    for _ in range(_CYCLES):
+        rest = rest - A.apply(M @ rest)
+        norms.append(sums.norm(rest))
+    return not norms[-1] <= _FALLS * norms[-2]
 
 
 def _of_product(A: Operator, *, symmetric: bool) -> dict[str, _Made]:
