@@ -26,7 +26,9 @@ Ints = NDArray[np.int64]
 # is that of a symmetric pattern, with a half to a seventh of the work.
 _PIVOT = 0.01
 _EXACT = 1e-6  # relative residual of a solve above which factors are of no use
-_SCALINGS = 10  # rounds, each of which halves the exponents
+# Rounds of scaling, each of which halves the exponents. With few of them, factors of saddle points
+# pivot so much that they take many times as long.
+_SCALINGS = 10
 _EXTRA = 0, 4, 16, 48  # vectors of unknown shape that are looked for in a singular matrix
 _SINGULAR = "the matrix of A is singular, and has no factors: "
 _UNKNOWN = (
@@ -108,7 +110,7 @@ class Direct(Preconditioner):
 
         Rows and columns are scaled by powers of two, so that units do not matter.
         """
-        self._scales = rows, columns = _scales(A)
+        self._scales = rows, columns = _scales(A, self._fields())
         A = csr_array(A.multiply(rows[:, np.newaxis]).multiply(columns))
         scaled = [(name, v / columns) for name, v in motions]
         kernel = kernel_of(A, scaled, float(np.finfo(self.dtype).eps))
@@ -216,20 +218,44 @@ def _factored(A: csr_array, left: Vector, right: Vector) -> Any:
         return None
 
 
-def _scales(A: csr_array) -> tuple[Vector, Vector]:
+def _scales(A: csr_array, fields: dict[str, slice]) -> tuple[Vector, Vector]:
     """Powers of two (n,), for rows and columns, with which all largest entries are near one.
 
-    The method is that of D. Ruiz, "A scaling algorithm to equilibrate both rows and columns norms
-    in matrices", 2001. No row or column may be zero.
+    First the blocks of fields get largest entries of one size, as far as they can. Then rows and
+    columns do, by the method of D. Ruiz, "A scaling algorithm to equilibrate both rows and columns
+    norms in matrices", 2001. No row or column may be zero.
     """
     exponents, T = np.log2(abs(A.data)), csc_array(A)
     turned = np.log2(abs(T.data))
     rows, columns = np.zeros(A.shape[0]), np.zeros(A.shape[0])
+    if len(fields) > 1:
+        found = _field_scales(A, exponents, [*fields.values()])
+        for at, row, column in zip(fields.values(), *found, strict=True):
+            rows[at], columns[at] = row, column
     for _ in range(_SCALINGS):
         across = np.maximum.reduceat(exponents + columns[A.indices], A.indptr[:-1]) + rows
         down = np.maximum.reduceat(turned + rows[T.indices], T.indptr[:-1]) + columns
         rows, columns = rows - 0.5 * across, columns - 0.5 * down
     return np.exp2(np.round(rows)), np.exp2(np.round(columns))
+
+
+def _field_scales(A: csr_array, exponents: Vector, fields: list[slice]) -> tuple[Vector, Vector]:
+    """Exponents (fields,) of scales with which blocks are alike, by least squares.
+
+    Rows with one entry, which are those of constrained dofs, do not count.
+    """
+    count, ends = len(fields), [at.stop for at in fields]
+    of_row = np.repeat(np.searchsorted(ends, np.arange(A.shape[0]), "right"), np.diff(A.indptr))
+    block = count * of_row + np.searchsorted(ends, A.indices, "right")
+    largest = np.full(count * count, -np.inf)
+    coupled = np.repeat(np.diff(A.indptr) > 1, np.diff(A.indptr))
+    np.maximum.at(largest, block[coupled], exponents[coupled])
+    there = np.flatnonzero(np.isfinite(largest))
+    sides = np.zeros((len(there), 2 * count))
+    sides[np.arange(len(there)), there // count] = 1.0
+    sides[np.arange(len(there)), count + there % count] = 1.0
+    found = np.linalg.lstsq(sides, -largest[there])[0]
+    return found[:count], found[count:]
 
 
 @final
