@@ -159,18 +159,17 @@ class Direct(Preconditioner):
         return dict(zip(self.space.names, map(slice, ends, ends[1:]), strict=False))
 
     def _exact(self) -> None:
-        """Raise if a solve leaves a residual. Collective."""
+        """Raise if a solve leaves a residual, in the scaled equations. Collective."""
         A, rng, memory = self.operator, np.random.default_rng(1), self.space.memory
-        right = A.apply(memory.put(rng.standard_normal(A.space.size).astype(A.dtype)))
-        rest = memory.get(A.apply(self.apply(right)) - right)
-        both = [np.float64(part) for part in (rest, memory.get(right))]
-        largest = A.space.comm.max(np.array([abs(part).max(initial=0.0) for part in both]))
-        if not largest[1]:
-            return
-        with np.errstate(invalid="ignore"):
-            scaled = [part / largest[1] for part in both]
-        sizes = A.space.comm.sum(np.array([part @ part for part in scaled]))
-        if not (np.isfinite(largest).all() and sizes[0] <= _EXACT**2 * sizes[1]):
+        own = self._at[self._first : self._first + A.space.size]
+        rows, columns = (scale[own] for scale in self._scales)
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = (columns * rng.standard_normal(len(own))).astype(A.dtype)
+            right = A.apply(memory.put(x))
+            rest = memory.get(A.apply(self.apply(right)) - right)
+            both = [rows * np.float64(part) for part in (rest, memory.get(right))]
+            sizes = A.space.comm.sum(np.array([part @ part for part in both]))
+        if not sizes[0] <= _EXACT**2 * sizes[1]:
             raise SolverError(_SINGULAR + _UNKNOWN)
 
     def __reduce__(self) -> tuple[Any, ...]:
