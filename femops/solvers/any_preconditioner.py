@@ -45,6 +45,9 @@ AnyOrNamed = Annotated[
 ]
 """As `AnyPreconditioner`, or one of `NAMES`."""
 
+AnyOrText = Annotated[Any, Kind(lambda M: M is None or isinstance(M, str) or _multiplies(M), _CURE)]
+"""As `AnyPreconditioner`, or a text that the function refuses itself."""
+
 
 def named(M: Any, A: Any, *, positive: bool = True) -> Any:
     """Return the preconditioner that a name stands for, made of A. Return any other M unchanged.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
-from femops.solvers.any_preconditioner import AnyOrNamed, as_preconditioner, named
+from femops.solvers.any_preconditioner import AnyOrNamed, AnyOrText, as_preconditioner, named
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.product import Product
 from femops_common.arguments import checked
@@ -88,7 +88,7 @@ class BlockTriangular(Preconditioner):
 
 
 @checked(SolverError)
-def block_diagonal(W: Product, /, **parts: AnyOrNamed) -> BlockDiagonal:
+def block_diagonal(W: Product, /, **parts: AnyOrText) -> BlockDiagonal:
     """Preconditioner of operators on a product space that treats each field separately.
 
     PETSc calls it an additive field split. If all parts are symmetric positive definite, the

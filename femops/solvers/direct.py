@@ -167,7 +167,7 @@ class Direct(Preconditioner):
             x = (columns * rng.standard_normal(len(own))).astype(A.dtype)
             right = A.apply(memory.put(x))
             rest = memory.get(A.apply(self.apply(right)) - right)
-            both = [rows * np.float64(part) for part in (rest, memory.get(right))]
+            both = [rows * part for part in (rest, memory.get(right))]
             sizes = A.space.comm.sum(np.array([part @ part for part in both]))
         if not sizes[0] <= _EXACT**2 * sizes[1]:
             raise SolverError(_SINGULAR + _UNKNOWN)
@@ -182,7 +182,7 @@ class Direct(Preconditioner):
     def _solve(self, x: Vector, result: Vector, which: str) -> None:
         space, n, turn = self.space, len(self._at), 1 if which == "N" else -1
         (before, after), (left, right) = self._scales[::turn], self._ends[::turn]
-        b = self._columns(np.float64(gathered(space.comm, space.memory.get(x))))
+        b = self._columns(gathered(space.comm, space.memory.get(x)).astype(np.float64))
         b[self._held] = 0.0
         b -= left @ (left.T @ b)
         whole = np.zeros(self._factors.shape[0])

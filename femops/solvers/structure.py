@@ -96,7 +96,7 @@ class _Tensor:
         names = [n for n, at in other.static.items() if any(i.number in used for i in at.flat)]
         read = [n for n in names if n in other.coefficients]
         fixed = any(isinstance(other.coefficients[n].value, Sampled) for n in read)
-        same_rule = np.array_equal(self.source.quadrature.points, other.source.quadrature.points)
+        same_rule = self.source.quadrature.key == other.source.quadrature.key
         if (fixed and not same_rule) or not {*names} <= {*read, INVERSE, WEIGHT, POSITION}:
             return None
         new = {name: f"{name}@{len(self.coefficients) + k}" for k, name in enumerate(read)}
@@ -111,9 +111,9 @@ class _Tensor:
         entries[:] = [next(found) for _ in nodes]
         static, coefficients = dict(self.static), dict(self.coefficients)
         for name in read:
-            array = np.empty(other.static[name].shape, dtype=object)
-            array.flat = [next(found) for _ in range(array.size)]
-            static[new[name]] = array
+            array = np.empty(other.static[name].size, dtype=object)
+            array[:] = [next(found) for _ in array]
+            static[new[name]] = array.reshape(other.static[name].shape)
             coefficients[new[name]] = replace(other.coefficients[name], name=new[name])
         whole = replace(self, static=static, coefficients=coefficients)
         return whole, entries.reshape(other.entries.shape)
@@ -176,10 +176,10 @@ def _tensor(
     plain = {traced.static[WEIGHT].item().number: graph.constant(1.0)}
     ones = {node.number: graph.constant(1.0) for node in np.diag(inverse)}
     plain |= {node.number: graph.constant(0.0) for node in inverse.flat} | ones
-    entries = np.empty(step.entries.size, dtype=object)
-    entries[:] = [factor * node for node in substitute([*step.entries.flat], plain)]
+    scaled = np.empty(step.entries.size, dtype=object)
+    scaled[:] = [factor * node for node in substitute([*step.entries.flat], plain)]
     rows, columns = (size // (1 + dim) for size in step.entries.shape)
-    entries = _folded(entries).reshape(1 + dim, rows, 1 + dim, columns)
+    entries: Objects = _folded(scaled).reshape(1 + dim, rows, 1 + dim, columns)
     entries = entries.transpose(2, 3, 0, 1) if turned else entries
     return _Tensor(entries, source, whole.coefficients, traced.static, whole.state, dtype)
 
@@ -269,7 +269,7 @@ def _of_field(A: Operator, *, positive: bool = False) -> _Made:
             return _Made(multigrid(A), "multigrid")
         except SolverError as error:
             if _common_sign([A.unconstrained]) < 0.0:
-                M = multigrid((-1.0 * A.unconstrained).constrained(A.constrained_dofs))
+                M = multigrid(_times(-1.0, A.unconstrained).constrained(A.constrained_dofs))
                 return _Made(-M, "minus multigrid of the negative")
             if positive:
                 raise
@@ -285,6 +285,13 @@ def _of_field(A: Operator, *, positive: bool = False) -> _Made:
     if B is None:
         return _Made(jacobi(A), "the diagonal, as no symmetric part is known")
     return _Made(multigrid(B), "multigrid of the part without convection")
+
+
+def _times(factor: float, A: Operator) -> Operator:
+    """A number times an operator."""
+    scaled: Any = factor * A
+    assert isinstance(scaled, Operator)
+    return scaled
 
 
 def _inside(A: Operator) -> bool:
@@ -415,7 +422,8 @@ def _schur(A: Operator, u: str, p: str) -> _Schur | None:
     sign = _common_sign([parts[name] for name in ("mass", "diffusion") if name in parts])
     if not sign:
         return None
-    signed = {n: B if n in {"plain mass", "convection"} else sign * B for n, B in parts.items()}
+    plain = {"plain mass", "convection"}
+    signed = {name: B if name in plain else _times(sign, B) for name, B in parts.items()}
     return _Schur(sign, (u,), frozenset(directions), signed)
 
 
@@ -665,7 +673,7 @@ def _of_complement(A: Operator, p: str, seen: list[_Schur]) -> _Made:
             main.append(schur.parts["diffusion"])
             words.append("diffusion / density")
     if own is not None:
-        main.append(sign * own.unconstrained)
+        main.append(_times(sign, own.unconstrained))
         words.append(f"the block of {p}")
     by = "multigrid"
     if main:
