@@ -13,8 +13,8 @@ from scipy.sparse.linalg import splu
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.parallel.comm import check, gathered
-from femops.solvers.kernels import Kernel, kernel_of
 from femops.solvers.multigrid.coarse import gathered_rows
+from femops.solvers.null_space import NullSpace, null_space_of
 from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.singular import rigid_motions
 from femops.spaces.product import Product
@@ -113,16 +113,16 @@ class Direct(Preconditioner):
         self._scales = rows, columns = _scales(A, self._fields())
         A = csr_array(A.multiply(rows[:, np.newaxis]).multiply(columns))
         scaled = [(name, v / columns) for name, v in motions]
-        kernel = kernel_of(A, scaled, float(np.finfo(self.dtype).eps))
-        right = left = kernel.vectors
+        null = null_space_of(A, scaled, float(np.finfo(self.dtype).eps))
+        right = left = null.vectors
         factors = _factored(A, left, right)
-        if (not self.symmetric and right.size) or factors is None or kernel.leaves(A, factors):
-            kernel, left = self._all_of(A, kernel)
-            right = kernel.vectors
+        if (not self.symmetric and right.size) or factors is None or null.leaves(A, factors):
+            null, left = self._all_of(A, null)
+            right = null.vectors
             factors = _factored(A, left, right)
         if factors is None:
             raise SolverError(_SINGULAR + _UNKNOWN)
-        self._factors, self.null = factors, kernel.names
+        self._factors, self.null = factors, null.names
         # orthonormal vectors (n, k) that the transpose and the matrix take to zero, unscaled
         self._ends = tuple(
             np.linalg.qr(v * scale[:, np.newaxis] / scale.max(initial=1.0))[0]
@@ -130,8 +130,8 @@ class Direct(Preconditioner):
         )
         self.stored_bytes = 12 * int(factors.nnz)
 
-    def _all_of(self, A: csr_array, known: Kernel) -> tuple[Kernel, Vector]:
-        """What A takes to zero, known or not, and what its transpose does (n, k)."""
+    def _all_of(self, A: csr_array, known: NullSpace) -> tuple[NullSpace, Vector]:
+        """Return the null space of A, known or not, and that of its transpose, (n, k)."""
         rng, n = np.random.default_rng(0), A.shape[0]
         for extra in _EXTRA[: 1 + int(np.searchsorted(_EXTRA, n // 2))]:
             border = np.hstack([known.vectors, rng.standard_normal((n, extra)) / np.sqrt(n)])

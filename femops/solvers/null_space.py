@@ -1,4 +1,4 @@
-"""What a matrix takes to zero: constants and rigid motions of each body, and other vectors."""
+"""Null vectors of matrices: constants and rigid motions of each body, and other vectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BODIES = 100  # bodies in which combinations of motions are looked for
 
 @final
 @dataclass(frozen=True)
-class Kernel:
+class NullSpace:
     """Orthonormal vectors (n, k) that a matrix takes to zero, and what they are."""
 
     names: tuple[str, ...]
@@ -60,19 +60,19 @@ class Kernel:
         found = [v for w in weights if _zero(A, v := solved[:n] @ w, _LOOSE * _ZERO * _EPS)]
         return orth(np.stack(found, axis=1)) if found else np.zeros((n, 0))
 
-    def with_others(self, vectors: Vector, fields: Mapping[str, slice]) -> Kernel:
-        """Kernel of all vectors (n, k), of which these are a part."""
+    def with_others(self, vectors: Vector, fields: Mapping[str, slice]) -> NullSpace:
+        """Null space of all vectors (n, k), of which these are a part."""
         rest = vectors - self.vectors @ (self.vectors.T @ vectors)
         more = vectors.shape[1] - self.vectors.shape[1]
         if not more:
-            return Kernel(self.names, vectors)
+            return NullSpace(self.names, vectors)
         parts = {name: float(np.linalg.norm(rest[at])) for name, at in fields.items()}
         most = f", mostly of {max(parts, key=parts.__getitem__)}" if parts else ""
         other = "another vector" if more == 1 else f"{more} other vectors"
-        return Kernel((*self.names, f"{other}{most}"), vectors)
+        return NullSpace((*self.names, f"{other}{most}"), vectors)
 
 
-def kernel_of(A: csr_array, motions: list[tuple[str, Vector]], eps: float) -> Kernel:
+def null_space_of(A: csr_array, motions: list[tuple[str, Vector]], eps: float) -> NullSpace:
     """Constants and rigid motions (n,) that a matrix takes to zero, on each body by itself.
 
     A body is a part of the unknowns that no entry of the matrix couples to others. ``eps`` is the
@@ -100,9 +100,9 @@ def kernel_of(A: csr_array, motions: list[tuple[str, Vector]], eps: float) -> Ke
             names.append(_in_bodies(name, 1, int(inside.sum())) if inside.sum() > 1 else name)
             columns.append(v)
     if not columns:
-        return Kernel((), np.zeros((n, 0)))
+        return NullSpace((), np.zeros((n, 0)))
     vectors = np.stack(columns, axis=1)
-    return Kernel(tuple(dict.fromkeys(names)), np.linalg.qr(vectors)[0])
+    return NullSpace(tuple(dict.fromkeys(names)), np.linalg.qr(vectors)[0])
 
 
 def _combined(
