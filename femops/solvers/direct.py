@@ -295,8 +295,11 @@ def direct(A: Operator, /) -> Direct:
     two iterations. Factors of 2-D problems take little time up to some 100,000 unknowns, those of
     3-D problems up to some 10,000. For larger ones see `femops.preconditioner`.
 
-    If A takes constants or rigid motions of a field to zero, as it takes constants of the pressure
-    where the velocity is given on the whole boundary, the factors solve for the other unknowns.
+    If A takes vectors to zero, as it takes constants of the pressure where the velocity is given on
+    the whole boundary, the factors solve for the other unknowns: the result is the solution without
+    a part along these vectors, of a right-hand side without its part that has no solution.
+    ``M.null`` says what they are: constants and rigid motions, on which bodies; combinations of
+    these of several fields; and up to 48 others, as the checkerboards of a pressure.
 
     On ranks each rank has the whole matrix and its factors.
 

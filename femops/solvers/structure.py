@@ -780,9 +780,13 @@ def preconditioner(A: Operator, /, *, symmetric: bool = False) -> Automatic:
     (Cahouet and Chabard, 1988); if u is carried by a velocity, a pressure convection-diffusion
     operator (Kay, Loghin and Wathen, 2002); if u has a density alone, as in Darcy's law, it is a
     diffusion. The block of p is added to it. The coefficients are those of the form, at the same
-    points. The other fields follow in their order, each by its own block.
+    points, or of several forms that are added. The components of u may be fields of their own. The
+    other fields follow in their order, each by its own block.
 
     Unsymmetric products of few unknowns, such as linearised flow with inertia in 2-D, have factors.
+    So have others of few unknowns that are not known, or whose fields are strongly coupled.
+
+    It is made for the coefficients that A has now: make another one after ``A.update(...)``.
 
     Parameters
     ----------
