@@ -569,7 +569,7 @@ class _Added(Preconditioner):
 
     def __init__(self, sign: float, products: list[list[Any]], A: Operator) -> None:
         self._sign, self._products = sign, products
-        self.symmetric = all(_symmetric(maps) for maps in products)
+        self.symmetric = all(len(maps) == 1 and maps[0].symmetric for maps in products)
         super().__init__(A.dtype, A.space)
 
     def _apply(self, x: Vector, result: Vector) -> None:
@@ -600,13 +600,19 @@ class _WithDiagonal(Preconditioner):
         result *= self._numbers
 
 
-def _symmetric(maps: list[Any]) -> bool:
-    """True if a product of maps reads the same from both ends."""
-    ends = [getattr(one, "symmetric", False) for one in maps]
-    turned = [one.T for one in reversed(maps)]
-    return all(a is b for a, b in zip(maps, turned, strict=True)) and (
-        len(maps) % 2 == 0 or ends[len(maps) // 2]
-    )
+@final
+class _Transferred(Preconditioner):
+    """Preconditioner of a space, for vectors of another space: its functions are projected."""
+
+    _given_as = "femops.preconditioner(A)"
+
+    def __init__(self, M: Preconditioner, into: Operator, inverse: Preconditioner) -> None:
+        self._M, self._into, self._inverse = M, into, inverse
+        super().__init__(M.dtype, inverse.space)
+
+    def _apply(self, x: Vector, result: Vector) -> None:
+        coarse = self._M @ self._into.T.apply(self._inverse @ x)
+        self._inverse.apply(self._into.apply(coarse), result)
 
 
 def _open(B: Operator, held: NDArray[np.int64], free: NDArray[np.int64]) -> Preconditioner:
@@ -722,7 +728,7 @@ def _discontinuous(A: Operator, schur: _Schur, p: str) -> list[list[Any]]:
     into = form(_values, R, test=Q, dtype=A.dtype)
     coarse = _open(L, none, _outflow(A, schur.u, p, R))
     jumps = block_jacobi(schur.parts["jumps"])
-    return [[inverse, into, coarse, into.T, inverse], [jumps]]
+    return [[_Transferred(coarse, into, inverse)], [jumps]]
 
 
 def _values(u: Any) -> dict[str, Any]:
