@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 _MEANT: dict[str, tuple[str, ...]] = {
+    "M": ("preconditioner",),
     "abstol": ("atol",),
     "components": ("ncomp",),
     "degree": ("order",),
@@ -26,11 +27,14 @@ _MEANT: dict[str, tuple[str, ...]] = {
     "maxit": ("maxiter",),
     "n": ("counts",),
     "p": ("order",),
+    "pc": ("M", "preconditioner"),
     "prec": ("M", "preconditioner"),
     "preconditioner": ("M",),
+    "Pl": ("M", "preconditioner"),
     "refinements": ("refine",),
     "reltol": ("rtol",),
     "shape": ("counts",),
+    "solver": ("linear",),
     "tol": ("rtol",),
     "tolerance": ("rtol",),
     "vdim": ("ncomp",),
@@ -168,6 +172,8 @@ def unknown(function: Callable[..., Any], name: str, names: Iterable[str]) -> st
         hint = f": {_LAME}"
     if "lump" in name and "quadrature" in names:
         hint = f": {_LUMPED}"
+    if function.__name__ == "chebyshev_subspace" and name in {"preconditioner", "prec", "pc"}:
+        hint = ": it needs none, and M is the mass; femops.eigen.lobpcg takes a preconditioner"
     text = f"{_shown(function)}() got an unexpected keyword argument {name!r}"
     return text + (hint or f": it takes {', '.join(names) or 'none'}")
 

@@ -68,7 +68,7 @@ def goal(
         ``lambda V: femops.Probe(V.mesh, x).load(V)`` for the value at a point x.
     linear : {"auto", "cg", "minres", "gmres"} or callable
         Solver of the adjoint equation, see `femops.newton`.
-    preconditioner : {"auto", "jacobi", "multigrid"} or callable
+    preconditioner : {"auto", "jacobi", "multigrid", "direct"} or callable
         "auto" is multigrid for a symmetric operator that has it, else Jacobi. See `femops.newton`.
     rtol : float
         Relative residual of the adjoint equation.

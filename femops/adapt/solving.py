@@ -17,7 +17,7 @@ from femops.solvers.newton_steps import Linear, NewtonSteps
 from femops.spaces.product import Product
 
 Vector = NDArray[np.float64]
-Preconditioning = Literal["auto", "jacobi", "multigrid"] | Callable[[Operator], Any]
+Preconditioning = Literal["auto", "jacobi", "multigrid", "direct"] | Callable[[Operator], Any]
 
 
 def multigrid_or_jacobi(A: Operator) -> Any:

@@ -33,9 +33,10 @@ from femops.forms.mass import mass
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.parallel.comm import check, check_same
-from femops.solvers.any_preconditioner import AnyPreconditioner, as_preconditioner
+from femops.solvers.any_preconditioner import AnyOrNamed, as_preconditioner, check_name, named
 from femops.solvers.complex_systems import paired_preconditioner
 from femops.solvers.convergence import warn_unconverged
+from femops.solvers.direct import Direct, direct
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid import multigrid
 from femops.solvers.multigrid.level import NotPositiveError
@@ -43,6 +44,7 @@ from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.singular import is_singular
 from femops.solvers.watch import Progress, Watch
 from femops.spaces.base import Space
+from femops.spaces.product import Product
 from femops_common.arguments import names_checked
 
 # Factor of the mass that is added to A, over the mass with which a stretched body would have the
@@ -114,7 +116,7 @@ def lobpcg(
     M: AnyOperator | Array | None = None,
     k: int = 6,
     *,
-    preconditioner: AnyPreconditioner = None,
+    preconditioner: AnyOrNamed = None,
     tol: float = 1e-6,
     guard: int | None = None,
     maxiter: int = 100,
@@ -157,8 +159,10 @@ def lobpcg(
         M must be constrained in A, too.
     k : int
         Number of eigenpairs.
-    preconditioner : Preconditioner, LinearOperator or matrix, optional
-        Approximate inverse of A, symmetric and positive definite. The default is
+    preconditioner : Preconditioner, LinearOperator, matrix or name, optional
+        Approximate inverse of A, symmetric and positive definite, or ``"multigrid"``,
+        ``"jacobi"``, ``"direct"`` or ``"auto"``, which is the default: on a product of spaces
+        `femops.preconditioner` for each field, else
         ``femops.multigrid(A)``, or that of ``A.real`` for a complex A, which takes the same M as
         `femops.cg` does. Where A takes constants or rigid motions to zero, as for a body
         that nothing holds, it is multigrid of A plus a little mass.
@@ -227,9 +231,11 @@ def _inverse(A: AnyOperator, given: Any) -> Preconditioner:
     """Return a user's preconditioner, or the default one, for real vectors or pairs."""
     real = A.real if isinstance(A, ComplexOperator) else A
     with check(A.space.comm):
-        if given is not None and isinstance(A, ComplexOperator):
+        if isinstance(given, str):
+            check_name(given, "preconditioner")
+        elif given is not None and isinstance(A, ComplexOperator):
             given = paired_preconditioner(given, A, "preconditioner")
-    given = default_preconditioner(real) if given is None else given
+    given = _named(real, "auto" if given is None else given)
     inverse = as_preconditioner(given, real.space, real.dtype, "preconditioner")
     assert inverse is not None
     if not inverse.symmetric:
@@ -238,6 +244,21 @@ def _inverse(A: AnyOperator, given: Any) -> Preconditioner:
             "femops.block_diagonal(W, ...)"
         )
     return inverse
+
+
+def _named(A: Operator, M: Any) -> Any:
+    """Return the positive preconditioner that a name stands for; any other M unchanged.
+
+    That of a singular A is made of A plus a little mass, as its null vectors are eigenvectors.
+    """
+    if not isinstance(M, str):
+        return M
+    if isinstance(A.space, Product):
+        return named(M, A)
+    if M in {"auto", "multigrid"}:
+        return default_preconditioner(A)
+    made = named(M, A)
+    return direct(_with_mass(A)) if isinstance(made, Direct) and made.null else made
 
 
 @final

@@ -51,6 +51,7 @@ class ComplexOperator(MatrixFree):
     """
 
     symmetric = False
+    _aside = "A.real is that on real and imaginary parts, of which M of a complex A can be made"
 
     def __init__(
         self,

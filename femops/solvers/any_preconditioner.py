@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError
-from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator
 from femops.parallel.comm import check
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
@@ -45,20 +45,30 @@ AnyOrNamed = Annotated[
 ]
 """As `AnyPreconditioner`, or one of `NAMES`."""
 
+AnyOrText = Annotated[Any, Kind(lambda M: M is None or isinstance(M, str) or _multiplies(M), _CURE)]
+"""As `AnyPreconditioner`, or a text that the function refuses itself."""
+
 
 def named(M: Any, A: Any, *, positive: bool = True) -> Any:
     """Return the preconditioner that a name stands for, made of A. Return any other M unchanged.
 
-    ``positive`` is True for a solver that needs a symmetric positive preconditioner. Collective.
+    ``positive`` is True for a solver that needs a symmetric positive preconditioner. That of a
+    complex A is for vectors of pairs of real numbers, unless it is the diagonal. Collective.
     """
     if not isinstance(M, str):
         return M
-    if not isinstance(A, Operator):
-        raise SolverError(
-            f"M = {M!r} is made of a real operator, and this one is complex: give M of a real "
-            "positive operator like it, as femops.multigrid(femops.diffusion(V))"
-        )
+    check_name(M)
+    if M == "jacobi":
+        return NAMED[M](A)
+    if isinstance(A, ComplexOperator):
+        A = A.real  # the real system has its vectors
     return NAMED[M](A, symmetric=positive) if M == "auto" else NAMED[M](A)
+
+
+def check_name(M: str, name: str = "M") -> None:
+    """Raise unless a text is the name of a preconditioner."""
+    if M not in NAMES:
+        raise SolverError(refusal(name, M, _NAMED))
 
 
 @final

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
-from femops.solvers.any_preconditioner import AnyPreconditioner, as_preconditioner
+from femops.solvers.any_preconditioner import AnyOrNamed, AnyOrText, as_preconditioner, named
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.product import Product
 from femops_common.arguments import checked
@@ -88,7 +88,7 @@ class BlockTriangular(Preconditioner):
 
 
 @checked(SolverError)
-def block_diagonal(W: Product, /, **parts: AnyPreconditioner) -> BlockDiagonal:
+def block_diagonal(W: Product, /, **parts: AnyOrText) -> BlockDiagonal:
     """Preconditioner of operators on a product space that treats each field separately.
 
     PETSc calls it an additive field split. If all parts are symmetric positive definite, the
@@ -137,7 +137,7 @@ def block_diagonal(W: Product, /, **parts: AnyPreconditioner) -> BlockDiagonal:
 
 
 @checked(SolverError)
-def block_triangular(A: Operator, /, **parts: AnyPreconditioner) -> BlockTriangular:
+def block_triangular(A: Operator, /, **parts: AnyOrNamed) -> BlockTriangular:
     """Preconditioner of an operator on a product space that solves for one field after the other.
 
     The order of the arguments is the order of the solves. Before a field's solve, the operator's
@@ -150,9 +150,11 @@ def block_triangular(A: Operator, /, **parts: AnyPreconditioner) -> BlockTriangu
     ----------
     A : Operator
         On a product of spaces.
-    **parts : Preconditioner, LinearOperator or matrix
-        Preconditioner of each field, by name, as for `block_diagonal`. The second of two should
-        approximate the inverse of the Schur complement A_pp - A_pu A_uu^-1 A_up, with its sign.
+    **parts : Preconditioner, LinearOperator, matrix or name
+        Preconditioner of each field, by name, as for `block_diagonal`. ``"multigrid"``,
+        ``"jacobi"``, ``"direct"`` or ``"auto"`` is made of the block of the field. The second of
+        two should approximate the inverse of the Schur complement A_pp - A_pu A_uu^-1 A_up, with
+        its sign.
 
     Returns
     -------
@@ -189,7 +191,22 @@ def block_triangular(A: Operator, /, **parts: AnyPreconditioner) -> BlockTriangu
             f"{A!r} has no blocks: give an operator on a femops.Product, or use M of one field as "
             "it is"
         )
-    return BlockTriangular(A, _parts(A.space, parts, A.dtype, "block_triangular"))
+    own = {name: _of_block(A, name, M) for name, M in parts.items()}
+    return BlockTriangular(A, _parts(A.space, own, A.dtype, "block_triangular"))
+
+
+def _of_block(A: Operator, name: str, M: Any) -> Any:
+    """Preconditioner of a field that a name stands for. Any other M is returned unchanged."""
+    if not isinstance(M, str) or name not in A.space.names:
+        return M
+    block = A[name, name]
+    if block is None:
+        raise SolverError(
+            f"{name} has no equation of its own, of which {M!r} could be made: give "
+            f"M = femops.preconditioner(A), which makes its Schur complement, or {name}=-femops."
+            "multigrid(femops.mass(V)) of its space V"
+        )
+    return named(M, block, positive=False)
 
 
 def _parts(
@@ -207,6 +224,14 @@ def _parts(
         )
     found = {}
     for name, M in given.items():
+        if isinstance(M, str):
+            raise SolverError(
+                f"{name} is {M!r}, and {function} knows no operator: give femops.{M}(A[{name!r}, "
+                f"{name!r}]), or take femops.preconditioner(A, symmetric=True)"
+                if M in {"multigrid", "jacobi", "direct"}
+                else f"{name} is {M!r}, and {function} knows no operator: take "
+                "femops.preconditioner(A, symmetric=True)"
+            )
         part = as_preconditioner(M, W.spaces[name], dtype, name)
         assert part is not None  # it was not missing
         found[name] = part

@@ -79,7 +79,7 @@ def jacobi(A: Operator | ComplexOperator) -> Jacobi:
             cause = (
                 "a field that is not in its own equation, as the pressure of Stokes flow, has no "
                 "diagonal. Make a preconditioner for each field: femops.block_diagonal or "
-                "femops.block_triangular"
+                "femops.block_triangular, or take femops.preconditioner(A), which is M='auto'"
             )
         raise SolverError(
             f"{count} diagonal entries are zero or not finite, or their inverses are not, {first}: "

@@ -83,6 +83,21 @@ def is_singular(A: Operator) -> bool:
     return bool(null_vectors(A))
 
 
+def rigid_motions(A: Operator) -> list[tuple[str, Vector]]:
+    """Constants and rotations (size,) of each field, with zeros at constrained dofs. Collective."""
+    space, memory, first = A.space, A.space.memory, 0
+    fields = [("", space)] if isinstance(space, Space) else list(space.spaces.items())
+    held, found = memory.put(A.constraints.columns), list[tuple[str, Vector]]()
+    for field, V in fields:
+        for name, v in _rigid(V):
+            whole = space.zeros(A.dtype)
+            whole[first : first + V.size] = v
+            whole[held] = 0.0
+            found.append((f"{name} of {field}" if field else name, whole))
+        first += V.size
+    return found
+
+
 def _motions(A: Operator) -> Iterator[tuple[str, Vector]]:
     """Yield constants and rigid motions that vanish at all constrained dofs, with their names."""
     space, memory = A.space, A.space.memory

@@ -108,7 +108,7 @@ def test_the_estimate_is_the_error(dim, order):
 def test_estimates_with_a_boundary_and_coefficients(dim):
     mesh = femops.box((8 if dim < 3 else 4,) * dim)
     A, b = cooled(mesh, 2)
-    x, info = femops.solve(A, b, accuracy="discretisation")
+    _, info = femops.solve(A, b, accuracy="discretisation")
     exact, _ = femops.cg(A, b, M="multigrid", rtol=1e-12)
     B, f = cooled(mesh.refine(2), 2)
     best, _ = femops.cg(B, f, M="multigrid", rtol=1e-12)

@@ -165,3 +165,39 @@ def test_newton_with_a_user_s_functions(comm):
 
 def cubic(u):
     return {"value": u + u**3, "grad": u.grad}
+
+
+def unsteady(u, p):
+    momentum = {"value": 1e3 * u.value, "grad": u.grad - p * np.eye(2)}
+    return {"u": momentum, "p": {"value": -u.div}}
+
+
+def exchange(a, b):
+    return {"a": {"grad": a.grad, "value": a - 2 * b}, "b": {"grad": b.grad, "value": 2 * b - a}}
+
+
+@pytest.mark.parallel(1, 2, 3)
+def test_forms_that_are_read_and_singular_factors(comm):
+    """An open boundary, discontinuous pressures, and null vectors that are no constants."""
+
+    def solve(ranks):
+        mesh = femops.distribute(femops.box((6, 6)), ranks, reproducible=True)
+        U, V, found = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 2), []
+        for Q in (femops.H1(mesh, 1), femops.L2(mesh, 0)):
+            W = femops.Product(u=U, p=Q)
+            A = femops.form(unsteady, W).constrained(W.positions(u=U.boundary_dofs([1, 2, 3])))
+            b = W.join(u=femops.load(U, lambda x: (x[1] ** 2, -x[0])))
+            found.append((W, *femops.gmres(A, A.rhs(b), M="auto", rtol=1e-8)))
+        R = femops.Product(a=V, b=V)
+        A = femops.form(exchange, R)
+        M, b = femops.direct(A), A @ R.interpolate(a=lambda x: x[0] ** 2, b=lambda x: x[1])
+        assert M.null == ("constants of a with constants of b",)
+        return [*found, (R, *femops.gmres(A, b, M=M, rtol=1e-10))]
+
+    own = solve(comm)
+    expected = of_rank_0(comm, lambda: [part[1:] for part in solve(Serial())])
+    for (W, x, info), (y, alone) in zip(own, expected, strict=True):
+        assert info.converged
+        assert info == alone
+        assert info.iterations <= 20
+        assert np.array_equal(x, y[piece(W)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.errors import SolverError
+from femops.errors import ArgumentError, SolverError
 from femops.solvers import structure
 
 I2 = np.eye(2)
@@ -31,11 +31,6 @@ def solved(A, b, M="auto", rtol=1e-8, solver=femops.gmres):
     assert info.converged
     assert np.linalg.norm(rest) <= 1.1 * rtol * np.linalg.norm(A.rhs(b))
     return info.iterations
-
-
-def viscous(u, p, nu, rate):
-    momentum = {"value": rate * u.value, "grad": nu * (u.grad + u.grad.T) - p * np.eye(u.ncomp)}
-    return {"u": momentum, "p": {"value": -u.div}}
 
 
 CASES = {
@@ -242,9 +237,179 @@ def test_bad_input():
     W = femops.Product(u=V, c=V)
     A = femops.form(lambda u, c: {"u": {"grad": u.grad, "value": c}, "c": {"value": u}}, W)
     with pytest.raises(SolverError, match="c has no equation of its own"):
-        femops.preconditioner(A)
+        femops.preconditioner(A, symmetric=True)
+    assert femops.preconditioner(A).reasons[""].startswith("factors (c has no equation of its own")
     with pytest.raises(SolverError, match="'auto', 'multigrid', 'direct', 'jacobi'"):
         femops.gmres(A, W.zeros(), M="ilu")
-    Z = femops.form(lambda u: {"value": 1j * u, "grad": u.grad}, V, dtype=complex)
-    with pytest.raises(SolverError, match="this one is complex"):
-        femops.gmres(Z, V.zeros(complex) + 1.0, M="direct")
+
+
+def biot(u, p, alpha, k):
+    stress = u.grad + u.grad.T + u.div * I2 - alpha * p * I2
+    return {"u": {"grad": stress}, "p": {"value": alpha * u.div, "grad": k * p.grad}}
+
+
+def viscous(u, p, k):
+    return {"u": {"grad": k * (u.grad + u.grad.T)}, "p": {}}
+
+
+def coupled(u, p, a):
+    return {"u": {"grad": -a * p * I2}, "p": {"value": -a * u.div}}
+
+
+def pushed(u, p):
+    return {"u": {"grad": -p * I2}, "p": {}}
+
+
+def dense(u, p, k):
+    return {"u": {"value": k * u.value}, "p": {}}
+
+
+def dilated(u, p, g):
+    return {"u": {"grad": g * u.div * I2}, "p": {}}
+
+
+@pytest.mark.parametrize("alpha", [1.0, -1e3, 1e-6, lambda x: 1.0 + x[0], lambda x: x[0] - 0.5])
+def test_couplings_have_coefficients(many, alpha):
+    """Coefficients of the coupling alone were not found, and their signs not read."""
+    W, held, load = product(6)
+    A = femops.form(biot, W, alpha=alpha, k=1e-6).constrained(held)
+    assert solved(A, load) <= 35
+
+
+@pytest.mark.parametrize("a", [1e-6, lambda x: 1.0 + x[0]])
+def test_forms_that_are_added_count_together(many, a):
+    """Each form has expressions of its own, and coefficients whose names may be the same."""
+    W, held, load = product(6)
+    A = femops.form(viscous, W, k=2.0) + femops.form(coupled, W, a=a)
+    assert solved(A.constrained(held), load) <= 22
+    B = femops.form(pushed, W)
+    assert solved((femops.form(viscous, W, k=2.0) + B + B.T).constrained(held), load) <= 22
+    A = A + femops.form(dense, W, k=1e3) + femops.form(dilated, W, g=100.0)
+    assert solved(A.constrained(held), load) <= 22
+
+
+def test_signs_of_whole_equations_do_not_matter(many):
+    W, held, load = product(6)
+    A = femops.form(CASES["stokes"][0], W)
+    counts = [solved((factor * A).constrained(held), load) for factor in (1.0, -3.0)]
+    assert counts[0] == counts[1]
+    assert solved((-1.0 * A).constrained(held), load, solver=femops.minres) <= 50
+    V = femops.H1(W.mesh, 2)
+    D = (-1.0 * femops.diffusion(V)).constrained(V.boundary_dofs())
+    assert "negative" in femops.preconditioner(D).reasons[""]
+    assert solved(D, femops.load(V, 1.0)) <= 10
+
+
+@pytest.mark.parametrize("rate", [1e4, 1e8])
+def test_open_boundaries_of_unsteady_flow(many, rate):
+    """A pressure is not zero at an open boundary, but weakly: the diagonal there has units."""
+    W, held, load = product(8)
+    A = femops.form(CASES["unsteady"][0], W, r=rate).constrained(held)
+    assert solved(A, load) <= 20
+    assert solved(A, load, solver=femops.minres) <= 60
+    x, y = (femops.gmres(A, A.rhs(load), M=M, rtol=1e-8)[0] for M in ("auto", "direct"))
+    assert np.linalg.norm(x - y) < 1e-5 * np.linalg.norm(y)
+    U = W.spaces["u"]  # sides that hold one component each
+    ends = [(U.boundary_dofs([k]), k % 2) for k in (1, 2, 3, 4)]
+    slip = np.concatenate([dofs[dofs % 2 == axis] for dofs, axis in ends])
+    A = femops.form(CASES["unsteady"][0], W, r=rate).constrained(W.positions(u=slip))
+    assert solved(A, load) <= 20
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_discontinuous_pressures_of_unsteady_flow(many, order):
+    for n in (6, 12):
+        mesh = femops.box((n, n))
+        U, Q = femops.H1(mesh, order + 2, ncomp=2), femops.L2(mesh, order)
+        W = femops.Product(u=U, p=Q)
+        load = W.join(u=femops.load(U, lambda x: (x[1] ** 2, -x[0])))
+        A = femops.form(CASES["unsteady"][0], W, r=1e4)
+        M = femops.preconditioner(A.constrained(W.positions(u=U.boundary_dofs([1, 2, 3]))))
+        assert "jumps" in M.reasons["p"]
+        assert solved(M.operator, load, M) <= 25
+        x, y = np.random.default_rng(0).standard_normal((2, W.size))
+        assert abs(y @ (M @ x) - x @ (M.T @ y)) < 1e-5 * abs(y @ (M @ x))
+        assert solved(M.operator, load, solver=femops.minres) <= 80
+
+
+def test_components_as_fields_and_tensors_of_densities(many):
+    mesh = femops.box((8, 8))
+    V, Q = femops.H1(mesh, 2), femops.H1(mesh, 1)
+    W = femops.Product(u=V, v=V, p=Q)
+
+    def parts(u, v, p):
+        return {
+            "u": {"value": 1e4 * u, "grad": u.grad - p * I2[0]},
+            "v": {"value": 1e4 * v, "grad": v.grad - p * I2[1]},
+            "p": {"value": -u.grad[0] - v.grad[1]},
+        }
+
+    held = V.boundary_dofs([1, 2, 3])
+    A = femops.form(parts, W).constrained(W.positions(u=held, v=held))
+    assert solved(A, W.join(u=femops.load(V, lambda x: x[1] ** 2))) <= 22
+
+    D = femops.Product(u=femops.L2(mesh, 2, ncomp=2), p=V)
+
+    def darcy(u, p, K):
+        return {"u": {"value": K @ u.value + p.grad}, "p": {"grad": u.value}}
+
+    for K in (np.diag([1e6, 1.0]), np.array([[500.5, 499.5], [499.5, 500.5]])):
+        A = femops.form(darcy, D, K=K).constrained(D.positions(p=V.boundary_dofs()))
+        assert solved(A, D.join(p=femops.load(V, 1.0))) <= 16
+
+
+def test_strong_coupling_of_few_unknowns_has_factors():
+    V = femops.H1(femops.box((6, 6)), 2)
+    W = femops.Product(a=V, b=V)
+
+    def exchange(a, b):
+        rest = {"value": 1e6 * (a - b), "grad": a.grad}
+        return {"a": rest, "b": {"value": 1e6 * (b - a), "grad": 10.0 * b.grad}}
+
+    ends = W.positions(a=V.boundary_dofs(), b=V.boundary_dofs())
+    A = femops.form(exchange, W).constrained(ends)
+    assert "strong" in femops.preconditioner(A).reasons[""]
+    assert solved(A, W.join(a=femops.load(V, 1.0))) == 1
+
+
+def test_names_for_all_solvers(many):
+    W, held, load = product(6)
+    A = femops.form(CASES["stokes"][0], W).constrained(held)
+    M = femops.block_triangular(A, p=femops.preconditioner(A).made.parts["p"], u="multigrid")
+    assert solved(A, load, M) <= 25
+    with pytest.raises(SolverError, match="p has no equation of its own"):
+        femops.block_triangular(A, p="jacobi", u="multigrid")
+    with pytest.raises(SolverError, match=r"give femops.multigrid\(A\['u', 'u'\]\)"):
+        femops.block_diagonal(W, u="multigrid", p="jacobi")
+    V = femops.H1(W.mesh, 2)
+    D, B = femops.diffusion(V), femops.mass(V)
+    held = D.constrained(V.boundary_dofs())
+    for name in ("auto", "multigrid", "direct", "jacobi"):
+        found = femops.eigen.lobpcg(held, B, k=2, preconditioner=name).values
+        assert np.allclose(found, np.pi**2 * np.array([2.0, 5.0]), rtol=1e-2)
+    # constants are an eigenvector that factors alone would leave out
+    assert abs(femops.eigen.lobpcg(D, B, k=2, preconditioner="direct").values[0]) < 1e-6
+    with pytest.raises(SolverError, match="preconditioner is 'ilu': give 'auto'"):
+        femops.eigen.lobpcg(D, B, k=2, preconditioner="ilu")
+    with pytest.raises(ArgumentError, match="did you mean preconditioner"):
+        femops.newton(None, None, M="auto")
+    with pytest.raises(ArgumentError, match="did you mean M"):
+        femops.gmres(A, load, preconditioner="auto")
+    with pytest.raises(ArgumentError, match="it needs none, and M is the mass"):
+        femops.eigen.chebyshev_subspace(D, B, preconditioner="auto")
+
+
+def test_names_for_complex_operators():
+    V = femops.H1(femops.box((4, 4)), 2)
+    Z = femops.form(lambda u: {"value": (1.0 + 1j) * u, "grad": u.grad}, V, dtype=complex)
+    H = femops.form(lambda u: {"value": u, "grad": u.grad}, V, dtype=complex)
+    exact = np.random.default_rng(0).standard_normal((V.size, 2)) @ [1.0, 1j]
+    for A, solver in ((Z, femops.gmres), (H, femops.gmres), (H, femops.minres), (H, femops.cg)):
+        for name in ("auto", "multigrid", "direct", "jacobi"):
+            if A is Z and name == "multigrid":
+                continue  # not symmetric
+            x, info = solver(A, A @ exact, M=name, rtol=1e-10)
+            assert info.converged
+            assert np.linalg.norm(x - exact) < 1e-7 * np.linalg.norm(exact)
+    with pytest.raises(SolverError, match=r"A\.real is that on real and imaginary parts"):
+        femops.direct(Z)

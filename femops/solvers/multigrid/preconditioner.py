@@ -513,7 +513,8 @@ def multigrid(
         name = next((n for n in space.names if A[n, n] is not None), space.names[0])
         raise SolverError(
             f"multigrid takes operators on one field, got one on {space!r}: make it of a block, as "
-            f"A[{name!r}, {name!r}], for femops.block_diagonal(W, {blocks})"
+            f"A[{name!r}, {name!r}], for femops.block_diagonal(W, {blocks}), or take "
+            "femops.preconditioner(A), which is M='auto'"
         )
     if not isinstance(space, H1 | L2):
         raise SolverError(
