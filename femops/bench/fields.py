@@ -45,7 +45,7 @@ Values = dict[str, tuple[float, float]]
 class Solves:
     """Linear solves of a program, all with the preconditioner of one name."""
 
-    M: str
+    M: Any
     iterations: list[int] = field(default_factory=list)
     product: float = 0.0  # seconds of a product with the last matrix
     size: int = 0
@@ -75,6 +75,7 @@ class Unsolved(Exception):
     """A solve has not converged."""
 
 
+EXPECTED: tuple[type[Exception], ...] = (Unsolved, *Errors)
 Stages = Iterator[tuple[str, Values]]
 """Names of the stages of a program, each when it is solved, and what can be compared then."""
 
@@ -111,8 +112,15 @@ def _rectangle(x: Sequence[float], y: Sequence[float], counts: tuple[int, int]) 
 
 def _named(mesh: Mesh, first: float, last: float) -> Mesh:
     """Name the parts of the boundary of a channel between two ends."""
-    inflow, outflow = ((lambda x, e=e: abs(x[0] - e) < 1e-9) for e in (first, last))
-    names = {"inflow": inflow, "outflow": outflow, "walls": lambda x: ~(inflow(x) | outflow(x))}
+
+    def ends(x: Vector) -> Any:
+        return (abs(x[0] - first) < 1e-9) | (abs(x[0] - last) < 1e-9)
+
+    names = {
+        "inflow": lambda x: abs(x[0] - first) < 1e-9,
+        "outflow": lambda x: abs(x[0] - last) < 1e-9,
+        "walls": lambda x: ~ends(x),
+    }
     return mesh.with_names(boundary=names)
 
 
@@ -268,7 +276,7 @@ def column(mesh: AnyMesh, order: int, solves: Solves) -> Stages:
     U, Q = W.spaces.values()
     sides, ground = U.boundary_dofs([1, 2], components=0), U.boundary_dofs(3)
     held = W.positions(u=np.union1d(sides, ground), p=Q.boundary_dofs(4))
-    load, n = boundary_load(U, (0.0, -1.0), 4), np.pi / 2 * np.arange(1, 20001, 2)
+    load, n = boundary_load(U, np.array([0.0, -1.0]), 4), np.pi / 2 * np.arange(1, 20001, 2)
     for dt, steps in ((1 / 60, 10), (1e-6, 2)):
         A = form(_biot, W, dt=dt).constrained(held)
         z = W.zeros()
@@ -342,7 +350,8 @@ def reactions(mesh: AnyMesh, order: int, solves: Solves) -> Stages:
     for dt in (1.0, 10.0):
         for _ in range(3):
             u, v = (GridFunction(U, part.copy()) for part in W.split(z))
-            given, before = {"old_u": u, "old_v": v, "dt": dt}, total(z)
+            given: dict[str, Any] = {"old_u": u, "old_v": v, "dt": dt}
+            before = total(z)
             F = residual(_gray_scott, W, **given) if F is None else F.update(**given)
             z = solves.newton(F, z)
         fed = functional(lambda u, v: sum(0.04 * (1 - u.value) - 0.1 * v.value), W)(z)
@@ -382,7 +391,8 @@ def mesh_for(name: str, cells: str, refine: int) -> AnyMesh:
         raise OperatorError(f"{name} is in 2-D, and prisms in 3-D: choose blocks or simplices")
     if cells != "blocks":
         mesh = getattr(mesh, cells)()
-    return mesh.refine(refine)
+    found: AnyMesh = mesh.refine(refine)
+    return found
 
 
 def _factors(M: str) -> AbstractContextManager[Any]:
@@ -440,7 +450,7 @@ def _stages(
             stage, values = next(stages)
         except StopIteration:
             return
-        except (Unsolved, *Errors) as error:
+        except EXPECTED as error:
             missing = dict.fromkeys(
                 ("stage", "solves", "most", "iterations", "seconds", "products")
             )
