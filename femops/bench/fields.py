@@ -405,7 +405,7 @@ def run_fields(
     problems: Sequence[str] = tuple(PROBLEMS),
     orders: Sequence[int] = (2, 4),
     cells: Sequence[str] = ("blocks",),
-    preconditioners: Sequence[str] = WITH,
+    preconditioners: Sequence[str] = (AUTO, DIRECT),
     *,
     refine: Sequence[int] = (0, 1),
     threads: int = 1,

@@ -12,7 +12,7 @@ from femops.errors import OperatorError
 
 
 def test_solves_stand_beside_those_with_factors() -> None:
-    result = run_fields(("solid",), (2,), refine=(0,))
+    result = run_fields(("solid",), (2,), ("blocks",), WITH, refine=(0,))
     rows, values = result["rows"], result["values"]
     assert [row["with"] for row in rows] == [M for M in WITH for _ in range(4)]
     assert all(row["failure"] is None and row["solves"] == 1 for row in rows)

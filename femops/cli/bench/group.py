@@ -140,7 +140,7 @@ def fields(
     problem: Annotated[Any, name_list(_PROGRAMS)] = "cavity,column,solid,reactions",
     order: OrdersOption = "2,4",
     cells: Annotated[Any, name_list("Of blocks, simplices, prisms.")] = "blocks",
-    preconditioner: Annotated[Any, name_list("Of auto, blocks, direct.")] = "auto,blocks,direct",
+    preconditioner: Annotated[Any, name_list("Of auto, blocks, direct.")] = "auto,direct",
     refine: Annotated[int, option(NATURAL, "N", "Refine the meshes 0 to N times.")] = 1,
     threads: ThreadsOption = 1,
 ) -> Measure:
