@@ -71,6 +71,7 @@ class Solves:
             raise Unsolved(f"not converged: iterations {list(counts)}")
 
 
+@final
 class Unsolved(Exception):
     """A solve has not converged."""
 
