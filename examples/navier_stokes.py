@@ -10,7 +10,6 @@ dofs where the cylinder holds the fluid, which converges twice as fast.
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse.linalg import splu
 
 import femops
 
@@ -118,11 +117,6 @@ def force(component):
     return traction
 
 
-def direct(J, b, _rtol):
-    """Sparse elimination: for two dimensions the shortest way."""
-    return splu(J.assemble().tocsc()).solve(b)
-
-
 def solve(refinements):
     """Velocity and pressure, and drag and lift from stress and from reactions."""
     mesh = channel().refine(refinements)
@@ -133,7 +127,7 @@ def solve(refinements):
     start, at_inflow = V.zeros(), V.boundary_dofs("inflow")
     start[at_inflow] = V.interpolate(inflow)[at_inflow]
     guess = W.join(u=start, p=W.spaces["p"].zeros())
-    x, info = femops.newton(R.constrained(W.positions(u=held)), guess, linear=direct)
+    x, info = femops.newton(R.constrained(W.positions(u=held)), guess, preconditioner="auto")
     assert info.converged
     stresses = [
         femops.functional(force(k), W, boundary="cylinder", nu=VISCOSITY)(x) / UNIT

@@ -34,7 +34,10 @@ COMMANDS = [
     ["bench"],
     *(
         ["bench", name]
-        for name in ("bp1", "bp6", "all", "cg", "scaling", "gpu", "machine", "compare", "soak")
+        for name in (
+            *("bp1", "bp6", "all", "cg", "scaling", "gpu"),
+            *("fields", "machine", "compare", "soak"),
+        )
     ),
     ["cost"],
     ["info"],
@@ -188,6 +191,13 @@ def test_info(run):
     assert facts["versions"]["numpy"] == np.__version__
     assert {"cores", "threads", "lanes_float64"} <= set(facts["machine"])
     assert facts["cache_folder"] in run("info")[1]
+
+
+def test_several_fields_beside_published_values(run):
+    code, out, _ = run("bench", "fields", "--problem", "solid", "--order", "2", "--refine", "0")
+    assert code == 0
+    assert "Solves" in out
+    assert "published" in out
 
 
 def test_defaults_of_bench_are_those_of_the_library():

@@ -30,6 +30,7 @@ from femops.cli.bench.report import (
 )
 from femops.cli.options import (
     COUNT,
+    NATURAL,
     POSITIVE,
     JsonOption,
     OrderOption,
@@ -121,6 +122,49 @@ def simplices(
 
     often: dict[str, Any] = {"threads": threads or 1, "rounds": rounds}
     return partial(run_simplices, cells, order, form, dofs=dofs, curved=curved, **often)
+
+
+FIELDS = columns(
+    "problem; at: stage; cells; p: order; refined: refine; unknowns; M: with; solves; "
+    "iterations; most; s: seconds .3g; in products: products .3g; failure"
+)
+FIELD_VALUES = columns(
+    "problem; at: stage; cells; p: order; refined: refine; M: with; value; "
+    "femops: found .6g; published: published .6g; difference: difference .1e"
+)
+_PROGRAMS = "Of cavity, step, cylinder, duct, column, solid, reactions."
+
+
+@benchmark("several fields", ("Solves", "rows", FIELDS), ("Values", "values", FIELD_VALUES))
+def fields(
+    problem: Annotated[Any, name_list(_PROGRAMS)] = "cavity,column,solid,reactions",
+    order: OrdersOption = "2,4",
+    cells: Annotated[Any, name_list("Of blocks, simplices, prisms.")] = "blocks",
+    preconditioner: Annotated[Any, name_list("Of auto, blocks, direct.")] = "auto,direct",
+    refine: Annotated[int, option(NATURAL, "N", "Refine the meshes 0 to N times.")] = 1,
+    threads: ThreadsOption = 1,
+) -> Measure:
+    """Solve for several fields: iterations and seconds by M, and values beside published ones.
+
+    Flow in a cavity, over a step, around a cylinder and in a duct with one; a consolidating column;
+    a tube under pressure to nu = 0.5; reactions. "blocks" is "auto" without factors of the whole.
+
+    \b
+    Examples:
+      femops bench fields --problem cavity --order 2
+      femops bench fields --problem step,cylinder --preconditioner auto --refine 2 --json
+    """
+    from femops.bench.fields import run_fields
+
+    return partial(
+        run_fields,
+        problem,
+        order,
+        cells,
+        preconditioner,
+        refine=range(refine + 1),
+        threads=threads or 1,
+    )
 
 
 _QUICK: dict[str, Any] = {"orders": (2, 4), "dofs": 1e5, "solves": {2: 2e4}}
@@ -573,5 +617,5 @@ for _name, _what in PROBLEMS.items():
 app.command("all", cls=PlotCommand)(all_problems)
 for _command in (cg, solve, scaling, multivector, gemm, eigen, gpu):
     app.command(cls=PlotCommand)(_command)
-for _plain in (adaptive, faces, simplices, machine, compare, soak):
+for _plain in (adaptive, faces, fields, simplices, machine, compare, soak):
     app.command()(_plain)
