@@ -263,7 +263,8 @@ def newton(
     fields = sums.of_fields(way.residual, first)
     info = _report(norms, asked, goal, reason, steps.infos, fields, history=history)
     if isinstance(way, ActiveSet):
-        info = replace(info, active=way.active, reactions=way.reactions)
+        active, reactions = way.report()
+        info = replace(info, active=active, reactions=reactions)
     if warn and info.converged:
         warn_of_fields("femops.newton", lambda: way.reduced(equation.jacobian(u)), u, fields, rtol)
     elif warn:

@@ -83,22 +83,20 @@ class ActiveSet(Globalization):
         found: Vector = xp.where(high, self._diagonal * (u - self._upper), raw)
         return xp.where(low, self._diagonal * (u - self._lower), found)
 
-    @property
-    def active(self) -> NDArray[np.int64]:
-        """Positions (k,) of the dofs that a bound holds, ascending."""
+    def _active(self) -> NDArray[np.int64]:
         low, high = self._held(self.u, self.raw)
         return np.flatnonzero(self.equation.space.memory.get(low | high))
 
-    @property
-    def reactions(self) -> Vector:
-        """F(u) - b (size,) where a bound holds a dof, and zeros."""
+    def report(self) -> tuple[NDArray[np.int64], Vector]:
+        """Positions (k,) of the dofs that a bound holds, and F(u) - b (size,) there, else zero."""
         low, high = self._held(self.u, self.raw)
-        found: Vector = self._xp.where(low | high, self.raw, 0.0).astype(self.u.dtype)
-        return found
+        held = (low & (self.u == self._lower)) | (high & (self.u == self._upper))
+        reactions: Vector = self._xp.where(held, self.raw, 0.0).astype(self.u.dtype)
+        return np.flatnonzero(self.equation.space.memory.get(held)), reactions
 
     def reduced(self, J: Operator) -> Operator:
         """See `Globalization.reduced`."""
-        active = self.active
+        active = self._active()
         return J.constrained(active) if self._comm.max(len(active)) else J
 
     def advance(self, J: Operator, forcing: float) -> str:
@@ -129,7 +127,7 @@ class ActiveSet(Globalization):
     def _solve(self, J: Operator, given: Vector, forcing: float) -> tuple[Vector, str]:
         """Step (size,) of the free dofs, where active ones take the given steps. Collective."""
         memory = J.space.memory
-        active = self.active
+        active = self._active()
         if self._known is None or self._comm.max(int(not np.array_equal(active, self._known))):
             self._known = active
             self.steps.renew()
