@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import LawError, SolverError
+from femops.errors import LawError, RankError, SolverError
 from femops.operators import Operator
 from femops.operators.residual import Residual
 from femops.solvers.inner_products import Sums
@@ -64,6 +64,10 @@ class Equation:
         try:
             return self.residual(u)
         except LawError:
+            return None
+        except RankError as error:
+            if not is_of_ranks(error, LawError):
+                raise
             return None
 
     def jacobian(self, u: Vector) -> Operator:
@@ -121,6 +125,11 @@ class LineSearch(Globalization):
                     return ""
             length *= 0.5
         return NO_PROGRESS
+
+
+def is_of_ranks(error: RankError, *kinds: type[Exception]) -> bool:
+    """True if another rank has raised an error of these kinds."""
+    return any(f"failed: {kind.__name__}: " in str(error) for kind in kinds)
 
 
 def positive_diagonal(J: Operator) -> Vector:

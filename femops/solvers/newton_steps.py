@@ -88,14 +88,17 @@ class NewtonSteps:
         """Make the preconditioner anew for the next solve: other dofs are free."""
         self._preconditioner.drop()
 
+    def fall_back(self) -> None:
+        """Keep a preconditioner where that of a later Jacobian cannot be made."""
+        self._preconditioner.falls_back = True
+
     def positive_preconditioner(self, J: Operator) -> Preconditioner | None:
         """Preconditioner of a Jacobian, or of an earlier one if J is found not to be positive."""
+        self.fall_back()
         try:
             M = self._preconditioner.of(J)
         except SolverError:
-            M = self._preconditioner.last
-            if M is None:
-                M = jacobi(J)
+            M = jacobi(J)
         own = as_preconditioner(M, J.space, J.dtype, "preconditioner(J)")
         return abs(own) if isinstance(own, Jacobi) else own
 
@@ -187,7 +190,8 @@ class _KeptPreconditioner:
         self.positive = kind not in {"auto", "direct"}  # as far as its name tells
         self._keeps = kind != "jacobi"
         self.of_user = not isinstance(kind, str)
-        self.last: Any = None  # the last one that was made
+        self.falls_back = False
+        self._last: Any = None
         self._kept: Any = None
         self._new, self._rate = True, 0.0
 
@@ -197,8 +201,16 @@ class _KeptPreconditioner:
             return self._make(J)
         self._new = self._kept is None
         if self._kept is None:
-            self._kept = self.last = self._make(J)
+            self._kept = self._made(J)
         return self._kept
+
+    def _made(self, J: Operator) -> Any:
+        try:
+            self._last = self._make(J)
+        except SolverError:
+            if not self.falls_back or self._last is None:
+                raise
+        return self._last
 
     def drop(self) -> None:
         """Make another one for the next Jacobian."""

@@ -239,7 +239,7 @@ def hertz(n: int, order: int) -> tuple[float, float, float, float]:
     x = V.dof_coordinates()[above // 2, 0]
     upper = np.full(V.size, np.inf)
     upper[above] = x**2 / (2.0 * R) - depth
-    u, info = femops.newton(A, V.zeros(), V.zeros(), upper=upper, preconditioner="multigrid")
+    _, info = femops.newton(A, V.zeros(), V.zeros(), upper=upper, preconditioner="multigrid")
     assert info.converged
     force = -2.0 * info.reactions.sum()
     order_of_x = np.argsort(x)
@@ -306,7 +306,7 @@ def test_damage_that_does_not_heal() -> None:
 
 def test_reactions_reduce_the_gradient() -> None:
     """The derivative of a mean by a load is that of the unknowns that no bound holds."""
-    V, A, b, psi = obstacle(8, 2)
+    V, _, _, psi = obstacle(8, 2)
     F = femops.residual(lambda u, f: {"grad": u.grad, "value": -f}, V, f=0.5)
     F, mean = F.constrained(V.boundary_dofs()), femops.functional(lambda u: u, V)
 
@@ -360,7 +360,7 @@ def test_bounds_that_are_refused() -> None:
         femops.newton(R, W.zeros(), lower={"q": 0.0})
     with pytest.raises(SolverError, match="eliminated"):
         femops.newton(femops.diffusion(V).eliminated([0], [0]), V.zeros())
-    with pytest.raises(SolverError, match="F is .* give"):
+    with pytest.raises(SolverError, match=r"F is .* give"):
         femops.newton(
             femops.form(lambda u: {"grad": 1j * u.grad}, V, dtype="complex128"), V.zeros()
         )

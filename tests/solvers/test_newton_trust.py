@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_a_residual_without_an_energy(linear: Any) -> None:
     r = F.residual(u) - b
     r[F.constrained_dofs] = 0.0
     assert np.linalg.norm(r) <= 1e-9 * info.residuals[0]
-    assert all(after < before for before, after in zip(info.residuals, info.residuals[1:]))
+    assert all(after < before for before, after in pairwise(info.residuals))
 
 
 def test_a_trust_region_tells_why_it_ends() -> None:
