@@ -20,13 +20,14 @@ from femops.solvers.convergence import warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.newton import newton, rounding_of
 from femops.solvers.newton_equation import Equation
-from femops.solvers.newton_steps import GAVE_UP, Linear, NewtonSteps, Preconditioning
+from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
 from femops_common.arguments import Count, Fraction, NotNegative, checked, number_of, shown
 
 Vector = NDArray[Any]
 
 LOAD = "load"
 _LINEAR = 1e-8  # relative residual of the linear solves
+_ROUGH = 1e-3  # one that serves where round-off ends a linear solve
 _GROWN = 1e3  # times the first residual of a step at which it has failed
 _SMALLEST = 2.0**-12  # part of the first step at which the path ends
 
@@ -253,6 +254,13 @@ class Continuation(Iterator[tuple[Vector, PathPoint]]):
         if not self._equation.space.comm.max(int(bool(right.any()))):
             return right, ""
         found, failure = self._steps.solve(J, right, _LINEAR)
+        if failure:  # a kept preconditioner may be that of another sign
+            self._steps.renew()
+            found, failure = self._steps.solve(J, right, _LINEAR)
+        if failure.startswith(UNSOLVED) and self._steps.infos:
+            # near a limit point J is nearly singular, and round-off ends a solve
+            left = self._steps.infos[-1].residual
+            failure = failure if left > _ROUGH * self._sums.norm(right) else ""
         if not np.isfinite(self._sums.norm(found)):
             failure = failure or f"{GAVE_UP}: its solution is not finite"
         return found, failure
@@ -404,15 +412,15 @@ def continuation(
 
     Examples
     --------
-    Bratu's problem has solutions up to :math:`\lambda = 3.513830719`, and two below:
+    Bratu's problem has two solutions for each parameter up to 3.513830719:
 
     >>> import numpy as np, femops
-    >>> V = femops.H1(femops.box((8,)), order=4)
-    >>> F = femops.residual(lambda u, k: {"grad": u.grad, "value": -k * np.exp(u)}, V, k=0.0)
-    >>> path = femops.continuation(
-    ...     F.constrained(V.boundary_dofs()), V.zeros(), parameter="k", step=0.2, linear="direct"
-    ... )
-    >>> limits = [point.limit for u, point in path if point.limit or u.max() > 4.0]
+    >>> V = femops.H1(femops.box((4,)), order=4)
+    >>> F = femops.residual(lambda u, k: {"grad": u.grad, "value": -k * np.exp(u)}, V, k=3.0)
+    >>> F = F.constrained(V.boundary_dofs())
+    >>> path = femops.continuation(F, V.zeros(), parameter="k", linear="direct", largest=5.0)
+    >>> round(next(point.limit for u, point in path if point.limit), 3)
+    3.514
     """
     family = _Family(F, u0, b, parameter)
     if number_of(step) == 0.0:

@@ -81,7 +81,8 @@ class ActiveSet(Globalization):
         low, high = self._held(u, raw)
         xp = self._xp
         found: Vector = xp.where(high, self._diagonal * (u - self._upper), raw)
-        return xp.where(low, self._diagonal * (u - self._lower), found)
+        found = xp.where(low, self._diagonal * (u - self._lower), found)
+        return found
 
     def _active(self) -> NDArray[np.int64]:
         low, high = self._held(self.u, self.raw)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SolverError
+from femops.errors import ConvergenceWarning, RankError, SolverError
 from femops.operators import Operator
 from femops.solvers.any_preconditioner import as_preconditioner, named
 from femops.solvers.cg import cg
@@ -205,11 +207,12 @@ class _KeptPreconditioner:
         return self._kept
 
     def _made(self, J: Operator) -> Any:
-        try:
+        if not self.falls_back or self._last is None:
             self._last = self._make(J)
-        except SolverError:
-            if not self.falls_back or self._last is None:
-                raise
+            return self._last
+        with warnings.catch_warnings(), suppress(SolverError, ConvergenceWarning, RankError):
+            warnings.simplefilter("error", ConvergenceWarning)  # cycles that diverge
+            self._last = self._make(J)
         return self._last
 
     def drop(self) -> None:
