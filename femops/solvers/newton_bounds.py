@@ -80,8 +80,8 @@ class ActiveSet(Globalization):
         """Residual (size,) that is zero at the solution; NaN where F has no value."""
         low, high = self._held(u, raw)
         xp = self._xp
-        found: Vector = xp.where(high, self._diagonal * (u - self._upper), raw)
-        found = xp.where(low, self._diagonal * (u - self._lower), found)
+        found: Vector = xp.where(low, self._diagonal * (u - self._lower), raw)
+        found[high] = (self._diagonal * (u - self._upper))[high]
         return found
 
     def _active(self) -> NDArray[np.int64]:
