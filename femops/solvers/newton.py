@@ -132,8 +132,8 @@ def newton(
         energy that is its minimum within the bounds. Entries may be infinite. On a product of
         spaces a dict has bounds of some fields by name. In each step the dofs that a bound holds
         are constrained, and the others solve what is left, so that each preconditioner serves: the
-        primal-dual active set method (Hintermueller, Ito and Kunisch, 2003). The first guess is put
-        within the bounds.
+        primal-dual active set method (Hintermueller, Ito and Kunisch, 2003). The first guess may be
+        beyond the bounds: the first step leads into them.
     rtol, atol : float
         Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs. Also done when
         |R(u) - b| <= 4 eps |D u|, the effect of rounding u, where D is the Jacobian's diagonal, and

@@ -59,15 +59,24 @@ class ActiveSet(Globalization):
         self._xp, self._comm = equation.space.memory.xp, equation.space.comm
         with check(self._comm):
             self._lower, self._upper = _checked_bounds(equation, lower, upper)
-        equation.first = self._within(equation.first)
+        raw = equation.trial(equation.first)
+        if raw is None or not np.isfinite(sums.norm(raw)):  # F may have values within the bounds
+            equation.first = self._within(equation.first, equation.first, 1.0)
         super().__init__(equation, steps, sums)
         self._known: NDArray[np.int64] | None = None
         self._diagonal = positive_diagonal(equation.jacobian(self.u))
         self.residual = self._natural(self.u, self.raw)
         self._norms = [sums.norm(self.residual)]
 
-    def _within(self, u: Vector) -> Vector:
-        found: Vector = self._xp.minimum(self._xp.maximum(u, self._lower), self._upper)
+    def _within(self, trial: Vector, u: Vector, length: float) -> Vector:
+        """Put a trial state (size,) back within the bounds.
+
+        Where the state u is beyond them, a step shorter than one goes as much shorter a way.
+        """
+        xp, left = self._xp, u.dtype.type(1.0 - length)
+        least = xp.where(u < self._lower, self._lower + left * (u - self._lower), self._lower)
+        most = xp.where(u > self._upper, self._upper + left * (u - self._upper), self._upper)
+        found: Vector = xp.minimum(xp.maximum(trial, least), most)
         return found
 
     def _held(self, u: Vector, raw: Vector) -> tuple[Vector, Vector]:
@@ -113,7 +122,7 @@ class ActiveSet(Globalization):
         step = xp.where(low | high, given, step)
         length = 1.0
         while length >= SHORTEST:
-            trial = self._within(self.u + self.u.dtype.type(length) * step)
+            trial = self._within(self.u + self.u.dtype.type(length) * step, self.u, length)
             if length == 1.0:  # to the last bit
                 trial = xp.where(low | high, ends, trial)
             found = self.equation.trial(trial)
@@ -150,7 +159,8 @@ class ActiveSet(Globalization):
         exactly if F is linear.
         """
         norm = self.sums.norm(self._natural(trial, found))
-        if J.symmetric:
+        beyond = (self.u < self._lower) | (self.u > self._upper)
+        if J.symmetric and not self._comm.max(int(bool(beyond.any()))):
             step = trial - self.u
             slope = self.sums.dot(step, self.raw)
             change = 0.5 * (slope + self.sums.dot(step, found))

@@ -264,6 +264,39 @@ def test_a_cylinder_on_an_elastic_block() -> None:
     assert abs(pressure / (2.0 * force / (np.pi * expected)) - 1.0) < 0.03
 
 
+def test_contact_with_large_deformation() -> None:
+    """A stamp of radius 1 is pressed into rubber by more than the elements there are high.
+
+    Nodes that were put within the bounds at once would invert the elements: the first step spreads
+    what they move.
+    """
+    V = femops.H1(femops.box((6, 6), upper=(2.0, 1.0)), 2, ncomp=2)
+    F = femops.neo_hookean(V, lam=2.0, mu=1.0).constrained(V.boundary_dofs(3))
+    top = V.boundary_dofs(4, components=1)
+    upper = np.full(V.size, np.inf)
+    upper[top] = (V.dof_coordinates()[top // 2, 0] - 1.0) ** 2 / 2.0 - 0.25
+    u, info = femops.newton(F, V.zeros(), upper=upper, preconditioner="multigrid")
+    assert info.converged
+    assert (u <= upper).all()
+    assert info.reactions.max() <= 0.0
+    assert np.isin(info.active, top).all()
+    F = F.constrained(info.active)  # the same by prescribed displacements
+    assert np.linalg.norm(F.residual(u)) <= 2.0 * info.tolerance
+
+
+def test_a_first_guess_outside_of_the_law_s_domain() -> None:
+    """The logarithm has no value at zero, but has within the bounds."""
+    V = femops.H1(femops.box((4, 4)), 2)
+    F = femops.residual(lambda u: {"value": np.log(u) + 2.0, "grad": u.grad}, V)
+    u, info = femops.newton(F, V.zeros() - 1.0, lower=0.2)
+    assert info.converged
+    assert (u == 0.2).all()
+    assert len(info.active) == V.size
+    u, info = femops.newton(F, V.zeros() - 1.0, lower=0.1)
+    assert info.converged
+    assert np.allclose(u, np.exp(-2.0))
+
+
 def test_damage_that_does_not_heal() -> None:
     """A bar that is stretched, let go and stretched again, with the damage of the law AT1.
 
