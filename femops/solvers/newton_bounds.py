@@ -73,9 +73,10 @@ class ActiveSet(Globalization):
 
         Where the state u is beyond them, a step shorter than one goes as much shorter a way.
         """
-        xp, left = self._xp, u.dtype.type(1.0 - length)
-        least = xp.where(u < self._lower, self._lower + left * (u - self._lower), self._lower)
-        most = xp.where(u > self._upper, self._upper + left * (u - self._upper), self._upper)
+        xp, part, least, most = self._xp, u.dtype.type(length), self._lower, self._upper
+        if length < 1.0:
+            least = xp.where(u < least, u + part * (least - u), least)
+            most = xp.where(u > most, u + part * (most - u), most)
         found: Vector = xp.minimum(xp.maximum(trial, least), most)
         return found
 
