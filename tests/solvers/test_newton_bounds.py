@@ -264,6 +264,42 @@ def test_a_cylinder_on_an_elastic_block() -> None:
     assert abs(pressure / (2.0 * force / (np.pi * expected)) - 1.0) < 0.03
 
 
+@pytest.mark.exhaustive
+def test_hertz_on_a_finer_mesh() -> None:
+    force, width, pressure, h = hertz(32, 2)
+    expected = np.sqrt(4.0 * force * 10.0 * (1.0 - 0.3**2) / np.pi)
+    assert abs(width - expected) < h
+    assert abs(pressure / (2.0 * force / (np.pi * expected)) - 1.0) < 0.015
+
+
+@pytest.mark.exhaustive
+def test_a_sphere_on_an_elastic_block() -> None:
+    """Hertz: a^3 = 3 P R (1 - nu^2) / (4 E), and the depth is a^2 / R. A quarter is computed."""
+
+    def graded(x: Array) -> Array:
+        return np.stack([8.0 * x[0] ** 3, 8.0 * x[1] ** 3, 8.0 * (x[2] - 1.0) ** 3])
+
+    V = femops.H1(femops.box((12, 12, 10), mapping=graded), 2, ncomp=3)
+    nu, R, depth = 0.3, 10.0, 0.05
+    fixed = np.concatenate(
+        [V.boundary_dofs(5), V.boundary_dofs(1, components=0), V.boundary_dofs(3, components=1)]
+    )
+    A = femops.elasticity(V, E=1.0, nu=nu).constrained(np.unique(fixed))
+    above = V.boundary_dofs(6, components=2)
+    upper = np.full(V.size, np.inf)
+    radius = np.linalg.norm(V.dof_coordinates()[above // 3, :2], axis=1)
+    upper[above] = radius**2 / (2.0 * R) - depth
+    u, info = femops.newton(A, V.zeros(), upper=upper)
+    assert info.converged
+    force = -4.0 * info.reactions.sum()
+    expected = np.cbrt(0.75 * force * R * (1.0 - nu**2))
+    reach = radius[np.isin(above, info.active)].max()
+    free = radius[~np.isin(above, info.active)].min()
+    assert 0.9 * free < expected < 1.1 * reach
+    assert abs(expected / np.sqrt(R * depth) - 1.0) < 0.08  # the block is 11 times as wide
+    assert (u <= upper).all()
+
+
 def test_contact_with_large_deformation() -> None:
     """A stamp of radius 1 is pressed into rubber by more than the elements there are high.
 
