@@ -31,6 +31,7 @@ from femops_kernels.compiled import LEAST_NORM
 
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
 _FORCING, _GAMMA = 0.1, 0.9
+_MOST, _MOST_BOUNDED = 30, 200  # steps by default
 _SMALL = 1e-12  # a residual that may be rounding, where coefficients are of size 1
 _ROUNDING = 4.0  # allowed over the residual that rounding u causes; measured: 1.0 for p to 7
 _ROUNDED = "converged to round-off"
@@ -106,7 +107,7 @@ def newton(
     upper: Bound = None,
     rtol: Fraction = 1e-8,
     atol: NotNegative = 0.0,
-    maxiter: Count = 30,
+    maxiter: Count | None = None,
     linear: Linear = "auto",
     level: str = "partial",
     preconditioner: Preconditioning = "jacobi",
@@ -139,8 +140,9 @@ def newton(
         |R(u) - b| <= 4 eps |D u|, the effect of rounding u, where D is the Jacobian's diagonal, and
         no entry of R(u) - b is above the round-off of its own terms. D is computed only if the
         residual is below 1e-12, or a step does not halve it.
-    maxiter : int
-        Maximum number of steps.
+    maxiter : int, optional
+        Maximum number of steps: by default 30, with bounds 200. The dofs at bounds change by about
+        a row in a step, so steps grow with refinement.
     linear : {"auto", "cg", "minres", "gmres", "direct"} or callable
         Solver of the linear problem in each step: cg for a positive definite Jacobian, minres for a
         symmetric one, gmres for any. auto takes cg for a symmetric Jacobian, else gmres. minres
@@ -229,6 +231,7 @@ def newton(
     """
     check_level(level)
     sums, bounded = Sums(F.space), lower is not None or upper is not None
+    limit = (_MOST_BOUNDED if bounded else _MOST) if maxiter is None else maxiter
     if bounded and globalization != "line search":
         raise SolverError(
             "a trust region takes no bounds: leave globalization out, whose line search does"
@@ -245,8 +248,8 @@ def newton(
     reason, watch = "converged", Watch(False, progress, callback, F.space.comm)
     watch.tell(0, norms[0], partial(read_only, F.space, way.u))
     while norms[-1] > (goal := _with_rounding(way, norms, asked)):
-        if len(norms) > maxiter:
-            reason = f"not converged in {maxiter} steps"
+        if len(norms) > limit:
+            reason = f"not converged in {limit} steps"
             break
         J = equation.jacobian(way.u).at_level(level)
         if warn and len(norms) == 1:
@@ -404,4 +407,6 @@ def _advice(info: NewtonInfo) -> str:
     )
     if stalls and info.residual <= _SOLVED * info.residuals[0]:
         return "The residual no longer decreases, as at round-off: give a larger rtol or atol."
+    if info.active is not None and info.reason.startswith("not converged in"):
+        return "Begin with the solution on a coarser mesh, or give a larger maxiter."
     return "Apply the load in steps, or begin with a better u0."
