@@ -94,6 +94,8 @@ class NewtonInfo:
             ("tolerance", f"{self.tolerance:.3g}"),
         ]
         rows += [(f"residual of {name}", f"{r:.3g}") for name, (r, _) in self.fields.items()]
+        if self.active is not None:
+            rows.append(("dofs at bounds", f"{len(self.active):,}"))
         return html.table("NewtonInfo", rows)
 
 
@@ -376,7 +378,10 @@ def _cause(way: Globalization, goal: float) -> str:
         J = way.reduced(way.equation.jacobian(way.u))
     if comm.max(int(J is None)) or J is None:
         return ""
-    return singular_cause(J, way.residual, goal, "F")
+    found = singular_cause(J, way.residual, goal, "F")
+    if found and isinstance(way, ActiveSet):
+        found += " Or begin with a u0 at the bounds that hold the body."
+    return found
 
 
 def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:

@@ -300,6 +300,20 @@ def test_a_sphere_on_an_elastic_block() -> None:
     assert (u <= upper).all()
 
 
+def test_a_block_that_rests_on_the_ground() -> None:
+    """Bounds alone hold it, from a first guess at the bounds on. Else the warning says so."""
+    V = femops.H1(femops.box((4, 2)), 2, ncomp=2)
+    A = femops.elasticity(V, E=1e3, nu=0.3).constrained(V.boundary_dofs(1, components=0))
+    lower = np.full(V.size, -np.inf)
+    lower[V.boundary_dofs(3, components=1)] = 0.0
+    weight = femops.load(V, (0.0, -1.0))
+    _, info = femops.newton(A, V.zeros(), weight, lower=lower, linear="direct")
+    assert info.converged
+    assert info.reactions.sum() == pytest.approx(1.0)
+    with pytest.warns(ConvergenceWarning, match="begin with a u0 at the bounds"):
+        femops.newton(A, V.interpolate((0.0, 0.1)), weight, lower=lower, linear="direct")
+
+
 def test_contact_with_large_deformation() -> None:
     """A stamp of radius 1 is pressed into rubber by more than the elements there are high.
 
