@@ -77,6 +77,7 @@ from femops.solvers import newton as newton
 from femops.solvers import preconditioner as preconditioner
 from femops.solvers import project as project
 from femops.solvers import runge_kutta as runge_kutta
+from femops.solvers import solve as solve
 from femops.spaces.base import GridFunction as GridFunction
 from femops.spaces.h1_l2 import H1 as H1
 from femops.spaces.h1_l2 import L2 as L2

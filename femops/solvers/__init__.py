@@ -16,12 +16,14 @@ from femops.solvers.linear_problem import Info
 from femops.solvers.low_order import low_order
 from femops.solvers.minres import minres
 from femops.solvers.multigrid import Multigrid, multigrid
+from femops.solvers.nested import Accuracy, solve
 from femops.solvers.newton import NewtonInfo, newton
 from femops.solvers.projection import project
 from femops.solvers.runge_kutta import runge_kutta
 from femops.solvers.structure import Automatic, preconditioner
 
 __all__ = [
+    "Accuracy",
     "Automatic",
     "BlockDiagonal",
     "BlockJacobi",
@@ -48,4 +50,5 @@ __all__ = [
     "preconditioner",
     "project",
     "runge_kutta",
+    "solve",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -11,7 +13,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SolverError
+from femops.errors import SolverError, SpaceError
+from femops.forms import diffusion, interior_penalty, mass
+from femops.geometry.boundary import boundary_attributes, outer_attributes
 from femops.operators import Operator
 from femops.operators.integrals.arguments import FIELD, Arguments
 from femops.operators.integrals.state import NO_STATE
@@ -25,6 +29,7 @@ from femops.solvers.block_jacobi import block_jacobi
 from femops.solvers.blocks import BlockDiagonal, BlockTriangular
 from femops.solvers.direct import direct
 from femops.solvers.gmres import gmres
+from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import jacobi
 from femops.solvers.multigrid import Multigrid, multigrid
 from femops.solvers.preconditioner import Preconditioner, Scaled
@@ -37,6 +42,7 @@ Vector = NDArray[Any]
 # Unknowns up to which factors of an unsymmetric matrix take less time than iterations, by dimension
 _FEW = {1: 10**7, 2: 150_000, 3: 12_000}
 _INNER, _STEPS = 0.1, 20  # residual and iterations of the solves within a preconditioner
+_POWERS = 10  # steps of a power iteration
 _VALUE, _SLOPE = "value", "grad"
 
 
@@ -123,14 +129,9 @@ def _derived(tensor: _Tensor, V: Space, result: Result) -> Operator:
     return Operator.of_form(form, term.dtype)
 
 
-def _weighted(mass: Any = 0.0, along: Any = None, diffusion: Any = 0.0) -> Result:
-    """Factors of a form with a mass, a derivative along a velocity (dim,), and a diffusion."""
-
-    def result(value: Objects, grad: Objects) -> tuple[Any, Any]:
-        carried = 0.0 * value if along is None else grad @ along
-        return mass * value + carried, diffusion * grad
-
-    return result
+def _weighted(mass: Any = 0.0, diffusion: Any = 0.0) -> Result:
+    """Factors of a form with a mass and a diffusion."""
+    return lambda value, grad: (mass * value, diffusion * grad)
 
 
 # --- One field ------------------------------------------------------------------------------------
@@ -218,9 +219,9 @@ def _elliptic(A: Operator) -> Operator | None:
     masses = [
         _derived(t, V, _weighted(mass=_density(t))) for t in _tensors(A) if t.has(_VALUE, _VALUE)
     ]
-    for mass in masses:
-        if V.comm.max(float(-mass.diagonal().min(initial=0.0))) <= 0.0:
-            whole = whole + mass
+    for part in masses:
+        if V.comm.max(float(-part.diagonal().min(initial=0.0))) <= 0.0:
+            whole = whole + part
     for factor, term in A.summands:  # Robin's conditions
         if not term.domain.on_elements and term.symmetric:
             whole = whole + Operator([(factor, term)])
@@ -240,14 +241,6 @@ def _stiffness(tensor: _Tensor) -> Any:
     if n == dim:
         return tensor.mean([(1 + a, a, 1 + a, a) for a in range(dim)])
     return tensor.mean([(1 + a, i, 1 + a, i) for a in range(dim) for i in range(n)])
-
-
-def _velocity(tensor: _Tensor) -> list[Any]:
-    """Mean velocity that carries the components of a field: (dim,)."""
-    _, n, slots, _ = tensor.entries.shape
-    forward = [tensor.mean([(0, i, 1 + a, i) for i in range(n)]) for a in range(slots - 1)]
-    backward = [tensor.mean([(1 + a, i, 0, i) for i in range(n)]) for a in range(slots - 1)]
-    return [f - b for f, b in zip(forward, backward, strict=True)]
 
 
 # --- Several fields -------------------------------------------------------------------------------
@@ -291,13 +284,15 @@ def _divergence(A: Operator, test: str, field: str, graph: Any) -> tuple[float, 
 class _Schur:
     """Schur complement of a field p, sign * (S1^-1 + S2^-1 + ...)^-1, without the block of p.
 
-    Parts are ``mass`` (divided by the stiffness of u) and ``diffusion`` (by its density); where a
-    velocity carries u, ``convection`` of p by it, ``plain mass`` and ``plain diffusion``.
+    Parts are ``mass`` (divided by the stiffness of u) and ``diffusion`` (by its density; not of a
+    discontinuous p). They say little where `commuted`: a velocity carries u, or such a part is
+    missing.
     """
 
     sign: float
     u: str
     parts: Mapping[str, Operator]
+    commuted: bool
 
 
 def _schur(A: Operator, u: str, p: str) -> _Schur | None:
@@ -306,7 +301,7 @@ def _schur(A: Operator, u: str, p: str) -> _Schur | None:
     U, Q = A.space.spaces[u], A.space.spaces[p]
     if U.ncomp != U.dim or Q.ncomp != 1 or not {(u, p), (p, u)} <= {*A.pairs}:
         return None
-    block, sign = _tensors(A[u, u]), 0.0
+    block, sign, commuted = _tensors(A[u, u]), 0.0, False
     dense = [tensor for tensor in block if tensor.has(_VALUE, _VALUE)]
     positive, parts = _is_mass(dense, U), dict[str, Operator]()
 
@@ -325,14 +320,14 @@ def _schur(A: Operator, u: str, p: str) -> _Schur | None:
         if tensor.has(_SLOPE, _SLOPE):
             give("mass", tensor, _weighted(mass=size / stiffness))
         if tensor.has(_VALUE, _VALUE) and positive:
-            give("diffusion", tensor, _weighted(diffusion=size / _density(tensor)))
-        if tensor.has(_VALUE, _SLOPE) or tensor.has(_SLOPE, _VALUE):
-            give("plain mass", tensor, _weighted(mass=1.0))
-            give("convection", tensor, _weighted(along=np.array(_velocity(tensor))))
-            give("plain diffusion", tensor, _weighted(diffusion=size))
-    if not {"mass", "diffusion"} & parts.keys():
+            commuted |= not isinstance(Q, H1)
+            if isinstance(Q, H1):
+                give("diffusion", tensor, _weighted(diffusion=size / _density(tensor)))
+        commuted |= tensor.has(_VALUE, _SLOPE) or tensor.has(_SLOPE, _VALUE)
+    commuted &= Q.order > 0
+    if not (parts or commuted):
         return None
-    return _Schur(sign, u, parts)
+    return _Schur(sign, u, parts, commuted)
 
 
 def _scalar(U: Space, order: int) -> Space:
@@ -352,27 +347,98 @@ def _is_mass(tensors: list[_Tensor], U: Space) -> bool:
 
 
 @final
+class _Commutator(Preconditioner):
+    """Inverse of S = C - B F^-1 G for a field p, by a least-squares commutator.
+
+    F, G, B and C are the blocks of u with u, of u with p, of p with u, and of p with p; D is the
+    inverse of the diagonal of the mass of u. S^-1 is about -L^-1 (B D F D G - c^2 C) L^-1, with
+    L = B D G - c C and a number c; it is S^-1 if F = c / D. Solves with L are some steps of
+    conjugate gradients with ``M``. Only `gmres` takes such a preconditioner.
+
+    Elman, Howle, Shadid, Shuttleworth and Tuminaro, 2006; with C and c, a third of the spectral
+    radius of D F, Elman, Howle, Shadid, Silvester and Tuminaro, 2007.
+    """
+
+    _given_as = "femops.preconditioner(A)"
+    symmetric = False
+
+    def __init__(
+        self,
+        blocks: tuple[Operator, Operator, Operator, Operator | None],
+        D: Vector,
+        M: Preconditioner,
+    ) -> None:
+        self._blocks, self._D, self._M = blocks, D, M
+        self._sums = Sums(M.space)
+        super().__init__(M.dtype, M.space)
+        self._c = 0.0 if blocks[3] is None else self._radius() / 3.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Commutator, (self._blocks, self._D, self._M)
+
+    def _radius(self) -> float:
+        """Spectral radius of D F, about."""
+        F, sums = self._blocks[0], Sums(self._blocks[0].space)
+        x, norm = F.space.memory.put(np.cos(np.arange(F.space.size) ** 2.0)), 1.0
+        for _ in range(_POWERS):
+            x = self._D * (F @ (x / norm))
+            norm = math.sqrt(sums.dot(x, x))
+        return norm
+
+    def _apply(self, x: Vector, result: Vector) -> None:
+        F, G, B, C = self._blocks
+        y = self._solved(x)
+        right = B @ (self._D * (F @ (self._D * (G @ y))))
+        if C is not None:
+            right -= self._c**2 * (C @ y)
+        result[:] = -self._solved(right)
+
+    def _solved(self, r: Vector) -> Vector:
+        """Solve L y = r. L is positive or negative definite."""
+        _, G, B, C = self._blocks
+        dot, y, r = self._sums.dot, 0.0 * r, r.copy()
+        d = z = self._M @ r
+        slope = dot(r, z)
+        least = _INNER**2 * abs(slope)
+        for _ in range(_STEPS):
+            if abs(slope) <= least:
+                break
+            Ld = B @ (self._D * (G @ d))
+            if C is not None:
+                Ld -= self._c * (C @ d)
+            step = slope / dot(d, Ld)
+            y, r = y + step * d, r - step * Ld
+            z = self._M @ r
+            before, slope = slope, dot(r, z)
+            d = z + (slope / before) * d
+        return y
+
+    def _adjoint(self) -> Preconditioner:
+        F, G, B, C = self._blocks
+        return _Commutator((F.T, B.T, G.T, None if C is None else C.T), self._D, self._M.T)
+
+
+@final
 class _Added(Preconditioner):
-    """A number times the sum of products of maps, each applied from the last to the first."""
+    """A number times the sum of two preconditioners."""
 
     _given_as = "femops.preconditioner(A)"
 
-    def __init__(self, sign: float, products: list[list[Any]], A: Operator) -> None:
-        self._sign, self._products = sign, products
-        self.symmetric = all(len(maps) == 1 and maps[0].symmetric for maps in products)
-        super().__init__(A.dtype, A.space)
+    def __init__(self, sign: float, first: Preconditioner, second: Preconditioner) -> None:
+        self._terms = sign, first, second
+        self.factor, self.symmetric = sign, first.symmetric and second.symmetric
+        super().__init__(first.dtype, first.space)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Added, self._terms
 
     def _apply(self, x: Vector, result: Vector) -> None:
-        result[:] = 0.0
-        for maps in self._products:
-            found = x
-            for one in reversed(maps):
-                found = one @ found
-            result += self._sign * found
+        sign, first, second = self._terms
+        result[:] = sign * (first @ x + second @ x)
 
     def _adjoint(self) -> Preconditioner:
-        turned = [[one.T for one in reversed(maps)] for maps in self._products]
-        return _Added(self._sign, turned, self._products[0][0])
+        sign, first, second = self._terms
+        return _Added(sign, first.T, second.T)
 
 
 def _outflow(A: Operator, u: str, p: str) -> NDArray[np.int64]:
@@ -389,6 +455,38 @@ def _outflow(A: Operator, u: str, p: str) -> NDArray[np.int64]:
     return edge[at[edge] < 0.5]
 
 
+def _faces_of_outflow(A: Operator, u: str) -> list[int]:
+    """Outer boundary attributes with a node where no component of u is given. Collective."""
+    assert isinstance(A.space, Product)
+    U, found = A.space.spaces[u], list[int]()
+    mesh, given = U.distributed or U.mesh, np.zeros(U.size, dtype=bool)
+    given[A.space.within(u, A.constrained_dofs)] = True
+    for attribute in boundary_attributes(mesh, None).tolist():
+        nodes = np.unique(U.boundary_dofs(attribute) // U.ncomp)
+        if U.comm.max(int(not given.reshape(-1, U.ncomp)[nodes].any(axis=1).all())):
+            with suppress(SpaceError):  # faces between elements
+                found += outer_attributes(mesh, attribute)
+    return found
+
+
+def _commutator(A: Operator, p: str, u: str) -> Preconditioner:
+    """Return the inverse of the Schur complement by a least-squares commutator. Collective."""
+    assert isinstance(A.space, Product)
+    U, Q = A.space.spaces[u], A.space.spaces[p]
+    if isinstance(Q, H1):
+        free = np.union1d(A.space.within(p, A.constrained_dofs), _outflow(A, u, p))
+        L = diffusion(Q).constrained(free)
+    else:
+        L = interior_penalty(Q, boundary=_faces_of_outflow(A, u) or None)
+    D = 1.0 / mass(U).diagonal()
+    D[A.space.within(u, A.constrained_dofs)] = 0.0
+    F, G, B = A[u, u], A[u, p], A[p, u]
+    assert F is not None
+    assert G is not None
+    assert B is not None
+    return _Commutator((F, G, B, A[p, p]), D, multigrid(L))
+
+
 def _of_complement(A: Operator, p: str, seen: list[_Schur]) -> _Made:
     """Return a preconditioner of the Schur complement of p. Collective."""
     assert isinstance(A.space, Product)
@@ -398,6 +496,11 @@ def _of_complement(A: Operator, p: str, seen: list[_Schur]) -> _Made:
         raise SolverError(
             f"{', '.join(s.u for s in seen)} leave {p} a Schur complement without a sign: give M"
         )
+    if len(seen) == 1 and seen[0].commuted:
+        commuted = _commutator(A, p, seen[0].u)
+        return _Made(commuted, f"a least-squares commutator of {seen[0].u}: the Schur complement")
+    if not all(s.parts for s in seen):
+        raise SolverError(f"the Schur complement of {p} is not known: give femops.direct(A)")
     main = [s.parts["mass" if "mass" in s.parts else "diffusion"] for s in seen]
     first: Any = reduce(add, main)
     words = ["mass / stiffness" if "mass" in s.parts else "diffusion / density" for s in seen]
@@ -405,21 +508,16 @@ def _of_complement(A: Operator, p: str, seen: list[_Schur]) -> _Made:
         first = first + sign * own.unconstrained
         words.append(f"the block of {p}")
     made = _of_field(first.constrained(held))
-    products: list[list[Any]] = [[made.M]]
-    for schur in seen:
-        free = np.union1d(held, _outflow(A, schur.u, p))
-        if {"mass", "diffusion"} <= schur.parts.keys():
-            products.append([multigrid(schur.parts["diffusion"].constrained(free))])
-            words.append("diffusion / density (Cahouet and Chabard)")
-        if "convection" in schur.parts:
-            inverse = multigrid(schur.parts["plain mass"].constrained(held))
-            diffusion = multigrid(schur.parts["plain diffusion"].constrained(free))
-            products.append([inverse, schur.parts["convection"], diffusion])
-            words.append("pressure convection-diffusion")
-    text = f"{' + '.join(words)}, by {made.words}: the Schur complement"
-    if len(products) == 1:
-        return _Made(made.M if sign > 0.0 else -made.M, text)
-    return _Made(_Added(sign, products, A[p, p] or first), text)
+    M = made.M
+    both = [s for s in seen if {"mass", "diffusion"} <= s.parts.keys()]
+    if both:
+        free = np.union1d(held, reduce(np.union1d, [_outflow(A, s.u, p) for s in both]))
+        added = reduce(add, [s.parts["diffusion"] for s in both]).constrained(free)
+        words.append("diffusion / density (Cahouet and Chabard)")
+        M = _Added(sign, M, multigrid(added))
+    elif sign < 0.0:
+        M = -M
+    return _Made(M, f"{' + '.join(words)}, by {made.words}: the Schur complement")
 
 
 @final
@@ -469,10 +567,11 @@ def preconditioner(A: Operator, /, *, symmetric: bool = False) -> Automatic:
     and its gradient in the equation of u, is solved for before u, by its Schur complement. That is
     about the mass of p divided by the stiffness of u (flow, elasticity with a pressure, Biot's
     consolidation); if u has a density too, as in unsteady flow, the inverse of a diffusion is added
-    (Cahouet and Chabard, 1988); if u is carried by a velocity, a pressure convection-diffusion
-    operator (Kay, Loghin and Wathen, 2002); if u has a density alone, as in Darcy's law, it is a
-    diffusion. The block of p is added to it. The coefficients are those of the form, at the same
-    points. The other fields follow in their order, each by its own block.
+    (Cahouet and Chabard, 1988); if u has a density alone, as in Darcy's law, it is a diffusion.
+    The block of p is added to it. If a velocity carries u, or u has a density and p is
+    discontinuous, it is a least-squares commutator (Elman, Howle, Shadid, Shuttleworth and
+    Tuminaro, 2006). The coefficients are those of the form, at the same points. The other fields
+    follow in their order, each by its own block.
 
     Unsymmetric products of few unknowns, such as linearised flow with inertia in 2-D, have factors.
 
@@ -553,7 +652,7 @@ def _of_product(A: Operator, *, symmetric: bool) -> dict[str, _Made]:
 
 
 def _negative(M: Preconditioner) -> bool:
-    return (isinstance(M, Scaled) and M.factor < 0.0) or (isinstance(M, _Added) and M._sign < 0.0)
+    return (isinstance(M, Scaled) and M.factor < 0.0) or (isinstance(M, _Added) and M.factor < 0.0)
 
 
 def _auto(A: Operator, *, symmetric: bool = False) -> Preconditioner:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import final
+from itertools import product
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from femops_meshes.coordinates.mapping import gauss_lobatto, lagrange_matrix, tensor_apply
+from femops_meshes.topology.entities import outward_corners
+
+if TYPE_CHECKING:
+    from femops_meshes.mesh import Mesh
 
 Ints = NDArray[np.int64]
 Halves = NDArray[np.int8]
@@ -37,6 +44,20 @@ class Coarsening:
         parts = self.parent[order], self.low[order], self.high[order]
         return replace(self, parent=parts[0], low=parts[1], high=parts[2])
 
+    def children(self) -> Ints | None:
+        """Elements (nc, 2**dim) in the halves of each coarse element, lexicographic.
+
+        None if a coarse element is not halved in all directions.
+        """
+        dim = self.low.shape[1]
+        place = (self.parent << dim) + (self.low.astype(np.int64) << np.arange(dim)).sum(axis=1)
+        order = np.argsort(place, kind="stable")
+        expected = np.arange(len(self.elements) << dim)
+        halves = bool((self.high - self.low == 1).all())
+        return (
+            order.reshape(-1, 2**dim) if halves and np.array_equal(place[order], expected) else None
+        )
+
     def weights(self, elements: Ints, corners: Ints) -> NDArray[np.float64]:
         """Weights (n, 2**dim) of the coarse element's corners for multilinear interpolation."""
         dim = self.low.shape[1]
@@ -60,3 +81,67 @@ def halved(
     low = np.tile(children.astype(np.int8), (count, 1))
     parent = np.repeat(np.arange(count, dtype=np.int64), 2**dim)
     return Coarsening(elements, num_vertices, parent, low, low + np.int8(1), coarser, split=True)
+
+
+def on_halves(parts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Join numbers at nodes of halves, which agree where halves meet, to those of coarse elements.
+
+    Shapes: `parts` (nc, 2**dim, n**dim, ...), the result (nc, (2 n - 1)**dim, ...), lexicographic.
+    """
+    count, halves, nodes, *rest = parts.shape
+    dim = halves.bit_length() - 1
+    n = round(nodes ** (1.0 / dim))
+    whole = np.empty((count, *(2 * n - 1,) * dim, *rest), parts.dtype)  # z, y, x
+    for half, index in enumerate(product(range(2), repeat=dim)):
+        at = tuple(slice(k * (n - 1), k * (n - 1) + n) for k in index)
+        whole[(slice(None), *at)] = parts[:, half].reshape(count, *(n,) * dim, *rest)
+    return whole.reshape(count, (2 * n - 1) ** dim, *rest)
+
+
+def on_blocks(parts: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    """As `on_halves` for n points inside the halves: (nc, 2**dim, n**dim) to (nc, (2 n)**dim)."""
+    count, halves, _ = parts.shape
+    dim = halves.bit_length() - 1
+    axes = [axis for d in range(dim) for axis in (1 + d, 1 + dim + d)]
+    whole = parts.reshape(count, *(2,) * dim, *(n,) * dim).transpose(0, *axes)
+    return whole.reshape(count, (2 * n) ** dim)
+
+
+def coarse_mesh(mesh: Mesh) -> tuple[Mesh, Ints] | None:
+    """Mesh of the coarse elements of a mesh, and the elements (nc, 2**dim) in the halves of each.
+
+    The geometry has the mesh's degree if that has all nodes of the halves where they are, as after
+    `Mesh.refine`, else twice that degree, through their corners. An element has the attribute of
+    its first half. None if the mesh has no coarser one all of whose elements are halved.
+    """
+    coarsening = mesh.whole_coarser
+    children = None if coarsening is None else coarsening.children()
+    if coarsening is None or children is None:
+        return None
+    whole = on_halves(mesh.coordinates[children])
+    g = round(mesh.coordinates.shape[1] ** (1.0 / mesh.dim)) - 1
+    ends = gauss_lobatto(g + 1)[0]
+    places = np.concatenate([ends / 2.0, 0.5 + ends[1:] / 2.0])
+    size = np.ptp(mesh.coordinates, axis=(0, 1)).max(initial=0.0)
+    for degree in (g, 2 * g):
+        nodes = gauss_lobatto(degree + 1)[0]
+        coordinates = tensor_apply([lagrange_matrix(places, nodes)] * mesh.dim, whole)
+        again = tensor_apply([lagrange_matrix(nodes, places)] * mesh.dim, coordinates)
+        if abs(again - whole).max(initial=0.0) <= 1e-12 * size:
+            break
+    faces = mesh.topology.boundary_faces
+    numbers = np.stack([coarsening.parent[faces[:, 0]], faces[:, 1]], axis=1)
+    kept = np.sort(np.unique(numbers, axis=0, return_index=True)[1])
+    made = replace(
+        mesh,
+        elements=coarsening.elements,
+        coordinates=coordinates,
+        element_attributes=mesh.element_attributes[children[:, 0]],
+        boundary=outward_corners(coarsening.elements, numbers[kept]),
+        boundary_attributes=mesh.boundary_attributes[kept],
+        num_vertices=coarsening.num_vertices,
+        file_elements=np.arange(len(children)),
+        coarser=coarsening.coarser,
+        forest=None,
+    )
+    return made, children

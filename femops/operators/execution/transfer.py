@@ -52,7 +52,7 @@ def summed_interpolation(
     are left out.
     """
     both = [*_transfers([(fine, coarse)])]
-    return _elementwise(both[::2], dtype), _elementwise(both[1::2], dtype)
+    return elementwise(both[::2], dtype), elementwise(both[1::2], dtype)
 
 
 def prepare_cycles(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]) -> None:
@@ -120,7 +120,7 @@ def compiled_modes(space: Space, modes: ElementModes, dtype: np.dtype[Any]) -> C
     return compiled_steps(backend, [step], (side, side), FREE, dtype)
 
 
-def _elementwise(transfers: Sequence[Transfer], dtype: np.dtype[Any]) -> CompiledOperator:
+def elementwise(transfers: Sequence[Transfer], dtype: np.dtype[Any]) -> CompiledOperator:
     """Compile products of element dofs with a matrix in each direction, summed. Collective."""
     steps = []
     for source, target, matrix, fine in transfers:
