@@ -40,6 +40,8 @@ from femops.forms import upwind_convection as upwind_convection
 from femops.io import plot as plot
 from femops.io import read_mesh as read_mesh
 from femops.io import save as save
+from femops.nonlinear import continuation as continuation
+from femops.nonlinear import load_steps as load_steps
 from femops.operators import ComplexOperator as ComplexOperator
 from femops.operators import Functional as Functional
 from femops.operators import History as History

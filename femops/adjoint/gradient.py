@@ -170,7 +170,8 @@ def gradient(
         See `femops.functional`.
     F : Residual or Operator, optional
         The equation, with its constrained dofs; for a minimum the ``derivative`` of an energy. If
-        omitted, u does not depend on the controls, and the derivatives are partial.
+        omitted, u does not depend on the controls, and the derivatives are partial. For a state of
+        `femops.newton` with bounds give ``F.constrained(info.active)``.
     u : (size,) array
         The state: a solution of F(u) = b.
     wrt : str, sequence of str, or dict

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import Errors, LawError, SolverError
+from femops.errors import Errors, SolverError
 from femops.operators import Operator
 from femops.operators.levels.dispatch import check_level
 from femops.operators.residual import Residual
@@ -19,7 +19,10 @@ from femops.parallel.comm import Communicator
 from femops.solvers.convergence import warn_of_fields, warn_of_setup, warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info
+from femops.solvers.newton_bounds import ActiveSet, Bound
+from femops.solvers.newton_equation import NO_PROGRESS, Equation, Globalization, LineSearch
 from femops.solvers.newton_steps import GAVE_UP, UNSOLVED, Linear, NewtonSteps, Preconditioning
+from femops.solvers.newton_trust import TrustRegion
 from femops.solvers.singular import entry_round_off, singular_cause
 from femops.solvers.watch import Callback, Progress, Watch, read_only
 from femops_common import html
@@ -28,13 +31,10 @@ from femops_kernels.compiled import LEAST_NORM
 
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
 _FORCING, _GAMMA = 0.1, 0.9
-_SHORTEST = 2.0**-12  # step length at which the search gives up
-_DECREASE = 1e-4  # Armijo's constant
-_FLATTER = 0.8  # part of the first slope to which the slope along a step must fall
+_MOST, _MOST_BOUNDED = 30, 200  # steps by default
 _SMALL = 1e-12  # a residual that may be rounding, where coefficients are of size 1
 _ROUNDING = 4.0  # allowed over the residual that rounding u causes; measured: 1.0 for p to 7
 _ROUNDED = "converged to round-off"
-_NO_PROGRESS = "no step along the Newton direction makes progress"
 _SOLVED, _STALLED = 1e-6, 3  # below this part, if these steps do not halve it, it is round-off
 
 
@@ -62,6 +62,11 @@ class NewtonInfo:
         On a product of spaces: for each field, by its name, the norms of its part of the residual
         at the end and before the first step. ``converged`` is about all fields together, so a field
         whose numbers are small in its units may be unsolved.
+    active : (k,) integers or None
+        With bounds: positions of the dofs that a bound holds, ascending.
+    reactions : (size,) array or None
+        With bounds: R(u) - b at the active dofs, zero elsewhere. Entries are positive at lower
+        bounds and negative at upper ones.
     """
 
     converged: bool
@@ -72,6 +77,8 @@ class NewtonInfo:
     tolerance: float
     linear_residuals: tuple[tuple[float, ...], ...] = ()
     fields: dict[str, tuple[float, float]] = field(default_factory=dict, hash=False)
+    active: NDArray[np.int64] | None = field(default=None, hash=False, compare=False, repr=False)
+    reactions: NDArray[Any] | None = field(default=None, hash=False, compare=False, repr=False)
 
     @property
     def residual(self) -> float:
@@ -87,43 +94,57 @@ class NewtonInfo:
             ("tolerance", f"{self.tolerance:.3g}"),
         ]
         rows += [(f"residual of {name}", f"{r:.3g}") for name, (r, _) in self.fields.items()]
+        if self.active is not None:
+            rows.append(("dofs at bounds", f"{len(self.active):,}"))
         return html.table("NewtonInfo", rows)
 
 
 @checked(SolverError)
 def newton(
-    F: Residual,
+    F: Residual | Operator,
     u0: NDArray[Any],
     b: NDArray[Any] | None = None,
     *,
+    lower: Bound = None,
+    upper: Bound = None,
     rtol: Fraction = 1e-8,
     atol: NotNegative = 0.0,
-    maxiter: Count = 30,
+    maxiter: Count | None = None,
     linear: Linear = "auto",
     level: str = "partial",
     preconditioner: Preconditioning = "jacobi",
+    globalization: Literal["line search", "trust region"] = "line search",
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
     warn: bool = True,
 ) -> tuple[NDArray[Any], NewtonInfo]:
-    """Solve R(u; v) = b(v) for all v by an inexact Newton method with backtracking.
+    """Solve R(u; v) = b(v) for all v, or such an inequality, by an inexact Newton method.
 
     Parameters
     ----------
-    F : Residual
-        The residual R, with its constrained dofs (`Residual.constrained`).
+    F : Residual or Operator
+        The residual R, with its constrained dofs (`Residual.constrained`), or an operator.
     u0 : (size,) array
-        First guess. Entries at constrained dofs do not change.
+        First guess. Entries at constrained dofs do not change. Of an operator b has these.
     b : (size,) array, optional
-        Load vector, zero if omitted.
+        Load vector, zero if omitted. Of an operator A the right-hand side, ``A.rhs(load, values)``.
+    lower, upper : float, (size,) array, or dict, optional
+        Bounds of the unknowns: at the dofs, lower <= u <= upper. R(u) - b is zero where u is
+        between them, at least zero at a lower bound, and at most zero at an upper one. For an
+        energy that is its minimum within the bounds. Entries may be infinite. On a product of
+        spaces a dict has bounds of some fields by name. In each step the dofs that a bound holds
+        are constrained, and the others solve what is left, so that each preconditioner serves: the
+        primal-dual active set method (Hintermueller, Ito and Kunisch, 2003). The first guess may be
+        beyond the bounds: the first step leads into them.
     rtol, atol : float
         Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs. Also done when
         |R(u) - b| <= 4 eps |D u|, the effect of rounding u, where D is the Jacobian's diagonal, and
         no entry of R(u) - b is above the round-off of its own terms. D is computed only if the
         residual is below 1e-12, or a step does not halve it.
-    maxiter : int
-        Maximum number of steps.
+    maxiter : int, optional
+        Maximum number of steps: by default 30, with bounds 200. The dofs at bounds change by about
+        a row in a step, so steps grow with refinement.
     linear : {"auto", "cg", "minres", "gmres", "direct"} or callable
         Solver of the linear problem in each step: cg for a positive definite Jacobian, minres for a
         symmetric one, gmres for any. auto takes cg for a symmetric Jacobian, else gmres. minres
@@ -140,7 +161,15 @@ def newton(
         as
         ``preconditioner(J)`` and returns a preconditioner that `cg` accepts as M. For several
         fields see `block_triangular`. Newton reuses multigrid, or the function's result, until the
-        number of linear iterations has doubled. A preconditioner object serves all Jacobians.
+        number of linear iterations has doubled, or with bounds until other dofs are active. A
+        preconditioner object serves all Jacobians.
+    globalization : {"line search", "trust region"}
+        What is done far from the solution. The line search halves steps until the residual, or the
+        slope of the energy along the step, decreases. With bounds the energy decreases, or where
+        the Jacobian is not symmetric the residual. A trust region bounds each step by where the
+        last one was predicted well. With conjugate gradients (see ``linear``) steps minimise the
+        energy (Steihaug, 1983), and Jacobians may be indefinite. Else they reduce |R(u) - b| by
+        Powell's dogleg (1970). It takes no bounds.
     callback : callable, optional
         Called as ``callback(u)`` after each step. On the host u is read-only.
     history : bool
@@ -161,7 +190,8 @@ def newton(
     ------
     SolverError
         A first guess at which the residual is not a number or underflows, arguments that make no
-        sense, or a function that returns no preconditioner or no solution.
+        sense, or a function that returns no preconditioner or no solution. Bounds that cross, are
+        not numbers, or exclude values at constrained dofs.
     OperatorError
         An unknown level, or one that would not fit into memory.
     VectorError
@@ -194,42 +224,63 @@ def newton(
     >>> same, info = femops.newton(F, V.zeros(), b, linear=direct)
     >>> bool(abs(same - u).max() < 1e-8)
     True
+
+    A bound from above:
+
+    >>> below, info = femops.newton(F, V.zeros(), b, upper=0.05)
+    >>> float(below.max()), bool(info.reactions.max() <= 0.0), len(info.active) > 0
+    (0.05, True, True)
     """
     check_level(level)
-    sums = Sums(F.space)
-    u, load = _start(F, u0, b)
-    residual = F.residual(u) - load
-    norms, first = [_first_norm(F, residual, atol, sums)], residual
-    asked, forcing = max(rtol * norms[0], atol), _FORCING
+    sums, bounded = Sums(F.space), lower is not None or upper is not None
+    limit = (_MOST_BOUNDED if bounded else _MOST) if maxiter is None else maxiter
+    if bounded and globalization != "line search":
+        raise SolverError(
+            "a trust region takes no bounds: leave globalization out, whose line search does"
+        )
     steps = NewtonSteps(linear, preconditioner, history=history)
+    equation = Equation(F, u0, b)
+    way: Globalization = (
+        ActiveSet(equation, steps, sums, lower, upper)
+        if bounded
+        else _WAYS[globalization](equation, steps, sums)
+    )
+    norms, first = [_first_norm(F, way.residual, atol, sums)], way.residual
+    asked, forcing = max(rtol * norms[0], atol), _FORCING
     reason, watch = "converged", Watch(False, progress, callback, F.space.comm)
-    watch.tell(0, norms[0], partial(read_only, F.space, u))
-    while norms[-1] > (goal := _with_rounding(F, u, residual, load, norms, asked)):
-        if len(norms) > maxiter:
-            reason = f"not converged in {maxiter} steps"
+    watch.tell(0, norms[0], partial(read_only, F.space, way.u))
+    while norms[-1] > (goal := _with_rounding(way, norms, asked)):
+        if len(norms) > limit:
+            reason = f"not converged in {limit} steps"
             break
-        J = F.jacobian(u).at_level(level)
+        J = equation.jacobian(way.u).at_level(level)
         if warn and len(norms) == 1:
             warn_of_setup(J)
-        step, failure = steps.solve(J, -residual, forcing)
-        failure = failure and (F.failure_of_laws(u) or failure)
+        failure = way.advance(J, forcing)
         level = J.level  # "auto" is chosen once
-        found = None if failure else _search(F, u, step, load, residual, sums)
-        if found is None:
-            reason = failure or _NO_PROGRESS
+        if failure:
+            reason = failure
             break
-        u, residual = found
-        norms.append(sums.norm(residual))
+        norms.append(sums.norm(way.residual))
         forcing = _next_forcing(forcing, norms, goal)
-        watch.tell(len(norms) - 1, norms[-1], partial(read_only, F.space, u))
-    goal = _with_rounding(F, u, residual, load, norms, asked, ended=True)
-    fields = sums.of_fields(residual, first)
+        watch.tell(len(norms) - 1, norms[-1], partial(read_only, F.space, way.u))
+    goal, u = _with_rounding(way, norms, asked, ended=True), way.u
+    fields = sums.of_fields(way.residual, first)
     info = _report(norms, asked, goal, reason, steps.infos, fields, history=history)
+    if isinstance(way, ActiveSet):
+        active, reactions = way.report()
+        info = replace(info, active=active, reactions=reactions)
     if warn and info.converged:
-        warn_of_fields("femops.newton", lambda: F.jacobian(u), u, fields, rtol)
+        warn_of_fields("femops.newton", lambda: way.reduced(equation.jacobian(u)), u, fields, rtol)
     elif warn:
-        _warn(info, _cause(F, u, residual, goal), F.space.comm)
+        _warn(info, _cause(way, goal), F.space.comm)
     return u, info
+
+
+_WAYS: dict[str, type[LineSearch | TrustRegion]] = {
+    "line search": LineSearch,
+    "trust region": TrustRegion,
+}
 
 
 def _next_forcing(forcing: float, norms: Sequence[float], goal: float) -> float:
@@ -259,21 +310,7 @@ def _report(
     return NewtonInfo(converged, reason, len(norms) - 1, spent, tuple(norms), goal, inner, fields)
 
 
-def _start(F: Residual, u0: Any, b: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Copies of the guess and of the load, which is zero at constrained dofs."""
-    u = _own(F, u0, "u0")
-    load = F.space.memory.xp.zeros_like(u) if b is None else _own(F, b, "b")
-    load[F.space.memory.put(F.constrained_dofs)] = 0.0
-    return u, load
-
-
-def _own(F: Residual, vector: Any, what: str) -> NDArray[Any]:
-    """Check a vector of the residual's space, and return a copy (size,)."""
-    copy: NDArray[Any] = F.space.memory.vector_of(F.space, vector, what).copy()
-    return copy
-
-
-def _first_norm(F: Residual, residual: NDArray[Any], atol: float, sums: Sums) -> float:
+def _first_norm(F: Residual | Operator, residual: NDArray[Any], atol: float, sums: Sums) -> float:
     """Norm of the residual of the first guess. Raise if it is not finite or underflows."""
     norm = sums.norm(residual)
     if not np.isfinite(norm):
@@ -290,7 +327,7 @@ def _first_norm(F: Residual, residual: NDArray[Any], atol: float, sums: Sums) ->
     return norm
 
 
-def rounding_of(F: Residual, u: NDArray[Any]) -> float:
+def rounding_of(F: Residual | Equation, u: NDArray[Any]) -> float:
     """Norm that the residual may have by rounding of u alone, whatever the size of u. Collective.
 
     At a solution the residual does not get smaller. The norm is zero if it is not finite.
@@ -302,14 +339,7 @@ def rounding_of(F: Residual, u: NDArray[Any]) -> float:
 
 
 def _with_rounding(
-    F: Residual,
-    u: NDArray[Any],
-    residual: NDArray[Any],
-    load: NDArray[Any],
-    norms: Sequence[float],
-    asked: float,
-    *,
-    ended: bool = False,
+    way: Globalization, norms: Sequence[float], asked: float, *, ended: bool = False
 ) -> float:
     """Return the tolerance, or the norm that rounding of u leaves if larger. Collective.
 
@@ -320,34 +350,38 @@ def _with_rounding(
     if norms[-1] <= asked or not (norms[-1] <= _SMALL or slow or ended):
         return asked
     try:
-        goal = max(asked, rounding_of(F, u))
-        if asked < norms[-1] <= goal and _beyond_rounding(F, u, residual, load) > asked:
+        goal = max(asked, rounding_of(way.equation, way.u))
+        if asked < norms[-1] <= goal and _beyond_rounding(way) > asked:
             return asked
         return goal
     except Errors:  # the iteration has a better message
         return asked
 
 
-def _beyond_rounding(
-    F: Residual, u: NDArray[Any], residual: NDArray[Any], load: NDArray[Any]
-) -> float:
+def _beyond_rounding(way: Globalization) -> float:
     """Norm of the entries of a residual that rounding of u does not explain. Collective.
 
     A stiff part may leave round-off that hides the residual of a soft part in the norm of all.
     """
-    eps, xp = float(np.finfo(F.dtype).eps), F.space.memory.xp
-    bounds = entry_round_off(F.jacobian(u).unconstrained, u) + _ROUNDING * eps * abs(load)
-    return Sums(F.space).norm(xp.where(abs(residual) > bounds, residual, 0.0))
+    equation, u = way.equation, way.u
+    eps, xp = float(np.finfo(equation.dtype).eps), equation.space.memory.xp
+    bounds = entry_round_off(equation.jacobian(u).unconstrained, u)
+    bounds = bounds + _ROUNDING * eps * abs(equation.load)
+    return way.sums.norm(xp.where(abs(way.residual) > bounds, way.residual, 0.0))
 
 
-def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:
+def _cause(way: Globalization, goal: float) -> str:
     """Likely cause of a failed solve. Empty if none is recognized, or J fails. Collective."""
     J: Operator | None = None
+    comm = way.equation.space.comm
     with suppress(*Errors):  # the result is worth more than the cause
-        J = F.jacobian(u)
-    if F.space.comm.max(int(J is None)) or J is None:
+        J = way.reduced(way.equation.jacobian(way.u))
+    if comm.max(int(J is None)) or J is None:
         return ""
-    return singular_cause(J, residual, goal, "F")
+    found = singular_cause(J, way.residual, goal, "F")
+    if found and isinstance(way, ActiveSet):
+        found += " Or begin with a u0 at the bounds that hold the body."
+    return found
 
 
 def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
@@ -373,41 +407,11 @@ def _advice(info: NewtonInfo) -> str:
             )
         steps = "Apply the load in steps: far from the solution Jacobians may be indefinite. "
         return steps * ("not to be positive" in info.reason) + other
-    stalls = info.reason == _NO_PROGRESS or info.residual > 0.5 * min(
+    stalls = info.reason == NO_PROGRESS or info.residual > 0.5 * min(
         info.residuals[:-_STALLED], default=np.inf
     )
     if stalls and info.residual <= _SOLVED * info.residuals[0]:
         return "The residual no longer decreases, as at round-off: give a larger rtol or atol."
+    if info.active is not None and info.reason.startswith("not converged in"):
+        return "Begin with the solution on a coarser mesh, or give a larger maxiter."
     return "Apply the load in steps, or begin with a better u0."
-
-
-def _search(
-    F: Residual,
-    u: NDArray[Any],
-    step: NDArray[Any],
-    load: NDArray[Any],
-    residual: NDArray[Any],
-    sums: Sums,
-) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Return u and its residual after the first of the steps 1, 1/2, 1/4, ... that makes progress.
-
-    Return None if no step does. Progress means that the residual decreases, or its component along
-    the step. If the form is the derivative of an energy, this component is the slope of the energy
-    (Bonet and Wood, section 9.6). Large rotations need steps that reduce the slope while the norm
-    of the residual grows.
-    """
-    norm, slope = sums.norm(residual), abs(sums.dot(step, residual))
-    length = 1.0
-    while length >= _SHORTEST:
-        trial = u + u.dtype.type(length) * step
-        try:
-            found = F.residual(trial) - load
-        except LawError:  # the step is too long for a law
-            length *= 0.5
-            continue
-        # NaN fails both comparisons
-        smaller = sums.norm(found) <= (1.0 - _DECREASE * length) * norm
-        if smaller or abs(sums.dot(step, found)) <= _FLATTER * slope:
-            return trial, found
-        length *= 0.5
-    return None

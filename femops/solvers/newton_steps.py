@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SolverError
+from femops.errors import ConvergenceWarning, RankError, SolverError
 from femops.operators import Operator
 from femops.solvers.any_preconditioner import as_preconditioner, named
 from femops.solvers.cg import cg
 from femops.solvers.gmres import gmres
 from femops.solvers.inner_products import Sums
-from femops.solvers.jacobi import Jacobi
+from femops.solvers.jacobi import Jacobi, jacobi
 from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
 from femops.solvers.preconditioner import Preconditioner
@@ -55,8 +57,14 @@ class NewtonSteps:
         self._preconditioner = _KeptPreconditioner(preconditioner)
         self.infos: list[Info] = []
 
-    def solve(self, J: Operator, right: Vector, rtol: float) -> tuple[Vector, str]:
-        """Solve J step = right (size,). Return the step, and a message if it failed. Collective."""
+    def solve(
+        self, J: Operator, right: Vector, rtol: float, masked: Vector | None = None
+    ) -> tuple[Vector, str]:
+        """Solve J step = right (size,). Return the step, and a message if it failed. Collective.
+
+        ``masked`` (k,) are positions where J has the identity, and a preconditioner of the user's
+        may have not.
+        """
         try:
             if callable(self._linear):
                 given = self._linear(J, right.copy(), rtol)
@@ -67,6 +75,8 @@ class NewtonSteps:
         if callable(self._linear):
             return self._taken(J, given)
         own = as_preconditioner(M, J.space, J.dtype, "preconditioner(J)")
+        if masked is not None and own is not None and self._preconditioner.of_user:
+            own = Masked(own, masked)
         try:
             step, info = self._krylov(J, right, rtol, own)
         except SolverError as error:
@@ -75,6 +85,24 @@ class NewtonSteps:
         self._preconditioner.took(info.iterations, rtol)
         # an unconverged iterate of conjugate gradients is still a direction of descent
         return step, "" if info.converged or self.by_cg(J) else _unsolved(info)
+
+    def renew(self) -> None:
+        """Make the preconditioner anew for the next solve: other dofs are free."""
+        self._preconditioner.drop()
+
+    def fall_back(self) -> None:
+        """Keep a preconditioner where that of a later Jacobian cannot be made."""
+        self._preconditioner.falls_back = True
+
+    def positive_preconditioner(self, J: Operator) -> Preconditioner | None:
+        """Preconditioner of a Jacobian, or of an earlier one if J is found not to be positive."""
+        self.fall_back()
+        try:
+            M = self._preconditioner.of(J)
+        except SolverError:
+            M = jacobi(J)
+        own = as_preconditioner(M, J.space, J.dtype, "preconditioner(J)")
+        return abs(own) if isinstance(own, Jacobi) else own
 
     def by_cg(self, J: Operator) -> bool:
         """True if conjugate gradients solve for the step."""
@@ -123,6 +151,26 @@ class NewtonSteps:
         return step, "" if info is None or info.converged else _unsolved(info)
 
 
+@final
+class Masked(Preconditioner):
+    """A preconditioner of the unknowns that are left when some are held; these it takes to zero."""
+
+    _given_as = "a preconditioner of the free unknowns"
+
+    def __init__(self, M: Preconditioner, rows: Vector) -> None:
+        self._M, self._rows, self.symmetric = M, rows, M.symmetric
+        super().__init__(M.dtype, M.space)
+
+    def _apply(self, x: Vector, result: Vector) -> None:
+        free = x.copy()
+        free[self._rows] = 0.0
+        self._M.apply(free, result)
+        result[self._rows] = 0.0
+
+    def _adjoint(self) -> Preconditioner:
+        return Masked(self._M.T, self._rows)
+
+
 def _refused(call: str, reason: str) -> SolverError:
     return SolverError(f"newton calls {call}: {reason}")
 
@@ -143,6 +191,9 @@ class _KeptPreconditioner:
             self._make = kind
         self.positive = kind not in {"auto", "direct"}  # as far as its name tells
         self._keeps = kind != "jacobi"
+        self.of_user = not isinstance(kind, str)
+        self.falls_back = False
+        self._last: Any = None
         self._kept: Any = None
         self._new, self._rate = True, 0.0
 
@@ -152,8 +203,21 @@ class _KeptPreconditioner:
             return self._make(J)
         self._new = self._kept is None
         if self._kept is None:
-            self._kept = self._make(J)
+            self._kept = self._made(J)
         return self._kept
+
+    def _made(self, J: Operator) -> Any:
+        if not self.falls_back or self._last is None:
+            self._last = self._make(J)
+            return self._last
+        with warnings.catch_warnings(), suppress(SolverError, ConvergenceWarning, RankError):
+            warnings.simplefilter("error", ConvergenceWarning)  # cycles that diverge
+            self._last = self._make(J)
+        return self._last
+
+    def drop(self) -> None:
+        """Make another one for the next Jacobian."""
+        self._kept = None
 
     def took(self, iterations: int, rtol: float) -> None:
         """Record a step's iterations. Drop a kept preconditioner that has become too slow."""

@@ -73,3 +73,22 @@ def test_a_checkpoint_of_a_history_on_other_ranks(comm, tmp_path):
         old.commit(femops.residual(ageing, V, old=old), u)
         here = femops.io.save_state(f"{folder}/here.state", {"old": (old.space, old.vector)})
         assert here.read_bytes() == there.read_bytes()
+
+
+@pytest.mark.parallel(2, 3)
+def test_a_step_that_is_too_long_on_one_rank(comm):
+    """Newton's method halves it on all ranks: the others ended with a RankError."""
+
+    @femops.numba.law
+    def stubborn(a):
+        if a > 0.6:
+            raise ValueError("no convergence")
+        return 400.0 * a**3
+
+    V = femops.H1(femops.distribute(femops.box((8,)), comm), 2)
+    F = femops.residual(lambda u, x: {"value": stubborn(u), "grad": u.grad}, V)
+    F = F.constrained(V.boundary_dofs())
+    b = femops.load(V, lambda x: np.where(x[0] < 0.4, 40.0, 0.0))
+    u, info = femops.newton(F, V.zeros(), b)
+    assert info.converged
+    assert info.iterations > 3

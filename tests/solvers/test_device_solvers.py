@@ -45,6 +45,30 @@ def test_newton_finds_what_it_finds_on_the_cpu(linear: Any, device: HostDevice) 
     assert abs(gpu.linear_iterations - cpu.linear_iterations) <= cpu.iterations
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"upper": 0.6},
+        {"upper": 0.6, "linear": "gmres"},
+        {"globalization": "trust region"},
+        {"globalization": "trust region", "linear": "gmres"},
+    ],
+)
+def test_bounds_and_trust_regions(options: Any, device: HostDevice) -> None:
+    results = []
+    for where in (None, device):
+        F, start, load = p_laplacian(where)
+        u, info = femops.newton(F, start, load, rtol=1e-10, **options)
+        assert info.converged, info
+        results.append((u, info))
+    (expected, cpu), (u, gpu) = results
+    np.testing.assert_allclose(u, expected, rtol=0, atol=1e-7 * abs(expected).max())
+    assert abs(gpu.iterations - cpu.iterations) <= 1
+    if "upper" in options:
+        assert len(gpu.active) > 0
+        np.testing.assert_array_equal(gpu.active, cpu.active)
+
+
 def test_newton_takes_arrays_of_other_libraries(device: HostDevice) -> None:
     F, start, load = p_laplacian(device)
     foreign = [
