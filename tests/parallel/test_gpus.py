@@ -152,10 +152,10 @@ def test_other_values_are_refused(mpi, monkeypatch):
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_libraries_are_found_beside_a_file_whose_name_is_no_text(tmp_path):
     for name in (b"libmpi\xff.so", b"\xe9\x85.dat"):
-        path = os.path.join(os.fsencode(tmp_path), name)
-        with open(path, "wb+") as file:
+        path = tmp_path / os.fsdecode(name)
+        with path.open("wb+") as file:
             file.write(bytes(4096))
             file.flush()
             mapped = mmap.mmap(file.fileno(), 4096, access=mmap.ACCESS_READ)
-        assert (os.fsdecode(path) in gpus._libraries()) == name.startswith(b"lib")
+        assert (str(path) in gpus._libraries()) == name.startswith(b"lib")
         mapped.close()
