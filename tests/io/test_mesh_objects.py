@@ -170,7 +170,7 @@ def test_positions_that_are_no_numbers_are_one_error(value):
     ):
         wrong = np.array(points, dtype=float)
         wrong[1] = value
-        with pytest.raises(MeshError, match="^(?!.*was changed)"):
+        with pytest.raises(MeshError, match=r"^(?!.*was changed)"):
             femops.read_mesh(meshio.Mesh(wrong, [(kind, [row])]))
 
 
