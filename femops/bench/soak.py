@@ -209,7 +209,7 @@ def _hash(results: Iterator[Any]) -> str:
 def _size() -> dict[str, float]:
     """Resident memory in MiB, open files, and threads of this process."""
     gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_bytes().split()[1])
     files, threads = (len([*Path("/proc/self", name).iterdir()]) for name in ("fd", "task"))
     memory = pages * os.sysconf("SC_PAGE_SIZE") / 2**20
     return {"memory": memory, "files": files, "threads": threads}

@@ -135,7 +135,8 @@ def _libraries() -> list[str]:
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return []
-    lines = (line.split(maxsplit=5) for line in maps.read_text().splitlines())
+    # a path of another library may have any bytes
+    lines = (line.split(maxsplit=5) for line in os.fsdecode(maps.read_bytes()).split("\n"))
     paths = {words[5] for words in lines if len(words) == 6}
     return sorted(path for path in paths if Path(path).name.startswith("libmpi"))
 

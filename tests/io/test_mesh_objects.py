@@ -157,6 +157,23 @@ def test_meshes_that_were_changed_are_refused():
         femops.read_mesh(mesh)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_positions_that_are_no_numbers_are_one_error(value):
+    """Without warnings of NumPy, whatever guesses the order of nodes."""
+    cubes = np.array([*np.ndindex(3, 3, 3)])[:, ::-1] / 2.0
+    order = np.argsort(femops.io.vtk.nodes.vtk_order(3, 2, in_memory=True))
+    for kind, points, row in (
+        ("VTK_LAGRANGE_HEXAHEDRON", cubes, order),
+        ("VTK_LAGRANGE_QUADRILATERAL", SQUARES[:4, :2], [0, 1, 3, 2]),
+        ("wedge18", cubes[:18], np.arange(18)),
+    ):
+        wrong = np.array(points, dtype=float)
+        wrong[1] = value
+        with pytest.raises(MeshError, match=r"^(?!.*was changed)"):
+            femops.read_mesh(meshio.Mesh(wrong, [(kind, [row])]))
+
+
 def test_what_is_no_mesh():
     with pytest.raises(MeshArgumentError, match="path is 7: give the path"):
         femops.read_mesh(7)

@@ -119,6 +119,13 @@ def test_refused(tmp_path):
 def test_a_short_file_cannot_ask_for_minutes():
     with pytest.raises(MeshArgumentError, match=r"13824000 elements.*refine=1"):
         read_mfem(text((240, 240, 240)))
+    for kind, counts, number in (
+        ("tet", (64, 64, 64), 1572864),
+        ("wedge", (512, 512, 1), 524288),
+        ("tri", (512, 512), 524288),
+    ):
+        with pytest.raises(MeshArgumentError, match=f"{number} elements"):
+            read_mfem(text(counts, kind=kind))
 
 
 def test_what_does_not_fit_into_memory_is_refused_before_it_is_made():

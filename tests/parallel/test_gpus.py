@@ -1,6 +1,8 @@
 """Which GPU is whose, and whether MPI takes memory of GPUs: without either."""
 
 import ctypes.util
+import mmap
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,3 +147,15 @@ def test_other_values_are_refused(mpi, monkeypatch):
     monkeypatch.setenv(gpus.CUDA_AWARE, "yes")
     with pytest.raises(CommunicatorError, match="FEMOPS_CUDA_AWARE_MPI is 'yes': give 1 if"):
         gpus.takes_device_memory(MANY)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_libraries_are_found_beside_a_file_whose_name_is_no_text(tmp_path):
+    for name in (b"libmpi\xff.so", b"\xe9\x85.dat"):
+        path = tmp_path / os.fsdecode(name)
+        with path.open("wb+") as file:
+            file.write(bytes(4096))
+            file.flush()
+            mapped = mmap.mmap(file.fileno(), 4096, access=mmap.ACCESS_READ)
+        assert (str(path) in gpus._libraries()) == name.startswith(b"lib")
+        mapped.close()

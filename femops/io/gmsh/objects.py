@@ -95,7 +95,8 @@ def object_arrays(source: Any) -> tuple[GmshArrays, str]:
             ) from error
     if not _of_gmsh(source):
         try:
-            return _meshio_arrays(source), "the meshio.Mesh"
+            with np.errstate(all="ignore"):  # positions that are not finite are refused later
+                return _meshio_arrays(source), "the meshio.Mesh"
         except MeshError:
             raise
         except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:

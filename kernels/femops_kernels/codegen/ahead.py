@@ -132,7 +132,7 @@ def _can_help(cores: int) -> bool:
 def _running() -> float:
     """Number of threads on the machine that run or wait for a core, with this one."""
     try:
-        return int(_LOAD.read_text().split()[3].split("/")[0])
+        return int(_LOAD.read_bytes().split()[3].split(b"/")[0])
     except (OSError, ValueError, IndexError):  # not Linux: take the mean over a minute
         return os.getloadavg()[0] + 1.0 if hasattr(os, "getloadavg") else inf
 

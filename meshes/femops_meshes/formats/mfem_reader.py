@@ -156,9 +156,10 @@ def read_inline(scanner: Scanner) -> Mesh:
     dim = _inline_dimension(scanner, fields)
     counts = tuple(_count(scanner, fields, name) for name in _COUNTS[:dim])
     sizes = tuple(_size(scanner, fields, name) for name in _SIZES[:dim])
+    split = _SPLIT_BOXES.get(fields["type"])
     try:
         grid = Grid.checked(counts, 0.0, sizes, periodic=False)
-        number = math.prod(counts)
+        number = math.prod(counts) * len(split or [0])
         if number > _MOST:
             raise MeshArgumentError(
                 f"an INLINE mesh of {number} elements takes minutes to read, at most {_MOST} are "
@@ -167,7 +168,6 @@ def read_inline(scanner: Scanner) -> Mesh:
         check_fits((number, 2**dim, dim), f"making {number} elements", "take fewer")
     except MeshArgumentError as error:
         raise MeshArgumentError(f"{scanner.name}: {error}") from error.__cause__
-    split = _SPLIT_BOXES.get(fields["type"])
     cells = mfem_order(counts) if split is None else _lexicographic(counts)
     mesh = Mesh.assemble(grid.elements(cells), grid.coordinates(cells, 1), grid.num_vertices)
     codes = mesh.topology.boundary_faces[:, 1]
