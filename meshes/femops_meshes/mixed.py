@@ -179,8 +179,8 @@ class MixedMesh:
             {},
             {},
         ).with_names(element_names, boundary_names)
-        for part in mesh.parts if coordinates is None else ():
-            checks.folds(part.elements, part.coordinates, part.topology)
+        if coordinates is None:
+            mesh.check_folds()
         return mesh
 
     @classmethod
@@ -497,6 +497,10 @@ class MixedMesh:
         shapes = [part.coordinates.shape for part in self.parts]
         made: MixedMesh = refinement.refined(self, times, shapes, _refined)
         return made
+
+    def check_folds(self) -> None:
+        """Check that elements do not overlap at the faces and vertices that they share."""
+        checks.folds(*((p.elements, p.coordinates, p.topology) for p in self.parts))
 
     def validate(self) -> None:
         """Check vertex numbers, that elements fit together, and that no element is inverted.
