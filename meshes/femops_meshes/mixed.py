@@ -92,6 +92,12 @@ class MixedMesh:
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that says where an attribute of meshes of one shape is."""
+            if name in ("refined", "coarsened", "forest"):
+                raise AttributeError(
+                    f"a mesh of {self.plural} has no {name!r}: local refinement is for segments, "
+                    "quadrilaterals and hexahedra; mesh.refine() halves all elements, and "
+                    "femops.read_mesh(path, split=True) makes elements that mesh.refined takes"
+                )
             if name[0] != "_" and (hasattr(Mesh, name) or name in Mesh.__dataclass_fields__):
                 raise AttributeError(
                     f"a mesh of {self.plural} has no {name!r}: mesh.parts are meshes of one shape, "

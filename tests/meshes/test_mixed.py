@@ -221,6 +221,7 @@ def _named(name):
             np.where([0, 1, 0], 0.3, x[prisms[0]]), {"prisms": [range(6)]}
         ),
         "no coordinates": lambda: mixed_mesh(1).coordinates,
+        "no levels": lambda: mixed_mesh(1).refined([0]),
     }[name]
 
 
@@ -249,6 +250,7 @@ def _named(name):
         ("tets", MeshArgumentError, "neither"),
         ("flat", MeshGeometryError, "of the prisms 1 of 1"),
         ("no coordinates", AttributeError, "mesh.parts"),
+        ("no levels", AttributeError, r"local refinement is for .*; mesh.refine\(\) halves"),
     ],
 )
 def test_bad_input(name, error, words):
