@@ -79,6 +79,11 @@ def integrate(
     >>> round(femops.integrate(V, u), 12), round(femops.integrate(V, u, boundary="all"), 12)
     (1.0, 4.0)
     """
+    if isinstance(u, GridFunction):
+        raise SpaceError(
+            "u is a GridFunction: give its space and its vector, as in "
+            "femops.integrate(u.space, u.vector)"
+        )
     components = _component_shape(space)
     tables, shape = None, components
     if isinstance(u, np.ndarray) and u.ndim > 0:

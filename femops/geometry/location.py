@@ -81,6 +81,37 @@ def locate(mesh: Mesh | MixedMesh, points: Floats) -> tuple[Ints, Floats, Flags]
     return elements, reference, found & (keys >= NEAR)
 
 
+def locate_beside(mesh: Mesh | MixedMesh, points: Floats, beside: Floats) -> tuple[Ints, Floats]:
+    """Find elements (n,) and reference coordinates (n, dim), as `locate` does, on one side.
+
+    Of several elements that contain a point, as one on their common face, it is the element in
+    which the point `beside` it, (n, dim), lies.
+    """
+    elements, reference, _ = locate(mesh, points)
+    wanted, start, _ = locate(mesh, beside)
+    other, first = np.flatnonzero((wanted >= 0) & (wanted != elements)), 0
+    for part in mesh.parts:
+        last = first + part.num_elements
+        mine = other[(wanted[other] >= first) & (wanted[other] < last)]
+        for at in range(0, len(mine), _POINTS):
+            some = mine[at : at + _POINTS]
+            nodes = part.coordinates[wanted[some] - first]
+            _, _, _, reach = _hulls(nodes)
+            held, xi = _newton(nodes, points[some], start[some], reach)
+            elements[some[held]], reference[some[held]] = wanted[some[held]], xi[held]
+        first = last
+    return elements, reference
+
+
+def _hulls(coordinates: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Ends (2 x (ne, dim)) of boxes that enclose elements, and their `round_off` and `reach`."""
+    hull = _bernstein(coordinates)
+    lower, upper = hull.min(axis=1), hull.max(axis=1)
+    size = (upper - lower).max(axis=1, keepdims=True)
+    round_off: Floats = _ROUND_OFF * np.maximum(np.abs(lower), np.abs(upper))
+    return lower, upper, round_off, TOLERANCE * size + round_off
+
+
 def _among_parts(mesh: MixedMesh, points: Floats) -> tuple[Ints, Floats, Flags]:
     """As `locate`."""
     keys, places, first = [], [], 0
@@ -109,13 +140,10 @@ class Boxes:
     """
 
     def __init__(self, mesh: Mesh) -> None:
-        lower, upper = np.empty((2, mesh.num_elements, mesh.dim))
+        found = np.empty((4, mesh.num_elements, mesh.dim))
         for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
-            hull = _bernstein(mesh.coordinates[start:stop])
-            lower[start:stop], upper[start:stop] = hull.min(axis=1), hull.max(axis=1)
-        size = (upper - lower).max(axis=1, keepdims=True)
-        self.round_off: Floats = _ROUND_OFF * np.maximum(np.abs(lower), np.abs(upper))
-        self.reach: Floats = TOLERANCE * size + self.round_off
+            found[:, start:stop] = _hulls(mesh.coordinates[start:stop])
+        lower, upper, self.round_off, self.reach = found
         self._order = hilbert_order((lower + upper) / 2)
         level = ((lower - self.reach)[self._order], (upper + self.reach)[self._order])
         self._levels = [level]

@@ -38,6 +38,7 @@ Ints = NDArray[np.int64]
 _NOTHING: Ints = np.zeros(0, dtype=np.int64)
 _EMPTY: NDArray[Any] = np.zeros(0)
 _CACHED = ("compiled", "_launches")
+_VALUE = "F.residual(u) is its value, and F.jacobian(u) @ du a product with its derivative"
 
 
 @final
@@ -114,10 +115,10 @@ class Residual(Summable):
         return twin
 
     def __matmul__(self, other: Any) -> Never:
-        raise OperatorError(
-            "a residual is no matrix: F.residual(u) is its value, and F.jacobian(u) @ du a product "
-            "with its derivative"
-        )
+        raise OperatorError(f"a residual is no matrix: {_VALUE}")
+
+    def __call__(self, *_: Any, **__: Any) -> Never:
+        raise OperatorError(f"a residual is not called: {_VALUE}")
 
     # --- sums ------------------------------------------------------------------------------------
 

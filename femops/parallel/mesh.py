@@ -179,6 +179,10 @@ class DistributedMesh:
         """Number of elements of the global mesh."""
         return self.part.num_elements
 
+    def volume(self) -> float:
+        """Length, area or volume of the global mesh; see `Mesh.volume`. Collective."""
+        return float(self.comm.sum(self.mesh.volume()))
+
     @property
     def conforming(self) -> bool:
         """False if elements of two sizes meet on any rank; see `Mesh.conforming`. Collective."""

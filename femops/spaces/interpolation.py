@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 
 from femops.errors import ProbeError, SpaceError
 from femops.geometry.domain import element_blocks
-from femops.geometry.location import locate
+from femops.geometry.location import locate, locate_beside
+from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
+from femops_meshes.mixed import MixedMesh
 from femops_meshes.parents import parents_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_DRAWN = 1e-4  # of the way to the middle of the element
 
 
 def values_of_field(source: Any, vector: Any, target: Any, places: Ints, x: Floats) -> Floats:
@@ -31,25 +35,38 @@ def values_of_field(source: Any, vector: Any, target: Any, places: Ints, x: Floa
             "a field on another mesh cannot be interpolated where ranks share a mesh, as each "
             "has but a part: interpolate in one process, or evaluate it by femops.Probe"
         )
-    if source.mixed:
-        return _of_parts(source, vector, x)
     owners = np.divmod(places, target.element.size)
-    elements, reference = places_of_nodes(source.mesh, target.mesh, owners, target.element.nodes, x)
-    return values_at(source, source.l_vec(vector), elements, reference)
-
-
-def _of_parts(source: Any, vector: Any, x: Floats) -> Floats:
-    """Values (n[, ncomp]) at x (n, dim) of a function on a mesh of several shapes, by search."""
-    l_vec, left = source.l_vec(vector), np.arange(len(x))
-    result = np.empty((len(x), *l_vec.shape[1:]))
+    l_vec = source.l_vec(vector)
+    elements, reference = _places(source, target, owners, x)
+    result, first = np.empty((len(x), *l_vec.shape[1:])), 0
     for part in source.parts:
-        found, reference, _ = locate(part.mesh, x[left])
-        some = np.flatnonzero(found >= 0)
-        result[left[some]] = values_at(part, l_vec, found[some], reference[some])
-        left = left[found < 0]
-    if len(left):
-        raise _outside(left, x)
+        last = first + part.mesh.num_elements
+        some = np.flatnonzero((elements >= first) & (elements < last))
+        result[some] = values_at(part, l_vec, elements[some] - first, reference[some])
+        first = last
     return result
+
+
+def _places(source: Any, target: Any, owners: tuple[Ints, Ints], x: Floats) -> tuple[Ints, Floats]:
+    """Element (n,) of `source`, counted part by part, and reference coordinates of nodes at x.
+
+    Where functions of both spaces jump, a node takes the side on which its own element lies.
+    """
+    if source.continuous or target.continuous:
+        return places_of_nodes(source.mesh, target.mesh, owners, target.element.nodes, x)
+    beside = _beside(target.mesh, owners, target.element.nodes)
+    return places_of_nodes(source.mesh, target.mesh, owners, target.element.nodes, x, beside)
+
+
+def _beside(mesh: Mesh, owners: tuple[Ints, Ints], nodes: list[Floats] | Floats) -> Floats:
+    """Points (n, dim) beside nodes, drawn towards the middles of the elements that own them."""
+    drawn = [_drawn(each, 0.5) for each in nodes] if isinstance(nodes, list) else None
+    at = drawn or _drawn(nodes, mesh.cell.center)
+    return positions(mesh.coordinates, at)[owners]
+
+
+def _drawn(nodes: Any, middle: Any) -> Floats:
+    return np.asarray(nodes + _DRAWN * (middle - nodes))
 
 
 def _outside(outside: Ints, x: Floats) -> ProbeError:
@@ -62,17 +79,22 @@ def _outside(outside: Ints, x: Floats) -> ProbeError:
 
 
 def places_of_nodes(
-    source: Mesh, target: Mesh, owners: tuple[Ints, Ints], nodes: list[Floats] | Floats, x: Floats
+    source: Mesh | MixedMesh,
+    target: Mesh,
+    owners: tuple[Ints, Ints],
+    nodes: list[Floats] | Floats,
+    x: Floats,
+    beside: Floats | None = None,
 ) -> tuple[Ints, Floats]:
     """Find the element (n,) of `source` and reference coordinates (n, dim) of `target`'s nodes.
 
     If `target` is known to be a refinement of `source`, the result is exact. Else the nodes are
     located by position.
 
-    Shapes: `owners` (n,), `nodes` (functions,) for each direction or (functions, dim), `x` (n,
-    dim).
+    Shapes: `owners` (n,), `nodes` (functions,) for each direction or (functions, dim), `x` and
+    `beside` (n, dim). Of several elements that contain a node, it is that of the point `beside`.
     """
-    parents = parents_of(target, source)
+    parents = parents_of(target, source) if isinstance(source, Mesh) else None
     if parents is not None:
         elements, local = owners
         points = nodes
@@ -82,7 +104,10 @@ def places_of_nodes(
         points = points[local]
         reference = parents.low[elements] + parents.width[elements] * points
         return parents.elements[elements], reference
-    found, reference, _ = locate(source, x)
+    if beside is None:
+        found, reference, _ = locate(source, x)
+    else:
+        found, reference = locate_beside(source, x, beside)
     outside = np.flatnonzero(found < 0)
     if len(outside):
         raise _outside(outside, x)

@@ -1,6 +1,6 @@
 """Checks of input from users and files. Each failed check raises one error."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from femops_meshes.topology.entities import (
     SIMPLICES,
     Cell,
     cell_and_degree,
-    entity_corners,
     looks_out,
     outward_corners,
 )
@@ -275,24 +274,24 @@ def turned_over(turned: NDArray[np.bool_]) -> None:
         )
 
 
-def folds(elements: Ints, coordinates: Floats, topology: Topology) -> None:
+def folds(*parts: tuple[Ints, Floats, Topology]) -> None:
     """Check that elements do not overlap at the faces and vertices that they share.
 
-    The elements are not inverted, and have the same positions on common faces.
+    The elements are not inverted, and have the same positions on common faces. Each part has
+    elements (ne, corners) of one shape, with their coordinates; several parts share vertex numbers.
     """
-    if topology.cell.simplex:
-        faces, codes = topology.faces[topology.pairs], topology.face_codes[topology.pairs]
-        # All see a face in the same way: what tells is the vertex opposite, and the determinant.
-        _differ(simplices.mirrored(coordinates)[faces] ^ (codes % 2 == 1), faces)
-        return
-    folded_faces(elements, topology)
-    if not topology.cell.cube:
-        return
-    bad = _overlaps(elements, coordinates, topology)
-    if len(bad):
+    for elements, coordinates, topology in parts:
+        if topology.cell.simplex:
+            faces, codes = topology.faces[topology.pairs], topology.face_codes[topology.pairs]
+            # All see a face in the same way: what tells is the vertex opposite, and the determinant
+            _differ(simplices.mirrored(coordinates)[faces] ^ (codes % 2 == 1), faces)
+        else:
+            folded_faces(elements, topology)
+    count, pair = _overlaps(parts)
+    if count:
+        of = [f"{parts[k][2].cell.name} " * (len(parts) > 1) + str(e) for k, e in pair]
         raise MeshGeometryError(
-            f"elements overlap at {len({*elements.ravel()[bad[:, 0]].tolist()})} vertex(es), "
-            f"elements {bad[0, 0] // elements.shape[1]} and {bad[0, 1] // elements.shape[1]} the "
+            f"elements overlap at {count} vertex(es), elements {of[0]} and {of[1]} the "
             "first (counted from 0): correct the numbers of their corners"
         )
 
@@ -322,41 +321,77 @@ def _differ(sides: NDArray[np.bool_], faces: Ints) -> None:
         )
 
 
-def _overlaps(elements: Ints, coordinates: Floats, topology: Topology) -> Ints:
-    """Corners (n, 2), numbered through all elements, that overlap at a vertex of the exterior.
+def _overlaps(
+    parts: Sequence[tuple[Ints, Floats, Topology]],
+) -> tuple[int, list[tuple[int, int]]]:
+    """Count the vertices of the exterior at which elements overlap.
+
+    Returned are also two such elements: the part and the number of each.
 
     The tangents of the edges at a corner span a cone. A direction well inside one cone is in no
     other cone of the vertex, because these meet along common tangents at most. Around a vertex
     without exterior faces, elements on both sides of each face leave no room for an overlap.
     """
-    dim, faces = topology.dim, topology.faces
-    outer = (faces[:, 0] >= 0) & (faces[:, 1] < 0)
-    outside = np.zeros(topology.num_entities[0], dtype=np.bool_)
-    for code in np.unique(topology.face_codes[outer, 0]):
-        some = faces[outer & (topology.face_codes[:, 0] == code), 0]
-        outside[elements[some][:, list(entity_corners(dim, int(code)))]] = True
-    corners = np.flatnonzero(outside[elements])
-    some, place = np.unique(corners // 2**dim, return_inverse=True)
-    tangents = jacobians(coordinates[some], [0.0, 1.0])[place, corners % 2**dim]
-    lengths = np.linalg.norm(tangents, axis=1, keepdims=True)
-    tangents /= np.where(lengths > 0, lengths, 1)
-    proper = determinants(tangents) > 1e-8  # others are flat: angles of 0 or 180 degrees
-    tangents *= 1 - 2 * (corners[:, None, None] >> np.arange(dim) & 1)
-    corners, tangents = corners[proper], tangents[proper]
-    order = np.argsort(elements.ravel()[corners], kind="stable")
-    corners, tangents = corners[order], tangents[order]
+    outside = _of_exterior(parts)
+    found = [_cones(elements, x, topology, outside) for elements, x, topology in parts]
+    owner = np.repeat(np.arange(len(parts)), [len(each[0]) for each in found])
+    vertices, numbers, tangents = (np.concatenate([each[k] for each in found]) for k in range(3))
+    order = np.argsort(vertices, kind="stable")
+    vertices, numbers, tangents, owner = (a[order] for a in (vertices, numbers, tangents, owner))
+    dim = tangents.shape[-1]
     inside = tangents @ np.column_stack([np.eye(dim) + 0.1, np.ones(dim)])
-    inverses, vertices = np.linalg.inv(tangents), elements.ravel()[corners]
-    for step in range(1, len(corners)):
+    inverses = np.linalg.inv(tangents)
+    for step in range(1, len(vertices)):
         first = np.flatnonzero(vertices[:-step] == vertices[step:])
         if len(first) == 0:
             break
         for one, other in ((first, first + step), (first + step, first)):
             within = (inverses[one] @ inside[other] >= -1e-12).all(axis=1).any(axis=1)
             if within.any():
-                found: Ints = corners[np.column_stack([one, other])[within]]
-                return found
-    return np.zeros((0, 2), dtype=np.int64)
+                pair = [int(which[within][0]) for which in (one, other)]
+                count = len(np.unique(vertices[one[within]]))
+                return count, [(int(owner[k]), int(numbers[k])) for k in pair]
+    return 0, []
+
+
+def _of_exterior(parts: Sequence[tuple[Ints, Floats, Topology]]) -> NDArray[np.bool_]:
+    """True (vertices,) for the vertices of outer faces, of all parts together."""
+    outside = np.zeros(max(t.num_entities[0] for *_, t in parts), dtype=np.bool_)
+    for elements, _, topology in parts:
+        faces = topology.faces
+        outer = (faces[:, 0] >= 0) & (faces[:, 1] < 0)
+        outer[topology.joined] = False
+        for code in np.unique(topology.face_codes[outer, 0]):
+            some = faces[outer & (topology.face_codes[:, 0] == code), 0]
+            outside[elements[some][:, list(topology.cell.entities[int(code)][1])]] = True
+    return outside
+
+
+def _cones(
+    elements: Ints, coordinates: Floats, topology: Topology, outside: NDArray[np.bool_]
+) -> tuple[Ints, Ints, Floats]:
+    """Vertex (n,) and element (n,) of corners outside, and tangents (n, dim, dim) of their edges.
+
+    The tangents are columns of length 1. Flat corners, of angles of 0 or 180 degrees, are left out.
+    """
+    cell = topology.cell
+    corners = np.flatnonzero(outside[elements])
+    some, place = np.unique(corners // cell.num_corners, return_inverse=True)
+    at = corners % cell.num_corners
+    tangents = jacobians(coordinates[some], cell.corners)[place, at] @ _edges(cell)[at]
+    lengths = np.linalg.norm(tangents, axis=1, keepdims=True)
+    tangents /= np.where(lengths > 0, lengths, 1)
+    proper = np.abs(determinants(tangents)) > 1e-8
+    corners, tangents = corners[proper], tangents[proper]
+    return elements.ravel()[corners], corners // cell.num_corners, tangents
+
+
+def _edges(cell: Cell) -> Floats:
+    """Edges at each corner, as columns (corners, dim, dim) that lead away from it."""
+    edges = [cell.entities[code][1] for code in cell.codes(1)]
+    ends = [[b if a == k else a for a, b in edges if k in (a, b)] for k in range(cell.num_corners)]
+    away = cell.corners[ends] - cell.corners[:, np.newaxis]
+    return np.ascontiguousarray(away.swapaxes(1, 2))
 
 
 def gaps(

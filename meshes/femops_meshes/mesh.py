@@ -199,7 +199,7 @@ class Mesh:
         plain = corner_order == "lexicographic" and dim > 1 and shape.cube
         checks.geometry(mesh.coordinates, around * plain)
         if coordinates is None:
-            checks.folds(mesh.elements, mesh.coordinates, mesh.topology)
+            checks.folds((mesh.elements, mesh.coordinates, mesh.topology))
         return mesh
 
     @classmethod

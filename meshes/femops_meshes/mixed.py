@@ -92,6 +92,12 @@ class MixedMesh:
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that says where an attribute of meshes of one shape is."""
+            if name in ("refined", "coarsened", "forest"):
+                raise AttributeError(
+                    f"a mesh of {self.plural} has no {name!r}: local refinement is for segments, "
+                    "quadrilaterals and hexahedra; mesh.refine() halves all elements, and "
+                    "femops.read_mesh(path, split=True) makes elements that mesh.refined takes"
+                )
             if name[0] != "_" and (hasattr(Mesh, name) or name in Mesh.__dataclass_fields__):
                 raise AttributeError(
                     f"a mesh of {self.plural} has no {name!r}: mesh.parts are meshes of one shape, "
@@ -179,8 +185,8 @@ class MixedMesh:
             {},
             {},
         ).with_names(element_names, boundary_names)
-        for part in mesh.parts if coordinates is None else ():
-            checks.folds(part.elements, part.coordinates, part.topology)
+        if coordinates is None:
+            mesh.check_folds()
         return mesh
 
     @classmethod
@@ -497,6 +503,10 @@ class MixedMesh:
         shapes = [part.coordinates.shape for part in self.parts]
         made: MixedMesh = refinement.refined(self, times, shapes, _refined)
         return made
+
+    def check_folds(self) -> None:
+        """Check that elements do not overlap at the faces and vertices that they share."""
+        checks.folds(*((p.elements, p.coordinates, p.topology) for p in self.parts))
 
     def validate(self) -> None:
         """Check vertex numbers, that elements fit together, and that no element is inverted.

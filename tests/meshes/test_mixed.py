@@ -9,6 +9,7 @@ import femops
 from femops.element import LagrangeElement, turned_to
 from femops_meshes import (
     MeshArgumentError,
+    MeshError,
     MeshGeometryError,
     MeshTopologyError,
     MixedMesh,
@@ -19,7 +20,7 @@ from femops_meshes import (
 )
 from femops_meshes.coordinates import simplices
 from femops_meshes.topology.entities import PRISM, QUADRILATERAL, SEGMENT, TRIANGLE
-from support.mixed_meshes import blocks, bulged, mixed_mesh
+from support.mixed_meshes import blocks, bulged, flat_mesh, mixed_mesh
 
 KINDS = ("hexahedra", "prisms"), ("prisms", "tetrahedra"), ("prisms",), ()
 
@@ -220,6 +221,7 @@ def _named(name):
             np.where([0, 1, 0], 0.3, x[prisms[0]]), {"prisms": [range(6)]}
         ),
         "no coordinates": lambda: mixed_mesh(1).coordinates,
+        "no levels": lambda: mixed_mesh(1).refined([0]),
     }[name]
 
 
@@ -248,11 +250,52 @@ def _named(name):
         ("tets", MeshArgumentError, "neither"),
         ("flat", MeshGeometryError, "of the prisms 1 of 1"),
         ("no coordinates", AttributeError, "mesh.parts"),
+        ("no levels", AttributeError, r"local refinement is for .*; mesh.refine\(\) halves"),
     ],
 )
 def test_bad_input(name, error, words):
     with pytest.raises(error, match=words):
         _named(name)()
+
+
+SOLID = "tetrahedra", "prisms", "hexahedra, prisms, tetrahedra"
+
+
+@pytest.mark.parametrize("name", ["triangles", "quadrilaterals, triangles", *SOLID])
+def test_one_wrong_corner_is_refused(name):
+    """One that inverts no element draws it over its neighbours, which then have outer faces.
+
+    A few draw an element out of the domain.
+    """
+    shapes = (*name.split(", "),)
+    mesh = mixed_mesh(2, seed=1, shapes=shapes) if name in SOLID else flat_mesh(2)
+    parts = {part.cell.plural: part for part in mesh.parts if part.cell.plural in shapes}
+    x = np.zeros((mesh.num_vertices, mesh.dim))
+    for part in mesh.parts:
+        x[part.elements] = part.coordinates
+    elements = {shape: part.elements for shape, part in parts.items()}
+    MixedMesh.from_arrays(x, elements)
+    rng, errors = np.random.default_rng(0), []
+    for _ in range(60):
+        some = {shape: rows.copy() for shape, rows in elements.items()}
+        rows = some[rng.choice(shapes)]
+        row = rows[rng.integers(len(rows))]
+        row[rng.integers(len(row))] = rng.choice(np.setdiff1d(np.unique(rows), row))
+        errors.append(_error(lambda some=some: MixedMesh.from_arrays(x, some)))
+        if len(shapes) == 1 and name != "prisms":
+            cell = "tetrahedron" if mesh.dim == 3 else None
+            alone = _error(lambda some=some, c=cell: femops.Mesh.from_arrays(x, some[name], cell=c))
+            assert bool(alone) == bool(errors[-1])
+    assert len([*filter(None, errors)]) >= 56
+    assert any("overlap at" in error for error in errors)
+
+
+def _error(make):
+    try:
+        make()
+    except MeshError as error:
+        return str(error)
+    return ""
 
 
 @pytest.mark.parametrize("shapes", KINDS)

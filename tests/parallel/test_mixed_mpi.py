@@ -53,6 +53,15 @@ FORMS = {
 }
 
 
+@pytest.mark.parallel(2, 3)
+def test_volumes(comm):
+    for make in MESHES.values():
+        whole, mesh = make(), femops.distribute(make() if comm.rank == 0 else None, comm)
+        parts = [(a.volume(), b.volume()) for a, b in zip(whole.parts, mesh.parts, strict=True)]
+        for mine, exact in [(mesh.volume(), whole.volume()), *parts]:
+            assert mine == pytest.approx(exact, rel=1e-13)
+
+
 @pytest.mark.parallel(2, 3, 4, 7)
 @pytest.mark.parametrize("name", MESHES)
 def test_operators(comm, name):

@@ -104,6 +104,11 @@ WRONG = [
     ),
     (lambda: femops.cg(F, B), r"A is a Residual: give .*; femops\.newton\(F, u0, b\) solves"),
     (lambda: F @ B, r"a residual is no matrix: F\.residual\(u\) is its value"),
+    (lambda: F(B), r"a residual is not called: F\.residual\(u\) is its value"),
+    (
+        lambda: femops.integrate(V, femops.GridFunction(V, B)),
+        r"u is a GridFunction: .*femops\.integrate\(u\.space, u\.vector\)",
+    ),
     (lambda: femops.elasticity(V, 1.0, 1.0), "elasticity takes a space with ncomp=2"),
 ]
 

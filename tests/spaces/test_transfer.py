@@ -11,6 +11,7 @@ import femops
 from femops.spaces import interpolation
 from femops_meshes import scrambled
 from femops_meshes.parents import parents_of
+from support.mixed_meshes import flat_mesh, mixed_mesh
 
 BENT = {
     dim: femops.box((3, 2, 2)[:dim]).mapped(lambda x: x + 0.05 * np.sin(2 * x[::-1]), order=3)
@@ -206,3 +207,20 @@ def test_other_predicates_are_refused() -> None:
         V.boundary_dofs(lambda x: x[0] < 1, where=lambda x: x[1] < 1)
     with pytest.raises(femops.errors.SpaceError, match="belong to its elements"):
         femops.L2(V.mesh, 1).boundary_dofs(lambda x: x[0] < 1)
+
+
+@pytest.mark.parametrize("name", ["triangles", "tetrahedra", "squares and triangles", "all shapes"])
+@pytest.mark.parametrize("p", [1, 3])
+def test_jumps_stay_on_refined_meshes_of_all_shapes(name, p):
+    """Nodes on a face have the value of the side on which their own element lies."""
+    mesh = {
+        "triangles": lambda: femops.disc(1, order=2).simplices(),
+        "tetrahedra": lambda: femops.box((2, 1, 1)).simplices(),
+        "squares and triangles": lambda: flat_mesh(1, curved=2),
+        "all shapes": lambda: mixed_mesh(1, curved=2),
+    }[name]()
+    V, W = femops.L2(mesh, p), femops.L2(mesh.refine(), p)
+    u = np.random.default_rng(p).standard_normal(V.size)
+    w = W.interpolate((V, u))
+    assert femops.integrate(W, w) == pytest.approx(femops.integrate(V, u), abs=1e-9)
+    assert femops.l2_norm(W, w) == pytest.approx(femops.l2_norm(V, u), rel=1e-9)

@@ -476,7 +476,7 @@ def mesh_of(content: GmshArrays) -> Mesh | MixedMesh:
     checks.geometry(coordinates)
     boundary, topology = _with_exterior(corners, vertices, sides, cell)
     _check_joined(coordinates, topology)
-    checks.folds(corners, coordinates, topology)
+    checks.folds((corners, coordinates, topology))
     links = vertex_links(content, tags[used], content.positions[first[used]])
     if links:
         one = glued([(cell, corners)], vertices, [sides], links)
@@ -546,7 +546,7 @@ def _mixed_of(content: GmshArrays, shapes: Sequence[str], degree: int) -> MixedM
     mesh = assembled(elements, len(used))
     for part in mesh.parts:
         _check_joined(part.coordinates, part.topology)
-        checks.folds(part.elements, part.coordinates, part.topology)
+    mesh.check_folds()
     if not mesh.continuous:
         raise MeshGeometryError(
             "elements of different shapes have other nodes on a common face or edge: give them the "

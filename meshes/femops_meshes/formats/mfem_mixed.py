@@ -202,8 +202,7 @@ def build(content: SeveralShapes) -> MixedMesh:
         *content.names,
         file_elements={cell.plural: found for cell, found in places.items()},
     )
-    for part in mesh.parts:
-        checks.folds(part.elements, part.coordinates, part.topology)
+    mesh.check_folds()
     return mesh
 
 

@@ -565,13 +565,13 @@ def _build_trees(content: "TreeContent", positions: Floats | tuple[Collection, F
         of_roots = positions[trees.tops][forest.roots]
         checks.magnitude(of_roots)
         checks.geometry(of_roots)
-        checks.folds(forest.roots, of_roots, trees.roots)
+        checks.folds((forest.roots, of_roots, trees.roots))
         coordinates, folds = of_roots[forest.root], False
         coordinates = halved_along(coordinates, forest.path, forest.level)
     checks.geometry(coordinates)
     topology = forest.topology(elements, count, trees.boundary)
     if folds:
-        checks.folds(elements, coordinates, topology)
+        checks.folds((elements, coordinates, topology))
     entries = read_boundary(topology, elements, trees.boundary, trees.boundary_attributes)
     places = np.empty(len(elements), dtype=np.int64)
     order = leaf_order(content.dim, forest.root, forest.level, forest.path)
@@ -794,7 +794,7 @@ def _build(content: _Content) -> Mesh:
     )
     checks.geometry(mesh.coordinates)
     if not isinstance(content.positions, tuple) or content.positions[0].continuous:
-        checks.folds(mesh.elements, mesh.coordinates, mesh.topology)
+        checks.folds((mesh.elements, mesh.coordinates, mesh.topology))
     return mesh.with_names(
         names_of(content.element_names, mesh.element_attributes),
         names_of(content.boundary_names, mesh.boundary_attributes),
