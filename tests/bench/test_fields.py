@@ -33,7 +33,7 @@ QUICK = [
 ]
 FINE = [
     ("cavity", "blocks", 4, 2, 3, 4e-3),
-    ("step", "blocks", 4, 1, 4, 1e-2),
+    ("step", "blocks", 4, 1, 4, 2e-2),
     ("cylinder", "blocks", 4, 2, 1, 1e-4),
     ("duct", "blocks", 3, 0, 1, 0.2),
     ("column", "blocks", 4, 1, 2, 1e-4),
