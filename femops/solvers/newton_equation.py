@@ -103,9 +103,9 @@ class Globalization(ABC):
 class LineSearch(Globalization):
     """Steps of length 1, 1/2, 1/4, ..., of which the first is taken that makes progress.
 
-    Progress means that the residual decreases, or its component along the step. If the form is the
-    derivative of an energy, this component is the slope of the energy (Bonet and Wood, section
-    9.6). Large rotations need steps that reduce the slope while the norm of the residual grows.
+    Progress means that the residual decreases, or, if the form is the derivative of an energy, its
+    component along the step, which is then the slope of the energy (Bonet and Wood, section 9.6).
+    Large rotations need steps that reduce the slope while the norm of the residual grows.
     """
 
     def advance(self, J: Operator, forcing: float) -> str:
@@ -120,7 +120,7 @@ class LineSearch(Globalization):
             found = self.equation.trial(trial)
             if found is not None:  # NaN fails both comparisons
                 smaller = self.sums.norm(found) <= (1.0 - DECREASE * length) * norm
-                if smaller or abs(self.sums.dot(step, found)) <= _FLATTER * slope:
+                if smaller or (J.symmetric and abs(self.sums.dot(step, found)) <= _FLATTER * slope):
                     self.u, self.raw, self.residual = trial, found, found
                     return ""
             length *= 0.5

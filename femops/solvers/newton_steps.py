@@ -33,6 +33,7 @@ UNSOLVED = "a step's linear problem is not solved"
 _MOST = 3000  # iterations of MINRES or GMRES in a step
 _STALE = 2.0  # times the iterations that a new preconditioner takes, of the same reduction
 _SPARE = 10  # iterations that take less time than a new preconditioner
+_KEPT = 60  # most iterations with a kept preconditioner; then a new one tries again
 
 
 @final

@@ -27,7 +27,7 @@ from femops.solvers.any_preconditioner import NAMED
 from femops.solvers.block_jacobi import block_jacobi
 from femops.solvers.blocks import BlockDiagonal, BlockTriangular
 from femops.solvers.direct import direct
-from femops.solvers.flow import Inner, coarse_corrected, commutator
+from femops.solvers.flow import Inner, coarse_corrected, commutator, opened
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import jacobi
 from femops.solvers.multigrid import Multigrid, multigrid
@@ -42,9 +42,6 @@ Vector = NDArray[Any]
 _FEW = {1: 10**7, 2: 150_000, 3: 12_000}
 _VALUE, _SLOPE = "value", "grad"
 _CYCLES, _FALLS = 6, 0.6  # cycles to measure, and the factor of the last above which it is slow
-# Part of the inverse of the diagonal at an open boundary: 0.1 to 1 take up to 1.3 times as many
-# iterations (orders 2 to 6 in 2-D, 2 and 4 in 3-D).
-_OPEN = 0.25
 _JUMPS = 4.0  # of a discontinuous field, over the squares of the inverse Jacobian
 
 
@@ -553,21 +550,6 @@ class _Added(Preconditioner):
 
 
 @final
-class _WithDiagonal(Preconditioner):
-    """Preconditioner of an operator with constrained dofs, and numbers for these dofs."""
-
-    _given_as = "femops.preconditioner(A)"
-
-    def __init__(self, M: Preconditioner, numbers: Vector) -> None:
-        self._M, self._numbers = M, numbers
-        super().__init__(M.dtype, M.space)
-
-    def _apply(self, x: Vector, result: Vector) -> None:
-        self._M.apply(x, result)
-        result *= self._numbers
-
-
-@final
 class _Transferred(Preconditioner):
     """Preconditioner of a space, for vectors of another space: its functions are projected."""
 
@@ -580,19 +562,6 @@ class _Transferred(Preconditioner):
     def _apply(self, x: Vector, result: Vector) -> None:
         coarse = self._M @ self._into.T.apply(self._inverse @ x)
         self._inverse.apply(self._into.apply(coarse), result)
-
-
-def _open(B: Operator, held: NDArray[np.int64], free: NDArray[np.int64]) -> Preconditioner:
-    """Multigrid of a diffusion of p that is zero at held dofs and where the boundary is open.
-
-    The equation of p gives its values at an open boundary weak conditions. So p is not zero there,
-    but has the diagonal of its own.
-    """
-    memory = B.space.memory
-    numbers = np.ones(B.space.size, B.dtype)
-    numbers[free] = _OPEN / memory.get(B.diagonal())[free]
-    numbers[held] = 0.0
-    return _WithDiagonal(multigrid(B.constrained(np.union1d(held, free))), memory.put(numbers))
 
 
 def _outflow(A: Operator, fields: tuple[str, ...], p: str, Q: Space) -> NDArray[np.int64]:
@@ -638,7 +607,7 @@ def _of_complement(A: Operator, p: str, seen: list[_Schur]) -> _Made:
     Q = A.space.spaces[p]
     if len(seen) == 1 and seen[0].carried and len(seen[0].u) == 1:
         (u,) = seen[0].u
-        free = np.union1d(held, _outflow(A, seen[0].u, p, Q))
+        free = np.setdiff1d(_outflow(A, seen[0].u, p, Q), held)
         commuted = commutator(A, p, u, free)
         return _Made(commuted, f"a least-squares commutator of {u}: the Schur complement")
     whole, words, products = isinstance(Q, H1), list[str](), list[list[Any]]()
@@ -664,7 +633,7 @@ def _of_complement(A: Operator, p: str, seen: list[_Schur]) -> _Made:
             words.append("diffusion / density of continuous functions + jumps")
         elif {"mass", "diffusion"} <= schur.parts.keys():
             free = np.setdiff1d(_outflow(A, schur.u, p, Q), held)
-            products.append([_open(schur.parts["diffusion"], held, free)])
+            products.append([opened(schur.parts["diffusion"], held, free)])
             words.append("diffusion / density (Cahouet and Chabard)")
     text = f"{' + '.join(words)}, by {by}: the Schur complement"
     if len(products) == 1 and len(products[0]) == 1:
@@ -692,7 +661,7 @@ def _discontinuous(A: Operator, schur: _Schur, p: str) -> list[list[Any]]:
     assert isinstance(R, H1)
     inverse = block_jacobi(mass(Q, dtype=A.dtype))
     into = form(_values, R, test=Q, dtype=A.dtype)
-    coarse = _open(L, none, _outflow(A, schur.u, p, R))
+    coarse = opened(L, none, _outflow(A, schur.u, p, R))
     jumps = block_jacobi(schur.parts["jumps"])
     return [[_Transferred(coarse, into, inverse)], [jumps]]
 
