@@ -346,7 +346,7 @@ def _overlaps(
         if len(first) == 0:
             break
         for one, other in ((first, first + step), (first + step, first)):
-            within = (inverses[one] @ inside[other] >= -1e-12).all(axis=1).any(axis=1)
+            within = np.all(inverses[one] @ inside[other] >= -1e-12, axis=1).any(axis=1)
             if within.any():
                 pair = [int(which[within][0]) for which in (one, other)]
                 count = len(np.unique(vertices[one[within]]))
