@@ -90,7 +90,6 @@ ELSEWHERE: dict[str, str] = {
     "rectangle": "write femops.box((4, 4), lower=(0, 0), upper=(2, 1))",
     "robin": "write A + femops.boundary_mass(V, alpha, part), and femops.boundary_load(V, g, part)",
     "show": "write femops.plot(V, u)",
-    "solve": "write femops.cg(A, b); femops.tensor.solve is for many small matrices",
     "sphere": "write femops.ball() or femops.shell()",
     "spsolve": "write femops.cg(A, b), or scipy.sparse.linalg.spsolve(A.assemble(), b)",
     "threads": "the environment variable FEMOPS_THREADS sets how many threads there are",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, final
 
@@ -33,7 +34,7 @@ UNSOLVED = "a step's linear problem is not solved"
 _MOST = 3000  # iterations of MINRES or GMRES in a step
 _STALE = 2.0  # times the iterations that a new preconditioner takes, of the same reduction
 _SPARE = 10  # iterations that take less time than a new preconditioner
-_KEPT = 60  # most iterations with a kept preconditioner; then a new one tries again
+_LATE = 2.0  # times the iterations at which a kept one is dropped: then a new one tries again
 
 
 @final
@@ -75,17 +76,26 @@ class NewtonSteps:
             return right, f"{GAVE_UP}: {error}"
         if callable(self._linear):
             return self._taken(J, given)
-        own = as_preconditioner(M, J.space, J.dtype, "preconditioner(J)")
-        if masked is not None and own is not None and self._preconditioner.of_user:
-            own = Masked(own, masked)
+        most = self._preconditioner.most(rtol)
         try:
-            step, info = self._krylov(J, right, rtol, own)
+            step, info = self._krylov(J, right, rtol, self._own(J, M, masked), most)
+            if most is not None and not info.converged:
+                self.renew()
+                first, M = info, self._preconditioner.of(J)
+                step, info = self._krylov(J, right, rtol, self._own(J, M, masked), None)
+                info = replace(info, iterations=first.iterations + info.iterations)
         except SolverError as error:
             return right, f"{GAVE_UP}: {error}"
         self.infos.append(info)
         self._preconditioner.took(info.iterations, rtol)
         # an unconverged iterate of conjugate gradients is still a direction of descent
         return step, "" if info.converged or self.by_cg(J) else _unsolved(info)
+
+    def _own(self, J: Operator, M: Any, masked: Vector | None) -> Preconditioner | None:
+        own = as_preconditioner(M, J.space, J.dtype, "preconditioner(J)")
+        if masked is not None and own is not None and self._preconditioner.of_user:
+            own = Masked(own, masked)
+        return own
 
     def renew(self) -> None:
         """Make the preconditioner anew for the next solve: other dofs are free."""
@@ -111,16 +121,16 @@ class NewtonSteps:
         return self._linear == "cg" or auto
 
     def _krylov(
-        self, J: Operator, right: Vector, rtol: float, M: Preconditioner | None
+        self, J: Operator, right: Vector, rtol: float, M: Preconditioner | None, most: int | None
     ) -> tuple[Vector, Info]:
-        """Solve with a solver of femops."""
+        """Solve with a solver of femops, in at most ``most`` iterations."""
         options: dict[str, Any] = {"rtol": rtol, "history": self._history, "warn": False}
         if self.by_cg(J):
-            return cg(J, right, M=M, **options)
+            return cg(J, right, M=M, maxiter=most, **options)
         if self._linear == "minres":  # takes a positive preconditioner, whatever the Jacobian is
             positive = abs(M) if isinstance(M, Jacobi) else M
-            return minres(J, right, maxiter=_MOST, M=positive, **options)
-        return gmres(J, right, maxiter=_MOST, M=M, **options)
+            return minres(J, right, maxiter=most or _MOST, M=positive, **options)
+        return gmres(J, right, maxiter=most or _MOST, M=M, **options)
 
     def _taken(self, J: Operator, given: Any) -> tuple[Vector, str]:
         """Check the result of a user's function. Return the step and a message. Collective."""
@@ -186,7 +196,8 @@ class _KeptPreconditioner:
 
     def __init__(self, kind: Preconditioning) -> None:
         self._make: Callable[[Operator], Any] = partial(named, kind, positive=False)
-        if hasattr(kind, "matvec"):  # SciPy's operators can be called: that is a product
+        self._fixed = hasattr(kind, "matvec")
+        if self._fixed:  # SciPy's operators can be called: that is a product
             self._make = lambda _: kind
         elif callable(kind):
             self._make = kind
@@ -219,6 +230,12 @@ class _KeptPreconditioner:
     def drop(self) -> None:
         """Make another one for the next Jacobian."""
         self._kept = None
+
+    def most(self, rtol: float) -> int | None:
+        """Most iterations with a kept preconditioner; None for a new one, or one of the user's."""
+        if self._new or not self._keeps or self._fixed:
+            return None
+        return round(_LATE * (_SPARE - _STALE * self._rate * float(np.log(rtol))))
 
     def took(self, iterations: int, rtol: float) -> None:
         """Record a step's iterations. Drop a kept preconditioner that has become too slow."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from femops_meshes.coordinates.mapping import gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.topology.entities import outward_corners
 
-if TYPE_CHECKING:
-    from femops_meshes.mesh import Mesh
 
 Ints = NDArray[np.int64]
 Halves = NDArray[np.int8]
@@ -107,7 +105,7 @@ def on_blocks(parts: NDArray[np.float64], n: int) -> NDArray[np.float64]:
     return whole.reshape(count, (2 * n) ** dim)
 
 
-def coarse_mesh(mesh: Mesh) -> tuple[Mesh, Ints] | None:
+def coarse_mesh(mesh: Any) -> tuple[Any, Ints] | None:
     """Mesh of the coarse elements of a mesh, and the elements (nc, 2**dim) in the halves of each.
 
     The geometry has the mesh's degree if that has all nodes of the halves where they are, as after

@@ -116,7 +116,6 @@ def test_names_that_are_elsewhere():
         ("interpolate", "write V.interpolate, of a space V"),
         ("assemble", "write A.assemble, of an operator A"),
         ("taylor", "it is femops.adjoint.taylor"),
-        ("solve", r"write femops.cg\(A, b\); femops.tensor.solve"),
         ("FunctionSpace", "write femops.H1"),
     ):
         with pytest.raises(AttributeError, match=f"has no attribute '{name}': {hint}"):

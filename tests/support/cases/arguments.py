@@ -359,6 +359,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "runge_kutta": of(femops.runge_kutta, _rate, u, 0.1, 0.05),
         "multigrid": of(femops.multigrid, A),
         "newton": of(femops.newton, F, u),
+        "solve": of(femops.solve, A, u),
         "load_steps": of(femops.load_steps, lambda load, u: (u, None), u),
         "continuation": of(femops.continuation, F, u, u),
         "GridFunction": of(femops.GridFunction, V, u),
