@@ -218,7 +218,7 @@ def load_steps(
     (0.25, 1.0, True)
     """
     check_takes(solve, (0.0, None), _refused)
-    if not hasattr(u0, "copy") or not hasattr(u0, "shape"):
+    if not hasattr(u0, "copy") or not isinstance(getattr(u0, "shape", None), tuple):
         raise SolverError(f"u0 is {shown(u0)}: give a vector of the space")
     smallest = first * 2.0**-10 if smallest is None else smallest
     sizes = first, smallest, math.inf if largest is None else largest

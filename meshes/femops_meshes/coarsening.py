@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from femops_meshes.coordinates.mapping import gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.topology.entities import outward_corners
 
-
 Ints = NDArray[np.int64]
 Halves = NDArray[np.int8]
 
