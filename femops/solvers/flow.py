@@ -162,7 +162,8 @@ class Commutator(Preconditioner):
     def _radius(self) -> float:
         """Spectral radius of D F, about."""
         F, sums = self._blocks[0], Sums(self._blocks[0].space)
-        x, norm = F.space.memory.put(np.cos(np.arange(F.space.size) ** 2.0)), 1.0
+        x = F.space.memory.put(np.cos(np.arange(F.space.size) ** 2.0).astype(F.dtype))
+        norm = 1.0
         for _ in range(_POWERS):
             x = self._D * (F @ (x / norm))
             norm = math.sqrt(sums.dot(x, x))
@@ -189,11 +190,11 @@ class Commutator(Preconditioner):
             Ld = B @ (self._D * (G @ d))
             if C is not None:
                 Ld -= self._c * (C @ d)
-            step = slope / dot(d, Ld)
+            step = r.dtype.type(slope / dot(d, Ld))
             y, r = y + step * d, r - step * Ld
             z = self._M @ r
             before, slope = slope, dot(r, z)
-            d = z + (slope / before) * d
+            d = z + r.dtype.type(slope / before) * d
         return y
 
     def _adjoint(self) -> Preconditioner:
@@ -236,11 +237,12 @@ def commutator(A: Operator, p: str, u: str, free: NDArray[np.int64]) -> Commutat
     assert isinstance(A.space, Product)
     U, Q = A.space.spaces[u], A.space.spaces[p]
     if isinstance(Q, H1):
-        M = opened(diffusion(Q), A.space.within(p, A.constrained_dofs), free)
+        L = diffusion(Q, dtype=A.dtype)
+        M = opened(L, A.space.within(p, A.constrained_dofs), free)
     else:
-        M = multigrid(interior_penalty(Q, boundary=_open_faces(A, u) or None))
-    D = 1.0 / mass(U).diagonal()
-    D[A.space.within(u, A.constrained_dofs)] = 0.0
+        M = multigrid(interior_penalty(Q, boundary=_open_faces(A, u) or None, dtype=A.dtype))
+    D = 1.0 / mass(U, dtype=A.dtype).diagonal()
+    D[U.memory.put(A.space.within(u, A.constrained_dofs))] = 0.0
     F, G, B = A[u, u], A[u, p], A[p, u]
     assert F is not None
     assert G is not None

@@ -125,8 +125,8 @@ def solve(
     solution, interpolated, is the first guess on the next mesh (nested iteration; Brandt, 1977).
     The error e of the exact solution on a mesh is estimated from its difference d to that of the
     coarser one: e = d / sqrt(4^p - 1) at order p, and more where the solution is singular, so that
-    the estimate is below the error. It is meaningful if loads do not jump within the elements of
-    the coarser mesh.
+    the estimate is below the error. It is too large if loads, or functions of x within the form,
+    jump within the elements of the coarser mesh.
     """
     if accuracy is None:
         positive = A.symmetric and isinstance(A.space, Space)

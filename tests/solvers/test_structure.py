@@ -1,5 +1,7 @@
 """Preconditioners that follow from forms: iterations, their bounds over meshes and coefficients."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -158,6 +160,22 @@ def test_a_commutator_is_near_the_complement_of_a_mass(many):
     # D is the diagonal of the mass alone, so the complement of the mass is near, not equal
     y = -B @ np.linalg.solve(F, G @ (made @ x))
     assert np.linalg.norm(y - x) < 0.5 * np.linalg.norm(x)
+
+
+def test_carried_fields_in_single_precision_copied_and_transposed(many):
+    W, _, load = product(6)
+    U = W.spaces["u"]
+    w = femops.GridFunction(U, U.interpolate(lambda x: (x[1], 0 * x[0])))
+    A = femops.form(carried, W, w=w, dtype="float32")
+    A = A.constrained(W.positions(u=U.boundary_dofs([1, 2, 3])))
+    M, b = femops.preconditioner(A), A.rhs(load.astype("float32"))
+    assert solved(A, b, M, rtol=1e-4) <= 15
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(M)) @ b, M @ b)
+    assert solved(A.T, b, M.T, rtol=1e-4) <= 20
+
+
+def carried(u, p, w):
+    return {"u": {"value": u.grad @ w, "grad": 0.05 * u.grad - p * I2}, "p": {"value": -u.div}}
 
 
 def test_one_field(many):
