@@ -164,8 +164,9 @@ def newton(
         number of linear iterations has doubled, or with bounds until other dofs are active. A
         preconditioner object serves all Jacobians.
     globalization : {"line search", "trust region"}
-        What is done far from the solution. The line search halves steps until the residual, or the
-        slope of the energy along the step, decreases. With bounds the energy decreases, or where
+        What is done far from the solution. The line search halves steps until the residual
+        decreases, or the slope of the energy along the step, or where the Jacobian is not symmetric
+        the next step with the same Jacobian. With bounds the energy decreases, or where
         the Jacobian is not symmetric the residual. A trust region bounds each step by where the
         last one was predicted well. With conjugate gradients (see ``linear``) steps minimise the
         energy (Steihaug, 1983), and Jacobians may be indefinite. Else they reduce |R(u) - b| by

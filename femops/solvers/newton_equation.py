@@ -19,6 +19,7 @@ Vector = NDArray[Any]
 
 SHORTEST = 2.0**-12  # step length at which a search gives up
 DECREASE = 1e-4  # Armijo's constant
+_NATURAL = 0.1  # residual of the linear solve of the natural test
 _FLATTER = 0.8  # part of the first slope to which the slope along a step must fall
 NO_PROGRESS = "no step along the Newton direction makes progress"
 
@@ -105,7 +106,9 @@ class LineSearch(Globalization):
 
     Progress means that the residual decreases, or, if the form is the derivative of an energy, its
     component along the step, which is then the slope of the energy (Bonet and Wood, section 9.6).
-    Large rotations need steps that reduce the slope while the norm of the residual grows.
+    Large rotations need steps that reduce the slope while the norm of the residual grows. Of other
+    forms the next step with the same Jacobian may become shorter instead: the natural test of
+    Deuflhard, Newton Methods for Nonlinear Problems, 2004, section 3.1.
     """
 
     def advance(self, J: Operator, forcing: float) -> str:
@@ -113,18 +116,28 @@ class LineSearch(Globalization):
         step, failure = self.steps.solve(J, -self.raw, forcing)
         if failure:
             return self.equation.failure_of_laws(self.u) or failure
-        norm, slope = self.sums.norm(self.raw), abs(self.sums.dot(step, self.raw))
+        norm = self.sums.norm(self.raw)
         length = 1.0
         while length >= SHORTEST:
             trial = self.u + self.u.dtype.type(length) * step
             found = self.equation.trial(trial)
             if found is not None:  # NaN fails both comparisons
                 smaller = self.sums.norm(found) <= (1.0 - DECREASE * length) * norm
-                if smaller or (J.symmetric and abs(self.sums.dot(step, found)) <= _FLATTER * slope):
+                if smaller or self._closer(J, step, found, length):
                     self.u, self.raw, self.residual = trial, found, found
                     return ""
             length *= 0.5
         return NO_PROGRESS
+
+    def _closer(self, J: Operator, step: Vector, found: Vector, length: float) -> bool:
+        """True if a residual (size,) at a part of a step makes progress though its norm grew."""
+        if J.symmetric:
+            slope = abs(self.sums.dot(step, self.raw))
+            return abs(self.sums.dot(step, found)) <= _FLATTER * slope
+        following, failure = self.steps.further(J, -found, _NATURAL)
+        return not failure and self.sums.norm(following) <= (1.0 - 0.25 * length) * self.sums.norm(
+            step
+        )
 
 
 def is_of_ranks(error: RankError, *kinds: type[Exception]) -> bool:

@@ -91,6 +91,16 @@ class NewtonSteps:
         # an unconverged iterate of conjugate gradients is still a direction of descent
         return step, "" if info.converged or self.by_cg(J) else _unsolved(info)
 
+    def further(self, J: Operator, right: Vector, rtol: float) -> tuple[Vector, str]:
+        """As `solve`, once more in the same step, to which its iterations are added."""
+        count = len(self.infos)
+        step, failure = self.solve(J, right, rtol)
+        for info in self.infos[count:]:
+            last = self.infos[count - 1]
+            self.infos[count - 1] = replace(last, iterations=last.iterations + info.iterations)
+        del self.infos[max(count, 1) :]
+        return step, failure
+
     def _own(self, J: Operator, M: Any, masked: Vector | None) -> Preconditioner | None:
         own = as_preconditioner(M, J.space, J.dtype, "preconditioner(J)")
         if masked is not None and own is not None and self._preconditioner.of_user:
