@@ -67,25 +67,28 @@ class NewtonSteps:
         ``masked`` (k,) are positions where J has the identity, and a preconditioner of the user's
         may have not.
         """
-        try:
-            if callable(self._linear):
-                given = self._linear(J, right.copy(), rtol)
-            else:
-                M = self._preconditioner.of(J)
-        except SolverError as error:
-            return right, f"{GAVE_UP}: {error}"
         if callable(self._linear):
+            try:
+                given = self._linear(J, right.copy(), rtol)
+            except SolverError as error:
+                return right, f"{GAVE_UP}: {error}"
             return self._taken(J, given)
-        most = self._preconditioner.most(rtol)
-        try:
-            step, info = self._krylov(J, right, rtol, self._own(J, M, masked), most)
-            if most is not None and not info.converged:
-                self.renew()
-                first, M = info, self._preconditioner.of(J)
-                step, info = self._krylov(J, right, rtol, self._own(J, M, masked), None)
-                info = replace(info, iterations=first.iterations + info.iterations)
-        except SolverError as error:
-            return right, f"{GAVE_UP}: {error}"
+        spent = 0
+        while True:  # a kept preconditioner that is too slow gives way to a new one
+            try:
+                M = self._preconditioner.of(J)
+            except SolverError as error:
+                return right, f"{GAVE_UP}: {error}"
+            own, most = self._own(J, M, masked), self._preconditioner.most(rtol)
+            try:
+                step, info = self._krylov(J, right, rtol, own, most)
+            except SolverError as error:
+                return right, f"{GAVE_UP}: {error}"
+            if most is None or info.converged:
+                break
+            spent += info.iterations
+            self.renew()
+        info = replace(info, iterations=spent + info.iterations)
         self.infos.append(info)
         self._preconditioner.took(info.iterations, rtol)
         # an unconverged iterate of conjugate gradients is still a direction of descent
