@@ -304,7 +304,7 @@ def test_bad_arguments():
             SolverError,
             "begin with another u0, or",
         ),
-        (lambda: femops.newton(femops.mass(V), u), SolverError, "an Operator: give a residual"),
+        (lambda: femops.newton(V, u), SolverError, "F is .*: give a residual"),
         (lambda: femops.newton(F, u, linear="lu"), SolverError, "give 'auto', 'cg'"),
         (lambda: femops.newton(F, u, level="half"), OperatorError, "choose one of full, element"),
         (lambda: F.residual(V.zeros("float32")), VectorError, "float32"),
