@@ -135,13 +135,12 @@ class LineSearch(Globalization):
             slope = abs(self.sums.dot(step, self.raw))
             return abs(self.sums.dot(step, found)) <= _FLATTER * slope
         following, failure = self.steps.further(J, -found, _NATURAL)
-        return not failure and self.sums.norm(following) <= (1.0 - 0.25 * length) * self.sums.norm(
-            step
-        )
+        shorter = (1.0 - 0.25 * length) * self.sums.norm(step)
+        return not failure and self.sums.norm(following) <= shorter
 
 
 def is_of_ranks(error: RankError, *kinds: type[Exception]) -> bool:
-    """True if another rank has raised an error of these kinds."""
+    """True if the error says that another rank raised one of these kinds of errors."""
     return any(f"failed: {kind.__name__}: " in str(error) for kind in kinds)
 
 

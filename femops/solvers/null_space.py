@@ -61,7 +61,7 @@ class NullSpace:
         return orth(np.stack(found, axis=1)) if found else np.zeros((n, 0))
 
     def with_others(self, vectors: Vector, fields: Mapping[str, slice]) -> NullSpace:
-        """Null space of all vectors (n, k), of which these are a part."""
+        """Null space spanned by ``vectors`` (n, k). They span the vectors of this one too."""
         rest = vectors - self.vectors @ (self.vectors.T @ vectors)
         more = vectors.shape[1] - self.vectors.shape[1]
         if not more:

@@ -185,7 +185,7 @@ Result = Callable[[Objects, Objects], tuple[Any, Any]]
 
 
 def _derived(tensor: _Tensor, V: Space, result: Result) -> Operator:
-    """Make a form on V whose coefficients are expressions of those of an integral."""
+    """Make a form on V. Its coefficients are expressions in the coefficients of an integral."""
     source, graph = tensor.source, tensor.graph
     n, dim = V.ncomp, source.qfunction.trace.dim
     given = Argument(symbols(graph, "@q", (n,)), symbols(graph, "d(@q)", (n, dim)))
@@ -825,7 +825,7 @@ def _negative(M: Preconditioner) -> bool:
 
 
 def _auto(A: Operator, *, symmetric: bool = False) -> Preconditioner:
-    """Return what `preconditioner` finds. Multigrid is not wrapped: `cg` has kernels for it."""
+    """Return the preconditioner of A. Multigrid is returned as it is: `cg` has kernels for it."""
     found = preconditioner(A, symmetric=symmetric)
     return found.made if isinstance(found.made, Multigrid) else found
 

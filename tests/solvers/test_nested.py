@@ -47,10 +47,13 @@ def swelling(x):
     return 1.0 + x[0] + 0.5 * np.sin(4 * x[1])
 
 
+def cooling(x):
+    return 2.0 + np.sin(2 * x[0] + x[-1])
+
+
 def cooled(mesh, order):
     V = femops.H1(mesh, order)
-    h = lambda x: 2.0 + np.sin(2 * x[0] + x[-1])  # noqa: E731
-    A = femops.diffusion(V) + femops.boundary_mass(V, h, attributes=[1, 2])
+    A = femops.diffusion(V) + femops.boundary_mass(V, cooling, attributes=[1, 2])
     return A, femops.load(V, lambda x: np.exp(x[0]))
 
 
