@@ -238,7 +238,7 @@ class Continuation(Iterator[tuple[Vector, PathPoint]]):
         return math.sqrt(self._weight * self._sums.dot(du, du) + dp * dp)
 
     def _tolerance(self, u: Vector, parameter: float) -> float:
-        """Largest residual of a point: a part of the change by the parameter, or by the first step."""
+        """Bound of a point's residual: a part of the residual's change with the parameter."""
         change = self._sums.norm(self._family.slope(u, parameter))
         return max(self._rtol * change * max(abs(parameter), abs(self._step)), self._atol)
 
